@@ -1,0 +1,97 @@
+"""What can go wrong, as one tree.
+
+::
+
+    TopkBanditError
+    ├── InvalidArgumentError     a named field holds something that can't be used
+    ├── NotFoundError            no such tenant, bandit, item or recommendation (or another tenant's)
+    ├── ConflictError            an id is used again with another payload
+    ├── ExhaustedError           a quota, the calls in flight or the store's memory is used up
+    ├── UnavailableError         the store is away; nothing is lost or half done
+    ├── CorruptDataError         stored bytes do not verify
+    └── ConfigurationError       the service can't run on what it was given
+
+Every call that raises one of these has changed nothing. ``rpc/converters.py`` owns the one table from this tree to gRPC
+statuses, and a test shows that the table is total.
+"""
+
+__all__ = [
+    "ConfigurationError",
+    "ConflictError",
+    "CorruptDataError",
+    "ExhaustedError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "TopkBanditError",
+    "UnavailableError",
+]
+
+
+class TopkBanditError(Exception):
+    """The root of everything that this package raises on purpose."""
+
+
+class InvalidArgumentError(TopkBanditError):
+    """A named field holds something that can't be used.
+
+    Parameters
+    ----------
+    field
+        Path of the field as the caller wrote it, for example ``context[3]``.
+    problem
+        What is wrong with it, in a sentence without the field's name.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class NotFoundError(TopkBanditError):
+    """There is no such resource, or it belongs to another tenant: the text is the same either way."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(f"{resource} not found")
+        self.resource = resource
+
+
+class ConflictError(TopkBanditError):
+    """An id was used before with another payload.
+
+    Parameters
+    ----------
+    reason
+        A stable UPPER_SNAKE_CASE word that a program can switch on.
+    message
+        What clashed, for a person.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ExhaustedError(TopkBanditError):
+    """Something limited is used up; trying again after `retry_after` seconds may help."""
+
+    def __init__(self, reason: str, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class UnavailableError(TopkBanditError):
+    """The store can't be reached now; trying again after `retry_after` seconds may help."""
+
+    def __init__(self, message: str, *, retry_after: float = 0.5) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class CorruptDataError(TopkBanditError):
+    """Stored bytes do not verify: wrong schema, wrong checksum, or cut short."""
+
+
+class ConfigurationError(TopkBanditError):
+    """The service can't run on what it was given; the message says what to change."""

@@ -1,0 +1,313 @@
+"""The protocols of the store and their promises; one contract test class holds every implementation to them.
+
+A bandit's log is the truth, and everything else is a fold over it. So the store gives a few promises, and nothing more:
+
+- *Atomic*: each call does all of what it says or nothing. A call that raises has changed nothing.
+- *Idempotent*: each writing call may be sent again, after a lost reply too, without a second effect.
+- *Ordered*: positions are 1, 2, 3, ... without gaps for the life of a bandit.
+- *One clock*: deadlines are compared with the store's own clock, never with a caller's.
+- *Exactly one end*: of a recommendation's reward, its late reward and its expiry exactly one is decided, by the first call
+  that reaches the store.
+
+Everything that is out of reach raises `UnavailableError`, at once rather than after the caller's deadline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from topk_bandit.types import (
+        BanditName,
+        BanditSettings,
+        Item,
+        LoggedEvent,
+        Recommendation,
+        RecommendationRequest,
+        RewardOutcome,
+    )
+
+__all__ = [
+    "BanditRecord",
+    "ItemRecord",
+    "LogSlice",
+    "RecordOutcome",
+    "RecordStatus",
+    "Snapshot",
+    "Store",
+    "StoreReport",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BanditRecord:
+    """A bandit as the store knows it now.
+
+    Attributes
+    ----------
+    incarnation
+        Different for each creation, so that a bandit deleted and created again is not taken for the old one.
+    revision
+        Grows with each change of the settings; 1 at first.
+    items_position
+        Log position of the newest `ItemsChanged`; 0 before the first.
+    log_position
+        Position of the newest event.
+    snapshot_position
+        Position of the newest snapshot; 0 before the first.
+    pending
+        Recommendations that are neither rewarded nor expired.
+    late_rewards
+        Rewards that came after their deadline.
+    """
+
+    name: BanditName
+    incarnation: str
+    settings: BanditSettings
+    revision: int
+    created_ms: int
+    items_position: int
+    log_position: int
+    snapshot_position: int
+    pending: int
+    late_rewards: int
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRecord:
+    """An item as the store knows it now; `index` is its place in the universe, given once and never reused."""
+
+    item_id: str
+    index: int
+    available: bool
+    retired: bool
+
+
+class RecordStatus(StrEnum):
+    """What became of an attempt to record a recommendation."""
+
+    RECORDED = "recorded"
+    REPEATED = "repeated"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """The answer to `Store.record_recommendation`.
+
+    Attributes
+    ----------
+    status
+        RECORDED: appended now. REPEATED: the same request was recorded before; nothing changed. STALE: items were changed
+        after `items_position`, or the bandit was created anew; nothing changed, and the caller must decide again.
+    recommendation
+        What is recorded, now or before, with its deadline; None when STALE.
+    position
+        Where it stands in the log when RECORDED now, else 0.
+    """
+
+    status: RecordStatus
+    recommendation: Recommendation | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Part of a log.
+
+    Attributes
+    ----------
+    events
+        In order, without gaps; the first is at the position asked for.
+    first_position, log_position
+        Oldest position still kept (events before it are only in snapshots) and newest position. Both as of the same
+        moment as `events`. `log_position` is 0 only in a store that holds no such bandit any more.
+    """
+
+    incarnation: str
+    first_position: int
+    log_position: int
+    events: tuple[LoggedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Opaque bytes that stand for all events up to and including `position`."""
+
+    position: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What the service stands on: the answer to `Store.check`.
+
+    Attributes
+    ----------
+    problems
+        What keeps the store from keeping its promises; empty when nothing does.
+    clock_ms
+        The store's clock.
+    """
+
+    server: str
+    version: str
+    role: str
+    mode: str
+    problems: tuple[str, ...]
+    clock_ms: int
+
+
+class Store(Protocol):
+    """Bandits, their logs and their snapshots."""
+
+    async def create_bandit(
+        self, name: BanditName, settings: BanditSettings, *, incarnation: str, quota: int
+    ) -> BanditRecord:
+        """Create a bandit, with `BanditCreated` as its first event.
+
+        Creating it again with equal settings returns it as it is.
+
+        Raises
+        ------
+        ConflictError
+            BANDIT_EXISTS: it exists with other settings.
+        ExhaustedError
+            BANDIT_QUOTA: the tenant has `quota` bandits already.
+        """
+        ...
+
+    async def get_bandit(self, name: BanditName) -> BanditRecord:
+        """Return a bandit, or raise `NotFoundError`."""
+        ...
+
+    async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
+        """Return up to `limit` bandits of `tenant` whose id sorts after `after` (by bytes), in order."""
+        ...
+
+    async def update_settings(self, name: BanditName, settings: BanditSettings, *, revision: int) -> BanditRecord:
+        """Append `SettingsChanged` if the bandit is still at `revision`.
+
+        Settings equal to the ones in place change nothing and are no conflict, whatever the revision.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        ConflictError
+            REVISION_CHANGED: somebody else was faster; read and try again.
+        """
+        ...
+
+    async def delete_bandit(self, name: BanditName) -> None:
+        """Remove a bandit with everything that belongs to it, or raise `NotFoundError`."""
+        ...
+
+    async def change_items(
+        self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]
+    ) -> BanditRecord:
+        """Append one `ItemsChanged` with what differs from the items in place; nothing when nothing does.
+
+        New items get the next free indices, in the order given.
+
+        Raises
+        ------
+        NotFoundError
+            No such bandit, or an item to retire that never was.
+        ConflictError
+            ITEM_RETIRED: an upserted item was retired before.
+        ExhaustedError
+            ITEM_CAPACITY: more items than the bandit's universe has room for.
+        """
+        ...
+
+    async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
+        """Return all items ever added, retired ones too, by index; or raise `NotFoundError`."""
+        ...
+
+    async def record_recommendation(
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        recommendation: Recommendation,
+        *,
+        incarnation: str,
+        items_position: int,
+    ) -> RecordOutcome:
+        """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
+
+        A recommendation id that is recorded already is REPEATED when its request has the same context and candidates,
+        whatever `incarnation` and `items_position` say.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        ConflictError
+            REQUEST_ID_REUSED: the id is recorded with another context or other candidates.
+        """
+        ...
+
+    async def find_recommendation(
+        self, name: BanditName, request: RecommendationRequest, recommendation_id: str
+    ) -> Recommendation | None:
+        """Return what `record_recommendation` would call REPEATED, None when nothing is recorded; same errors."""
+        ...
+
+    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+        """Decide a recommendation's reward.
+
+        ACCEPTED appends `Rewarded`. After the deadline it is LATE: counted, and `Expired` is appended first if it was not
+        yet. The same value again (by ``==``) is DUPLICATE.
+
+        Raises
+        ------
+        NotFoundError
+            No such bandit, or no such recommendation (never given out, or closed longer ago than records are kept).
+        ConflictError
+            REWARD_EXISTS: another value was accepted, or counted as late, before.
+        """
+        ...
+
+    async def expire_due(self, name: BanditName, *, limit: int) -> int:
+        """Append `Expired` for up to `limit` deadlines that have passed, earliest first; return how many.
+
+        The bandit's default reward at this moment goes into the event. Records closed longer ago than records are kept
+        are forgotten on the way. A bandit that does not exist has nothing due.
+        """
+        ...
+
+    async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
+        """Return up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        ...
+
+    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
+        """Keep a snapshot as the newest of two generations, then trim the log up to the older one's position.
+
+        Returns False, and changes nothing, when the bandit was created anew, when a snapshot as new is kept already, or
+        when `snapshot.position` is beyond the log.
+        """
+        ...
+
+    async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:
+        """Return the kept snapshots, newest first: none, one or two. Whether they verify is for the reader to find out."""
+        ...
+
+    def changes(self) -> AsyncIterator[BanditName | None]:
+        """Yield the name of each bandit whose log grew, through whichever process; None when some may have been missed.
+
+        A hint to look earlier, not a promise: whoever must not miss a change also looks from time to time.
+        """
+        ...
+
+    async def check(self) -> StoreReport:
+        """Report what the store is and what keeps it from keeping its promises."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        ...

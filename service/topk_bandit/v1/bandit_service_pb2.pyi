@@ -1,0 +1,224 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Kernel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KERNEL_UNSPECIFIED: _ClassVar[Kernel]
+    KERNEL_WEIGHTED_CONVOLUTIONAL: _ClassVar[Kernel]
+    KERNEL_CONVOLUTIONAL: _ClassVar[Kernel]
+    KERNEL_WEIGHTED: _ClassVar[Kernel]
+KERNEL_UNSPECIFIED: Kernel
+KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel
+KERNEL_CONVOLUTIONAL: Kernel
+KERNEL_WEIGHTED: Kernel
+
+class Bandit(_message.Message):
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    ITEM_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    EXPLORATION_FIELD_NUMBER: _ClassVar[int]
+    REWARD_WAIT_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_REWARD_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    slate_size: int
+    context_dimension: int
+    item_capacity: int
+    kernel: Kernel
+    exploration: Exploration
+    reward_wait: _duration_pb2.Duration
+    default_reward: float
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Exploration(_message.Message):
+    __slots__ = ("constant_beta", "schedule_scale", "uniform_share")
+    CONSTANT_BETA_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_SCALE_FIELD_NUMBER: _ClassVar[int]
+    UNIFORM_SHARE_FIELD_NUMBER: _ClassVar[int]
+    constant_beta: float
+    schedule_scale: float
+    uniform_share: float
+    def __init__(self, constant_beta: _Optional[float] = ..., schedule_scale: _Optional[float] = ..., uniform_share: _Optional[float] = ...) -> None: ...
+
+class CreateBanditRequest(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: Bandit
+    def __init__(self, bandit: _Optional[_Union[Bandit, _Mapping]] = ...) -> None: ...
+
+class CreateBanditResponse(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: Bandit
+    def __init__(self, bandit: _Optional[_Union[Bandit, _Mapping]] = ...) -> None: ...
+
+class GetBanditRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetBanditResponse(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: Bandit
+    def __init__(self, bandit: _Optional[_Union[Bandit, _Mapping]] = ...) -> None: ...
+
+class ListBanditsRequest(_message.Message):
+    __slots__ = ("parent", "page_size", "page_token")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    page_size: int
+    page_token: str
+    def __init__(self, parent: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListBanditsResponse(_message.Message):
+    __slots__ = ("bandits", "next_page_token")
+    BANDITS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    bandits: _containers.RepeatedCompositeFieldContainer[Bandit]
+    next_page_token: str
+    def __init__(self, bandits: _Optional[_Iterable[_Union[Bandit, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class UpdateBanditRequest(_message.Message):
+    __slots__ = ("bandit", "update_mask")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
+    bandit: Bandit
+    update_mask: _field_mask_pb2.FieldMask
+    def __init__(self, bandit: _Optional[_Union[Bandit, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+
+class UpdateBanditResponse(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: Bandit
+    def __init__(self, bandit: _Optional[_Union[Bandit, _Mapping]] = ...) -> None: ...
+
+class DeleteBanditRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteBanditResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Item(_message.Message):
+    __slots__ = ("item_id", "unavailable")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    unavailable: bool
+    def __init__(self, item_id: _Optional[str] = ..., unavailable: _Optional[bool] = ...) -> None: ...
+
+class UpsertItemsRequest(_message.Message):
+    __slots__ = ("bandit", "items")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    items: _containers.RepeatedCompositeFieldContainer[Item]
+    def __init__(self, bandit: _Optional[str] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+
+class UpsertItemsResponse(_message.Message):
+    __slots__ = ("item_count",)
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    item_count: int
+    def __init__(self, item_count: _Optional[int] = ...) -> None: ...
+
+class RetireItemsRequest(_message.Message):
+    __slots__ = ("bandit", "item_ids")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bandit: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RetireItemsResponse(_message.Message):
+    __slots__ = ("item_count",)
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    item_count: int
+    def __init__(self, item_count: _Optional[int] = ...) -> None: ...
+
+class ListItemsRequest(_message.Message):
+    __slots__ = ("bandit", "page_size", "page_token")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    page_size: int
+    page_token: str
+    def __init__(self, bandit: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListItemsResponse(_message.Message):
+    __slots__ = ("items", "next_page_token")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[Item]
+    next_page_token: str
+    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetBanditStatsRequest(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    def __init__(self, bandit: _Optional[str] = ...) -> None: ...
+
+class GetBanditStatsResponse(_message.Message):
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position")
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_REWARD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    POSTERIOR_ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEAN_REWARD_FIELD_NUMBER: _ClassVar[int]
+    REGRET_BOUND_SUM_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_REGRET_SUM_FIELD_NUMBER: _ClassVar[int]
+    EXPLORED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NOISE_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    PRIOR_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_POSITION_FIELD_NUMBER: _ClassVar[int]
+    log_position: int
+    model_version: int
+    recommendation_count: int
+    observation_count: int
+    default_count: int
+    expiration_count: int
+    late_reward_count: int
+    pending_count: int
+    item_count: int
+    available_item_count: int
+    posterior_row_count: int
+    pending_row_count: int
+    mean_reward: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    explored_count: int
+    noise_variance: float
+    prior_variance: float
+    snapshot_position: int
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,129 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    MODE_EXPLOITED: _ClassVar[Mode]
+    MODE_EXPLORED: _ClassVar[Mode]
+
+class RewardOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REWARD_OUTCOME_UNSPECIFIED: _ClassVar[RewardOutcome]
+    REWARD_OUTCOME_ACCEPTED: _ClassVar[RewardOutcome]
+    REWARD_OUTCOME_DUPLICATE: _ClassVar[RewardOutcome]
+    REWARD_OUTCOME_LATE: _ClassVar[RewardOutcome]
+MODE_UNSPECIFIED: Mode
+MODE_EXPLOITED: Mode
+MODE_EXPLORED: Mode
+REWARD_OUTCOME_UNSPECIFIED: RewardOutcome
+REWARD_OUTCOME_ACCEPTED: RewardOutcome
+REWARD_OUTCOME_DUPLICATE: RewardOutcome
+REWARD_OUTCOME_LATE: RewardOutcome
+
+class RecommendRequest(_message.Message):
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    context: _containers.RepeatedScalarFieldContainer[float]
+    candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    request_id: str
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class RecommendResponse(_message.Message):
+    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded")
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    PROPENSITY_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_DEVIATION_FIELD_NUMBER: _ClassVar[int]
+    REGRET_BOUND_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_REGRET_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REWARD_DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    recommendation_id: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    propensity: float
+    mean: float
+    standard_deviation: float
+    regret_bound: float
+    estimated_regret: float
+    mode: Mode
+    model_version: int
+    observation_count: int
+    reward_deadline: _timestamp_pb2.Timestamp
+    degraded: bool
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ...) -> None: ...
+
+class RewardRequest(_message.Message):
+    __slots__ = ("bandit", "recommendation_id", "value")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    recommendation_id: str
+    value: float
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class RewardResponse(_message.Message):
+    __slots__ = ("outcome",)
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    outcome: RewardOutcome
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ...) -> None: ...
+
+class BatchRewardRequest(_message.Message):
+    __slots__ = ("bandit", "rewards")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    REWARDS_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    rewards: _containers.RepeatedCompositeFieldContainer[RewardEntry]
+    def __init__(self, bandit: _Optional[str] = ..., rewards: _Optional[_Iterable[_Union[RewardEntry, _Mapping]]] = ...) -> None: ...
+
+class RewardEntry(_message.Message):
+    __slots__ = ("recommendation_id", "value")
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    recommendation_id: str
+    value: float
+    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class BatchRewardResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[RewardResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[RewardResult, _Mapping]]] = ...) -> None: ...
+
+class RewardResult(_message.Message):
+    __slots__ = ("outcome", "error")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    outcome: RewardOutcome
+    error: RewardError
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ...) -> None: ...
+
+class RewardError(_message.Message):
+    __slots__ = ("code", "message", "field", "reason")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    field: str
+    reason: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., field: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
