@@ -1,0 +1,1 @@
+"""The learner: mathematics on arrays. No I/O, no clock, no global random state."""

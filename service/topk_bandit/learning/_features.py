@@ -1,0 +1,92 @@
+"""Which column of the posterior's arrays belongs to which coordinate of a ranking's sparse vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.kendall import KendallKernel
+
+__all__ = ["FeatureIndex", "SparseVector", "sparse_values"]
+
+IntArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseVector:
+    """A ranking x and its image B x on the same columns: shapes (2k + k(k-1)/2 + 1,)."""
+
+    columns: IntArray
+    values: NDArray[np.float64]
+    images: NDArray[np.float64]
+
+
+def sparse_values(kernel: KendallKernel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the values of x and of B x, for items in the order of their ranks: constant for a kernel.
+
+    The order of the coordinates is s, the k items' u, the k items' v, then D of the positions (0, 1), (0, 2), ..., (k-2, k-1).
+    k(x, x') = x' B x' with B u = n u + v, B v = u, B D = D, B s = -s, all times the kernel's scale.
+    """
+    upper = np.triu_indices(kernel.slate_size, 1)
+    u, v, d, s = kernel.item_weight, kernel.divergence, kernel.pair_weight[upper], np.array([kernel.total])
+    values = np.concatenate([s, u, v, d])
+    images = kernel.scale * np.concatenate([-s, kernel.n_items * u + v, u, d])
+    return values, images
+
+
+class FeatureIndex:
+    """Columns in the order of first use: 0 is s, an item has two (u and v), a pair of items that were shown together one.
+
+    Columns are only ever added, so a reader with an older column count sees a consistent older index.
+    """
+
+    def __init__(self, kernel: KendallKernel) -> None:
+        self._values, self._images = sparse_values(kernel)
+        self._first, self._second = np.triu_indices(kernel.slate_size, 1)
+        self._pair_columns: dict[tuple[int, int], int] = {}
+        self._pairs = np.empty((16, 3), dtype=np.int32)
+        self.item_columns: IntArray = np.full(kernel.n_items, -1, dtype=np.int32)
+        self.n_columns = 1
+
+    def sparse(self, ranking: NDArray[np.integer]) -> SparseVector:
+        """Return a ranking's sparse vector, giving columns to what is new in it."""
+        items = ranking.tolist()
+        item_columns = np.array([self._item_column(item) for item in items], dtype=np.int32)
+        pairs = zip(self._first.tolist(), self._second.tolist(), strict=True)
+        pair_columns = np.array([self._pair_column(items[a], items[b]) for a, b in pairs], dtype=np.int32)
+        signs = np.sign(ranking[self._second].astype(np.float64) - ranking[self._first])
+        tail = np.concatenate([np.ones(1 + 2 * len(items)), signs])
+        columns = np.concatenate([np.zeros(1, dtype=np.int32), item_columns, item_columns + 1, pair_columns])
+        return SparseVector(columns.astype(np.int32), self._values * tail, self._images * tail)
+
+    def pairs_below(self, n_columns: int) -> IntArray:
+        """Return (smaller item, larger item, column) of each pair with a column below `n_columns`, shape (P, 3)."""
+        used = self._pairs[: len(self._pair_columns)]
+        return used[used[:, 2] < n_columns]
+
+    def _item_column(self, item: int) -> int:
+        if self.item_columns[item] < 0:
+            self.item_columns[item] = self.n_columns
+            self.n_columns += 2
+        return int(self.item_columns[item])
+
+    def _pair_column(self, one: int, other: int) -> int:
+        key = (one, other) if one < other else (other, one)
+        column = self._pair_columns.get(key)
+        if column is None:
+            column = self._add_pair(key)
+        return column
+
+    def _add_pair(self, key: tuple[int, int]) -> int:
+        size = len(self._pair_columns)
+        if size == len(self._pairs):
+            self._pairs = np.concatenate([self._pairs, np.empty_like(self._pairs)])
+        column = self.n_columns
+        self._pairs[size] = (*key, column)
+        self._pair_columns[key] = column
+        self.n_columns += 1
+        return column
