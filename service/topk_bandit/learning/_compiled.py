@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["contract", "gram", "means", "neighbourhood", "residual_row", "rotate_to_front", "rotate_out", "slates", "whiten"]
+__all__ = ["contract", "gram", "means", "replacements", "residual_row", "rotate_to_front", "rotate_out", "slates", "whiten"]
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
 _REASSOCIATE = {"reassoc", "contract", "nsz"}
@@ -244,45 +244,32 @@ def slates(features, weights, slots, chosen, u, d, v, s):
 
 
 @njit(nogil=True, cache=True)
-def neighbourhood(features, weights, slots, slate, u, d, v, s, mean, explained):
-    """Fill in x.m and |R x|^2 of a slate's neighbours.
+def replacements(features, weights, slots, chosen, position, u, d, v, s):
+    """Return x.m and |R x|^2 of each slate of `chosen` with each item at `position`, both (A, E).
 
-    First k * E replacements (position-major), then the k(k-1)/2 exchanges of two positions. A replacement by an item that is
-    shown already stands for the slate itself.
+    A replacement by an item that is shown already stands for the slate itself.
     """
-    k = slate.shape[0]
     n_items = slots.shape[0]
+    mean = np.empty((chosen.shape[0], n_items))
+    explained = np.empty_like(mean)
     own = np.empty(features.shape[1], dtype=features.dtype)
     without = np.empty_like(own)
     vector = np.empty_like(own)
-    shown = np.zeros(n_items, dtype=np.bool_)
-    for a in range(k):
-        shown[slate[a]] = True
-    _slate_vector(own, features, slots, slate, u, d, v, s)
-    own_mean = _slate_mean(weights, slots, slate, u, d, v, s)
-    own_explained = _norm2(own)
-    for a in range(k):
+    for row in range(chosen.shape[0]):
+        slate = chosen[row]
+        _slate_vector(own, features, slots, slate, u, d, v, s)
+        own_mean = _slate_mean(weights, slots, slate, u, d, v, s)
         vector[:] = 0
-        part = _add_item(vector, features, weights, slots, slate, a, slate[a], u, d, v)
+        part = _add_item(vector, features, weights, slots, slate, position, slate[position], u, d, v)
         for i in range(own.shape[0]):
             without[i] = own[i] - vector[i]
         for item in range(n_items):
-            index = a * n_items + item
-            if shown[item]:
-                mean[index] = own_mean
-                explained[index] = own_explained
-                continue
             vector[:] = without
-            gained = _add_item(vector, features, weights, slots, slate, a, item, u, d, v)
-            mean[index] = own_mean - part + gained
-            explained[index] = _norm2(vector)
-    index = k * n_items
-    exchanged = slate.copy()
-    for a in range(k):
-        for b in range(a + 1, k):
-            exchanged[a], exchanged[b] = slate[b], slate[a]
-            _slate_vector(vector, features, slots, exchanged, u, d, v, s)
-            mean[index] = _slate_mean(weights, slots, exchanged, u, d, v, s)
-            explained[index] = _norm2(vector)
-            exchanged[a], exchanged[b] = slate[a], slate[b]
-            index += 1
+            gained = _add_item(vector, features, weights, slots, slate, position, item, u, d, v)
+            mean[row, item] = own_mean - part + gained
+            explained[row, item] = _norm2(vector)
+        own_explained = _norm2(own)
+        for a in range(slate.shape[0]):
+            mean[row, slate[a]] = own_mean
+            explained[row, slate[a]] = own_explained
+    return mean, explained

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.posterior import Moments
+    from topk_bandit.learning.landscape import Moments
 
 __all__ = ["Acquisition", "UpperConfidenceBound", "paper_beta"]
 

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from topk_bandit.learning.kendall import KendallKernel
-    from topk_bandit.learning.posterior import Landscape
+    from topk_bandit.learning.landscape import Landscape
+    from topk_bandit.learning.posterior import Observations, PendingSlates
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Decision", "Limits", "State", "decide", "kernel_of"]
+__all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of", "warm_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,17 @@ class Limits:
     rows: int = 1000
     row_bytes: int = 32 * 2**20
     pending_rows: int = 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What a state that was just refit is a function of: its rows, its pending slates and its counts."""
+
+    observed: Observations
+    pending: PendingSlates
+    pending_ids: tuple[str, ...]
+    noise_variance: float
+    observations: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +91,32 @@ class State:
     ) -> State:
         """Return the state of a bandit that knows nothing."""
         return cls(Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1, dtype=dtype), limits)
+
+    @classmethod
+    def restored(
+        cls,
+        kernel: KendallKernel,
+        memory: Memory,
+        *,
+        limits: Limits,
+        dtype: DTypeLike = np.float32,
+    ) -> State:
+        """Return the state that `memory` was taken from, to the bit if it had just been refit."""
+        posterior = Posterior.fit(
+            kernel, memory.observed, memory.pending, noise_variance=memory.noise_variance, dtype=dtype
+        )
+        return cls(_rescaled(posterior), limits, memory.pending_ids, observations=memory.observations)
+
+    @property
+    def memory(self) -> Memory:
+        """What has to be kept of this state; exact only for one that was just refit."""
+        return Memory(
+            observed=self.posterior.observations,
+            pending=self.posterior.pending,
+            pending_ids=self.pending_ids,
+            noise_variance=self.posterior.noise_variance,
+            observations=self.observations,
+        )
 
     def shown(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32]) -> State:
         """Count a slate that was just shown."""
@@ -115,10 +153,10 @@ class State:
 
     def refit(self) -> State:
         """Choose noise and scale anew, forget what is over budget, and rebuild: a function of rows and counts alone."""
-        if not self.posterior.n_rows:
-            return replace(self, posterior=self.posterior.refit(noise_variance=self.posterior.noise_variance, newest=0))
         newest = self._rows_to_keep()
-        noise_variance = choose_noise_variance(self.posterior.kernel, self.posterior.observations.newest(newest))
+        noise_variance = self.posterior.noise_variance
+        if newest:
+            noise_variance = choose_noise_variance(self.posterior.kernel, self.posterior.observations.newest(newest))
         posterior = self.posterior.refit(noise_variance=noise_variance, newest=newest)
         return replace(self, posterior=_rescaled(posterior), since_refit=0)
 
@@ -139,6 +177,8 @@ def _rescaled(posterior: Posterior) -> Posterior:
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
     """
     rewards = posterior.observations.rewards
+    if not len(rewards):
+        return posterior.rescaled(offset=0.0, amplitude=1.0)
     offset = posterior.best_offset
     square = posterior.whitened_square(offset)
     varied = float(np.ptp(rewards)) > 0.0 and square > 0.0
@@ -270,3 +310,17 @@ def _seen(state: State, landscape: Landscape) -> Rankings:
     place[landscape.items] = np.arange(len(landscape.items), dtype=np.int32)
     local = place[rankings]
     return local[(local >= 0).all(axis=1)]
+
+
+def warm_up() -> None:
+    """Compile all that a decision and a fold need, so that no request has to wait for it."""
+    rng = np.random.default_rng(0)
+    state = State.initial(weighted_convolutional_kendall(6, 3), context_dim=2, limits=Limits(pending_rows=4))
+    items = np.arange(6, dtype=np.int32)
+    for number in range(12):
+        context = rng.normal(size=2)
+        decision = decide(state, Exploration(ConstantBeta(1.0), 0.0), context=context, eligible=items, rng=rng)
+        state = state.shown(str(number), context, decision.ranking)
+        if number >= 2:
+            state = state.rewarded(str(number - 1), context, decision.ranking, reward=float(rng.normal()))
+    state.closed(state.pending_ids[0])

@@ -16,7 +16,6 @@ the weights for rewards that are all one, and every variance is multiplied by s^
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +26,8 @@ from scipy.linalg import cholesky, solve_triangular
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning import _compiled
 from topk_bandit.learning._features import FeatureIndex, SparseVector
+from topk_bandit.learning._rows import Observations, PendingRows, PendingSlates, Rows, Tail
+from topk_bandit.learning.landscape import Landscape, Moments
 from topk_bandit.learning.rankings import Rankings, validated_rankings
 
 if TYPE_CHECKING:
@@ -34,96 +35,10 @@ if TYPE_CHECKING:
 
     from topk_bandit.learning.kendall import KendallKernel
 
-__all__ = ["Landscape", "Moments", "Observations", "Posterior"]
+__all__ = ["Moments", "Observations", "PendingSlates", "Posterior"]
 
 FloatArray = NDArray[np.float64]
 RealArray = NDArray[np.floating]
-
-
-class Moments(NamedTuple):
-    """Posterior mean and variance of the expected reward, without the noise: two arrays of one shape."""
-
-    mean: FloatArray
-    variance: FloatArray
-
-
-class Observations(NamedTuple):
-    """Rows of a posterior: contexts (N, C), rankings (N, k), rewards (N,)."""
-
-    contexts: FloatArray
-    rankings: Rankings
-    rewards: FloatArray
-
-    def newest(self, count: int) -> Observations:
-        """Return the last `count` rows, or all if there are fewer."""
-        start = max(len(self.rewards) - count, 0)
-        return Observations(self.contexts[start:], self.rankings[start:], self.rewards[start:])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Rewarded rows, as arrays with room to grow; `features` is (C, F, N) and zero where nothing was written."""
-
-    features: RealArray
-    contexts: FloatArray
-    rankings: Rankings
-    rewards: FloatArray
-
-    @classmethod
-    def empty(cls, n_columns: int, n_rows: int, *, context_dim: int, slate_size: int, dtype: DTypeLike) -> _Rows:
-        return cls(
-            features=np.zeros((context_dim, n_columns, n_rows), dtype=dtype),
-            contexts=np.zeros((n_rows, context_dim)),
-            rankings=np.zeros((n_rows, slate_size), dtype=np.int32),
-            rewards=np.zeros(n_rows),
-        )
-
-    def grown(self, n_columns: int, n_rows: int, *, used_columns: int, used_rows: int) -> _Rows:
-        """Return a copy of the used part with room for more."""
-        context_dim, slate_size = self.contexts.shape[1], self.rankings.shape[1]
-        new = _Rows.empty(n_columns, n_rows, context_dim=context_dim, slate_size=slate_size, dtype=self.features.dtype)
-        new.features[:, :used_columns, :used_rows] = self.features[:, :used_columns, :used_rows]
-        new.contexts[:used_rows] = self.contexts[:used_rows]
-        new.rankings[:used_rows] = self.rankings[:used_rows]
-        new.rewards[:used_rows] = self.rewards[:used_rows]
-        return new
-
-
-class _Tail:
-    """Who may append to shared arrays: the one posterior that ends where they end. All others copy first."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._end = 0
-
-    def claim(self, n_rows: int) -> bool:
-        with self._lock:
-            free = self._end == n_rows
-            if free:
-                self._end = n_rows + 1
-            return free
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pending:
-    """Rows without a reward: `factor` (P, P) is their block of L, `features` (C, F, P) their rows of R."""
-
-    factor: FloatArray
-    features: RealArray
-    contexts: FloatArray
-    rankings: Rankings
-
-    @property
-    def size(self) -> int:
-        return len(self.factor)
-
-    def without(self, chosen: int, kept: slice, factor: FloatArray, features: RealArray) -> _Pending:
-        return _Pending(
-            factor=np.ascontiguousarray(factor[kept, kept]),
-            features=np.ascontiguousarray(features[:, :, kept]),
-            contexts=np.delete(self.contexts, chosen, axis=0),
-            rankings=np.delete(self.rankings, chosen, axis=0),
-        )
 
 
 class _Sums(NamedTuple):
@@ -132,77 +47,6 @@ class _Sums(NamedTuple):
     yy: float = 0.0
     y1: float = 0.0
     ones: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Landscape:
-    """The posterior at one context, over the rankings of some items; rankings hold positions in `items`.
-
-    Attributes
-    ----------
-    items
-        Item indices in ascending order, shape (E,).
-    slate_size
-        k.
-    """
-
-    items: NDArray[np.int32]
-    slate_size: int
-    _kernel: KendallKernel
-    _features: RealArray
-    _weights: FloatArray
-    _slots: NDArray[np.int32]
-    _offset: float
-    _amplitude: float
-    _prior: float
-
-    @property
-    def n_neighbours(self) -> int:
-        """How many rankings a neighbourhood has: k E replacements and k(k-1)/2 exchanges."""
-        return self.slate_size * len(self.items) + self.slate_size * (self.slate_size - 1) // 2
-
-    def means(self, rankings: Rankings) -> FloatArray:
-        """Return the posterior means of `rankings` (A, k), shape (A,): O(k^2) each."""
-        above = _compiled.means(self._weights, self._slots, rankings, *self._position_weights())
-        return np.asarray(self._offset + above, dtype=np.float64)
-
-    def moments(self, rankings: Rankings) -> Moments:
-        """Return the moments of `rankings` (A, k), both (A,): O(k^2 N) each."""
-        position_weights = self._position_weights()
-        mean, explained = _compiled.slates(self._features, self._weights, self._slots, rankings, *position_weights)
-        return self._scaled(mean, explained)
-
-    def neighbourhoods(self, rankings: Rankings) -> Moments:
-        """Return the moments of each ranking's neighbours, both (A, n_neighbours), in the order of `neighbour`."""
-        mean = np.empty((len(rankings), self.n_neighbours))
-        explained = np.empty_like(mean)
-        for row, ranking in enumerate(rankings):
-            _compiled.neighbourhood(
-                self._features, self._weights, self._slots, ranking, *self._position_weights(), mean[row], explained[row]
-            )
-        return self._scaled(mean, explained)
-
-    def neighbour(self, ranking: NDArray[np.int32], index: int) -> NDArray[np.int32]:
-        """Return the neighbour at `index`: first the replacements, position by position, then the exchanges."""
-        changed = ranking.copy()
-        n_items = len(self.items)
-        if index < self.slate_size * n_items:
-            position, item = divmod(index, n_items)
-            if item not in ranking:
-                changed[position] = item
-            return changed
-        first, second = np.triu_indices(self.slate_size, 1)
-        a, b = first[index - self.slate_size * n_items], second[index - self.slate_size * n_items]
-        changed[a], changed[b] = ranking[b], ranking[a]
-        return changed
-
-    def _position_weights(self) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-        kernel = self._kernel
-        return kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
-
-    def _scaled(self, mean: FloatArray, explained: FloatArray) -> Moments:
-        # Rounding can push an almost certain slate a hair below zero.
-        return Moments(self._offset + mean, self._amplitude * np.maximum(self._prior - explained, 0.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,9 +77,9 @@ class Posterior:
     n_rows: int
     _n_columns: int
     _index: FeatureIndex
-    _tail: _Tail
-    _rows: _Rows
-    _pending: _Pending
+    _tail: Tail
+    _rows: Rows
+    _pending: PendingRows
     _weights: FloatArray
     _sums: _Sums
 
@@ -269,9 +113,9 @@ class Posterior:
             n_rows=0,
             _n_columns=1,
             _index=FeatureIndex(kernel),
-            _tail=_Tail(),
-            _rows=_Rows.empty(1, 0, context_dim=context_dim, slate_size=kernel.slate_size, dtype=dtype),
-            _pending=_Pending(
+            _tail=Tail(0),
+            _rows=Rows.empty(1, 0, context_dim=context_dim, slate_size=kernel.slate_size, dtype=dtype),
+            _pending=PendingRows(
                 factor=np.zeros((0, 0)),
                 features=np.zeros((context_dim, 1, 0), dtype=dtype),
                 contexts=np.zeros((0, context_dim)),
@@ -280,6 +124,34 @@ class Posterior:
             _weights=np.zeros((2, context_dim, 1)),
             _sums=_Sums(),
         )
+
+    @classmethod
+    def fit(
+        cls,
+        kernel: KendallKernel,
+        data: Observations,
+        pending: PendingSlates,
+        *,
+        noise_variance: float,
+        dtype: DTypeLike = np.float64,
+    ) -> Posterior:
+        """Return the posterior of all of `data` and then of the pending slates, at once, by matrix products.
+
+        It agrees with `prior`, `observe` and `show` to rounding, and is the same to the bit for the same rows.
+
+        Parameters
+        ----------
+        kernel
+            Kernel of the rankings.
+        data
+            Rewarded rows, valid as the ones of another posterior are; C is read off their contexts.
+        pending
+            Pending rows, likewise.
+        noise_variance, dtype
+            As for `prior`.
+        """
+        prior = cls.prior(kernel, context_dim=data.contexts.shape[1], noise_variance=noise_variance, dtype=dtype)
+        return prior._fitted(data).show(*pending)
 
     @property
     def n_pending(self) -> int:
@@ -293,9 +165,9 @@ class Posterior:
         return Observations(rows.contexts[:n], rows.rankings[:n], rows.rewards[:n])
 
     @property
-    def pending(self) -> tuple[FloatArray, Rankings]:
-        """Contexts (P, C) and rankings (P, k) of the pending rows, oldest first."""
-        return self._pending.contexts, self._pending.rankings
+    def pending(self) -> PendingSlates:
+        """The pending rows, oldest first; views, not to be written to."""
+        return PendingSlates(self._pending.contexts, self._pending.rankings)
 
     @property
     def memory_bytes(self) -> int:
@@ -342,7 +214,7 @@ class Posterior:
             raise InvalidArgumentError("rewards", "expected finite numbers")
         posterior = self
         for context, ranking, reward in zip(rows, orders, values.tolist(), strict=True):
-            shown = posterior._with_pending(context, ranking)  # noqa: SLF001
+            shown = posterior._with_pending(context, ranking)
             posterior = shown.reward(shown.n_pending - 1, reward)
         return posterior
 
@@ -354,10 +226,9 @@ class Posterior:
         contexts, rankings
             As for `observe`.
         """
-        rows, orders = self._validated(contexts, rankings)
         posterior = self
-        for context, ranking in zip(rows, orders, strict=True):
-            posterior = posterior._with_pending(context, ranking)  # noqa: SLF001
+        for context, ranking in zip(*self._validated(contexts, rankings), strict=True):
+            posterior = posterior._with_pending(context, ranking)
         return posterior
 
     def reward(self, chosen: int, value: float) -> Posterior:
@@ -397,22 +268,17 @@ class Posterior:
         return replace(self, offset=offset, amplitude=amplitude)
 
     def refit(self, *, noise_variance: float, newest: int) -> Posterior:
-        """Return the posterior of the `newest` rewarded rows under another noise, with the same pending rows.
+        """Return `fit` of the `newest` rewarded rows and of the pending ones under another noise, scaled as before.
 
-        It is built at once by matrix products, and is the same to the bit for the same rows, whatever their history.
-
-        Parameters
-        ----------
-        noise_variance
-            sigma^2, in units of the kernel.
-        newest
-            How many rows to keep; the oldest are forgotten first. Forgetting only widens the variance.
+        The oldest rows are forgotten first. Forgetting only widens the variance.
         """
-        kept = self.observations.newest(newest)
-        fresh = Posterior.prior(
-            self.kernel, context_dim=self.context_dim, noise_variance=noise_variance, dtype=self._rows.features.dtype
+        fitted = Posterior.fit(
+            self.kernel,
+            self.observations.newest(newest),
+            self.pending,
+            noise_variance=noise_variance,
+            dtype=self._rows.features.dtype,
         )
-        fitted = fresh._fitted(kept)._with_pending_rows(*self.pending)  # noqa: SLF001
         return fitted.rescaled(offset=self.offset, amplitude=self.amplitude)
 
     def predict(self, context: ArrayLike, rankings: ArrayLike) -> Moments:
@@ -482,7 +348,8 @@ class Posterior:
         return centred
 
     def _validated_contexts(self, contexts: ArrayLike) -> FloatArray:
-        array = np.atleast_2d(np.asarray(contexts, dtype=np.float64))
+        array = np.asarray(contexts, dtype=np.float64)
+        array = array[np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2 or array.shape[1] != self.context_dim:
             raise InvalidArgumentError("contexts", f"expected {self.context_dim} numbers each, got {np.shape(contexts)}")
         if not np.isfinite(array).all():
@@ -496,21 +363,15 @@ class Posterior:
             raise InvalidArgumentError("contexts", f"expected one for each of {len(orders)} rankings, got {len(rows)}")
         return rows, orders
 
-    def _with_pending_rows(self, contexts: FloatArray, rankings: Rankings) -> Posterior:
-        posterior = self
-        for context, ranking in zip(contexts, rankings, strict=True):
-            posterior = posterior._with_pending(context, ranking)  # noqa: SLF001
-        return posterior
-
     def _with_pending(self, context: FloatArray, ranking: NDArray[np.int32]) -> Posterior:
         x = self._index.sparse(ranking)
         wide = self._widened(self._index.n_columns)
-        row, ell, diagonal = wide._whitened_row(context, x)  # noqa: SLF001
-        old = wide._pending  # noqa: SLF001
+        row, ell, diagonal = wide._whitened_row(context, x)
+        old = wide._pending
         factor = np.zeros((old.size + 1, old.size + 1))
         factor[:-1, :-1] = old.factor
         factor[-1] = [*ell, diagonal]
-        pending = _Pending(
+        pending = PendingRows(
             factor=factor,
             features=np.concatenate([old.features, row[:, :, None]], axis=2),
             contexts=np.vstack([old.contexts, context]),
@@ -543,18 +404,18 @@ class Posterior:
         rows, tail = self._rows, self._tail
         if n_columns > rows.features.shape[1]:
             rows = rows.grown(
-                2 * n_columns, rows.features.shape[2], used_columns=self._n_columns, used_rows=self.n_rows
+                n_columns + n_columns // 2, rows.features.shape[2], used_columns=self._n_columns, used_rows=self.n_rows
             )
-            tail = _tail_at(self.n_rows)
+            tail = Tail(self.n_rows)
         weights = np.pad(self._weights, ((0, 0), (0, 0), (0, extra)))
         return replace(self, _n_columns=n_columns, _rows=rows, _tail=tail, _pending=pending, _weights=weights)
 
     def _with_row(self, row: RealArray, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
         if n == rows.features.shape[2] or not tail.claim(n):
-            capacity = max(64, 2 * n) if n == rows.features.shape[2] else rows.features.shape[2]
+            capacity = max(64, n + n // 2) if n == rows.features.shape[2] else rows.features.shape[2]
             rows = rows.grown(rows.features.shape[1], capacity, used_columns=self._n_columns, used_rows=n)
-            tail = _tail_at(n + 1)
+            tail = Tail(n + 1)
         rows.features[:, : self._n_columns, n] = row
         rows.contexts[n], rows.rankings[n], rows.rewards[n] = context, ranking, reward
         return replace(self, n_rows=n + 1, _rows=rows, _tail=tail)
@@ -582,12 +443,6 @@ class Posterior:
             weights[:, a] = targets.T @ whitened
         z_y, z_1 = targets.T
         sums = _Sums(float(z_y @ z_y), float(z_y @ z_1), float(z_1 @ z_1))
-        fitted = replace(self, n_rows=n, _rows=rows, _tail=_tail_at(n), _weights=weights, _sums=sums)
+        fitted = replace(self, n_rows=n, _rows=rows, _tail=Tail(n), _weights=weights, _sums=sums)
         pending = replace(self._pending, features=np.zeros((self.context_dim, n_columns, 0), dtype=dtype))
         return replace(fitted, _n_columns=n_columns, _pending=pending)
-
-
-def _tail_at(n_rows: int) -> _Tail:
-    tail = _Tail()
-    tail._end = n_rows  # noqa: SLF001
-    return tail

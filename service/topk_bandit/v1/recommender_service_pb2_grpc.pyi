@@ -31,7 +31,9 @@ class RecommenderServiceStub:
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE. A call that fails has changed nothing.
+    RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
+    metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
+    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     @_typing.overload
@@ -51,7 +53,9 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE. A call that fails has changed nothing.
+    RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
+    metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
+    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -67,7 +71,9 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE. A call that fails has changed nothing.
+    RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
+    metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
+    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,8 @@
+"""Run the command line: ``python -m topk_bandit``."""
+
+import sys
+
+from topk_bandit.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

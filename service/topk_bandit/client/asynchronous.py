@@ -1,0 +1,225 @@
+"""The asynchronous client."""
+
+# ruff: noqa: ASYNC109, the deadline travels with the call and is more than a cancellation
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+import time
+import uuid
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, BaseClient, channel_credentials
+from topk_bandit.client.errors import error_of_call
+from topk_bandit.client.operations import merged
+from topk_bandit.client.values import UNCHANGED, Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from datetime import timedelta
+    from types import TracebackType
+    from typing import Self
+
+    from topk_bandit.client.operations import Operation, Page
+    from topk_bandit.client.retries import RetryPolicy
+    from topk_bandit.client.values import (
+        Bandit,
+        BanditStats,
+        BatchOutcome,
+        Item,
+        Recommendation,
+        RewardOutcome,
+        Tls,
+        Unchanged,
+    )
+
+__all__ = ["AsyncClient"]
+
+T = TypeVar("T")
+
+
+class AsyncClient(BaseClient):
+    """`topk_bandit.client.Client` for asyncio; make it inside the event loop that it is used on.
+
+    Parameters and methods are the same; the lists are asynchronous iterators, `sleep` is awaited, and it is closed by
+    ``await client.close()`` or an ``async with`` statement. Cancelling a call's task cancels the call.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tenant: str,
+        timeout: float = 2.0,
+        tls: Tls | None = None,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        random: Callable[[], float] = random_module.random,
+        new_request_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        super().__init__(
+            tenant, timeout=timeout, retry=retry, clock=clock, random=random, new_request_id=new_request_id
+        )
+        self._sleep = sleep
+        self._channel = _open(target, tls)
+        self._stubs = {stub: stub(self._channel) for stub in STUBS}
+
+    async def close(self) -> None:
+        """Let go of the connection; calls under way are cancelled."""
+        await self._channel.close(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _run(self, operation: Operation[T], timeout: float | None) -> T:
+        attempts = self._attempts(operation, timeout)
+        call = getattr(self._stubs[operation.stub], operation.method)
+        while True:
+            try:
+                return operation.read(await call(operation.request, timeout=attempts.remaining()))
+            except grpc.RpcError as failure:
+                error = error_of_call(failure)
+                pause = attempts.pause_after(error)
+                if pause is None:
+                    raise error from failure
+            await self._sleep(pause)
+
+    async def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> AsyncIterator[T]:
+        token, more = "", True
+        while more:
+            page = await self._run(page_after(token), timeout)
+            for entry in page.entries:
+                yield entry
+            token, more = page.next_token, bool(page.next_token)
+
+    async def recommend(
+        self,
+        bandit: str,
+        context: Iterable[float] = (),
+        candidates: Iterable[str] | None = None,
+        request_id: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Recommendation:
+        """Return the slate to show.
+
+        Parameters
+        ----------
+        context
+            The request's features, as many as the bandit takes; none at all for a bandit without features.
+        candidates
+            Ids of the items that may be shown now; None for every available item.
+        request_id
+            The same id, with the same context and candidates, gives the same recommendation again; None makes a new id.
+        """
+        operation = self._operations.recommend(bandit, context, candidates=candidates, request_id=request_id)
+        return await self._run(operation, timeout)
+
+    async def reward(
+        self, bandit: str, recommendation_id: str, value: float, *, timeout: float | None = None
+    ) -> RewardOutcome:
+        """Post the one number that a slate earned; return what became of it."""
+        return await self._run(self._operations.reward(bandit, recommendation_id, value), timeout)
+
+    async def rewards(self, bandit: str, values: Mapping[str, float], *, timeout: float | None = None) -> BatchOutcome:
+        """Post many rewards by recommendation id; return what became of each.
+
+        They go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
+        posting everything again does no harm.
+        """
+        return merged([await self._run(part, timeout) for part in self._operations.rewards(bandit, values)])
+
+    async def create_bandit(
+        self,
+        bandit: str,
+        *,
+        slate_size: int,
+        item_capacity: int,
+        context_dimension: int = 1,
+        kernel: Kernel = Kernel.WEIGHTED_CONVOLUTIONAL,
+        constant_beta: float | None = None,
+        schedule_scale: float | None = None,
+        uniform_share: float | None = None,
+        reward_wait: timedelta | None = None,
+        default_reward: float | None = None,
+        timeout: float | None = None,
+    ) -> Bandit:
+        """Create a bandit, or return the equal one that is there; None stands for the service's default."""
+        operation = self._operations.create_bandit(
+            bandit,
+            slate_size=slate_size,
+            item_capacity=item_capacity,
+            context_dimension=context_dimension,
+            kernel=kernel,
+            constant_beta=constant_beta,
+            schedule_scale=schedule_scale,
+            uniform_share=uniform_share,
+            reward_wait=reward_wait,
+            default_reward=default_reward,
+        )
+        return await self._run(operation, timeout)
+
+    async def get_bandit(self, bandit: str, *, timeout: float | None = None) -> Bandit:
+        """Return a bandit's settings."""
+        return await self._run(self._operations.get_bandit(bandit), timeout)
+
+    def list_bandits(self, *, timeout: float | None = None) -> AsyncIterator[Bandit]:
+        """Iterate over the tenant's bandits by name; `timeout` is for each page."""
+        return self._pages(self._operations.list_bandits, timeout)
+
+    async def update_bandit(
+        self,
+        bandit: str,
+        *,
+        constant_beta: float | Unchanged | None = UNCHANGED,
+        schedule_scale: float | Unchanged | None = UNCHANGED,
+        uniform_share: float | Unchanged | None = UNCHANGED,
+        reward_wait: timedelta | Unchanged | None = UNCHANGED,
+        default_reward: float | Unchanged | None = UNCHANGED,
+        timeout: float | None = None,
+    ) -> Bandit:
+        """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
+        operation = self._operations.update_bandit(
+            bandit,
+            constant_beta=constant_beta,
+            schedule_scale=schedule_scale,
+            uniform_share=uniform_share,
+            reward_wait=reward_wait,
+            default_reward=default_reward,
+        )
+        return await self._run(operation, timeout)
+
+    async def delete_bandit(self, bandit: str, *, timeout: float | None = None) -> None:
+        """Remove a bandit and all that it learned, for good."""
+        await self._run(self._operations.delete_bandit(bandit), timeout)
+
+    async def upsert_items(self, bandit: str, items: Iterable[str | Item], *, timeout: float | None = None) -> int:
+        """Add items, or change whether they are available; return how many the bandit has, retired ones not counted."""
+        return await self._run(self._operations.upsert_items(bandit, items), timeout)
+
+    async def retire_items(self, bandit: str, item_ids: Iterable[str], *, timeout: float | None = None) -> int:
+        """Take items out of all slates for good; return how many the bandit has left."""
+        return await self._run(self._operations.retire_items(bandit, item_ids), timeout)
+
+    def items(self, bandit: str, *, timeout: float | None = None) -> AsyncIterator[Item]:
+        """Iterate over a bandit's items by id, without retired ones; `timeout` is for each page."""
+        return self._pages(lambda token: self._operations.list_items(bandit, token), timeout)
+
+    async def stats(self, bandit: str, *, timeout: float | None = None) -> BanditStats:
+        """Return where a bandit stands."""
+        return await self._run(self._operations.stats(bandit), timeout)
+
+
+def _open(target: str, tls: Tls | None) -> grpc.aio.Channel:
+    if tls is None:
+        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)

@@ -1,0 +1,201 @@
+"""What a call can raise, as one tree.
+
+::
+
+    ClientError
+    ├── InvalidArgument      a field holds something that can't be used
+    ├── NotFound             no such bandit, item or recommendation (or another tenant's)
+    ├── AlreadyExists        an id is used again with another payload
+    ├── ResourceExhausted    a quota or the calls in flight are used up, or a message is too large
+    ├── Unavailable          the service or its store can't be reached
+    ├── DeadlineExceeded     the call's time was up; it may have had its effect
+    ├── Internal             the service's own fault; quote the reference to its operators
+    └── Unexpected           any other status, from a proxy for example
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topk_bandit.v1 import recommender_service_pb2 as pb
+
+__all__ = [
+    "AlreadyExists",
+    "ClientError",
+    "DeadlineExceeded",
+    "ErrorDetails",
+    "Internal",
+    "InvalidArgument",
+    "NotFound",
+    "ResourceExhausted",
+    "Unavailable",
+    "Unexpected",
+    "error_of_call",
+    "error_of_entry",
+    "invalid_argument",
+]
+
+_STATUS_KEY = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDetails:
+    """What the service said about a failure.
+
+    Attributes
+    ----------
+    code
+        Name of the gRPC status code.
+    field, reason, reference
+        Empty where they do not apply.
+    retry_after
+        Seconds after which another try may help; None when the service did not say.
+    """
+
+    code: str
+    message: str
+    field: str = ""
+    reason: str = ""
+    reference: str = ""
+    retry_after: float | None = None
+
+
+class ClientError(Exception):
+    """The root of what a call raises."""
+
+    def __init__(self, details: ErrorDetails) -> None:
+        super().__init__(details)
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.details.code}: {self.details.message}"
+
+
+class InvalidArgument(ClientError):  # noqa: N818, the tree has the names of the gRPC codes
+    """A field holds something that can't be used."""
+
+    @property
+    def field(self) -> str:
+        """Path of the field as the wire calls it, for example ``context[3]``."""
+        return self.details.field
+
+
+class NotFound(ClientError):  # noqa: N818
+    """There is no such bandit, item or recommendation, or it belongs to another tenant."""
+
+
+class AlreadyExists(ClientError):  # noqa: N818
+    """An id is used again with another payload."""
+
+    @property
+    def reason(self) -> str:
+        """A stable word, for example ``REWARD_EXISTS``."""
+        return self.details.reason
+
+
+class ResourceExhausted(ClientError):  # noqa: N818
+    """A quota or the calls in flight are used up, or a message is too large."""
+
+    @property
+    def reason(self) -> str:
+        """A stable word, for example ``ITEM_CAPACITY``; empty when gRPC itself refused the message."""
+        return self.details.reason
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which another try may help; None when it won't."""
+        return self.details.retry_after
+
+
+class Unavailable(ClientError):  # noqa: N818
+    """The service or its store can't be reached."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which another try may help; None when the service itself was not reached."""
+        return self.details.retry_after
+
+
+class DeadlineExceeded(ClientError):  # noqa: N818
+    """The call's time was up; whether it had its effect is not known."""
+
+
+class Internal(ClientError):  # noqa: N818
+    """The service's own fault."""
+
+    @property
+    def reference(self) -> str:
+        """What the service's log has this failure under."""
+        return self.details.reference
+
+
+class Unexpected(ClientError):  # noqa: N818
+    """A status that the service itself never sends."""
+
+
+_KINDS: dict[str, type[ClientError]] = {
+    "INVALID_ARGUMENT": InvalidArgument,
+    "NOT_FOUND": NotFound,
+    "ALREADY_EXISTS": AlreadyExists,
+    "RESOURCE_EXHAUSTED": ResourceExhausted,
+    "UNAVAILABLE": Unavailable,
+    "DEADLINE_EXCEEDED": DeadlineExceeded,
+    "INTERNAL": Internal,
+}
+
+
+def _error(details: ErrorDetails) -> ClientError:
+    return _KINDS.get(details.code, Unexpected)(details)
+
+
+def invalid_argument(field: str, problem: str) -> InvalidArgument:
+    """Return the error for a field that the client itself refuses."""
+    return InvalidArgument(ErrorDetails("INVALID_ARGUMENT", f"{field}: {problem}", field=field))
+
+
+def error_of_call(call: Any) -> ClientError:  # noqa: ANN401, the two kinds of call share no type that has these methods
+    """Return the error for a failed call: a `grpc.RpcError` of a synchronous or an asynchronous channel."""
+    try:
+        found = _found(call.trailing_metadata() or ())
+    except DecodeError:  # not the service's own doing: the code still tells what there is to tell
+        found = {}
+    return _error(ErrorDetails(call.code().name, call.details() or "no message", **found))
+
+
+def _found(metadata: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in metadata:
+        if key == _STATUS_KEY:
+            for packed in status_pb2.Status.FromString(value).details:
+                found |= _from_detail(packed)
+    return found
+
+
+def _from_detail(packed: Any) -> dict[str, Any]:  # noqa: ANN401, google.protobuf.any_pb2.Any
+    bad_request, info, retry = (
+        error_details_pb2.BadRequest(),
+        error_details_pb2.ErrorInfo(),
+        error_details_pb2.RetryInfo(),
+    )
+    if packed.Unpack(bad_request) and bad_request.field_violations:
+        return {"field": bad_request.field_violations[0].field}
+    if packed.Unpack(info):
+        return {"reason": info.reason, "reference": info.metadata.get("reference", "")}
+    if packed.Unpack(retry):
+        return {"retry_after": retry.retry_delay.ToNanoseconds() / 1e9}
+    return {}
+
+
+def error_of_entry(error: pb.RewardError) -> ClientError:
+    """Return the error for one refused entry of a batch."""
+    known = error.code in code_pb2.Code.values()
+    code = code_pb2.Code.Name(error.code) if known else grpc.StatusCode.UNKNOWN.name
+    return _error(ErrorDetails(code, error.message, field=error.field, reason=error.reason))

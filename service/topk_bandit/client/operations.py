@@ -1,0 +1,324 @@
+"""Each call as a value: its request, how its response is read, and whether it may be sent twice. No I/O here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from topk_bandit.client.errors import error_of_entry, invalid_argument
+from topk_bandit.client.values import (
+    UNCHANGED,
+    Bandit,
+    BanditStats,
+    BatchOutcome,
+    Item,
+    Kernel,
+    Recommendation,
+    RewardOutcome,
+)
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from google.protobuf.message import Message
+
+    from topk_bandit.client.errors import ClientError
+    from topk_bandit.client.values import Unchanged
+
+__all__ = ["Operation", "Operations", "Page", "merged"]
+
+T = TypeVar("T")
+
+_MAX_BATCH = 1000
+
+_OUTCOMES = {
+    recommender_pb.REWARD_OUTCOME_ACCEPTED: RewardOutcome.ACCEPTED,
+    recommender_pb.REWARD_OUTCOME_DUPLICATE: RewardOutcome.DUPLICATE,
+    recommender_pb.REWARD_OUTCOME_LATE: RewardOutcome.LATE,
+}
+_KERNELS = {
+    bandit_pb.KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel.WEIGHTED_CONVOLUTIONAL,
+    bandit_pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
+    bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
+}
+_KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
+_EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """One call.
+
+    Attributes
+    ----------
+    stub, method
+        Where it goes.
+    read
+        Makes the result from the response.
+    repeatable
+        Whether sending it again, after it may have had its effect, does no harm.
+    """
+
+    stub: type[Any]
+    method: str
+    request: Message
+    read: Callable[[Any], T]
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list; `next_token` is empty on the last one."""
+
+    entries: tuple[T, ...]
+    next_token: str
+
+
+class Operations:
+    """The calls of one tenant.
+
+    Parameters
+    ----------
+    new_request_id
+        Makes an id that is different each time, so that a Recommend may be sent again.
+    """
+
+    def __init__(self, tenant: str, *, new_request_id: Callable[[], str]) -> None:
+        self._parent = f"tenants/{tenant}"
+        self._new_request_id = new_request_id
+
+    def _name(self, bandit: str) -> str:
+        return f"{self._parent}/bandits/{bandit}"
+
+    def recommend(
+        self, bandit: str, context: Iterable[float], *, candidates: Iterable[str] | None, request_id: str | None
+    ) -> Operation[Recommendation]:
+        """Ask for a slate."""
+        wanted = [] if candidates is None else list(candidates)
+        if candidates is not None and not wanted:
+            # On the wire an empty list means every item: the opposite of what the caller found to be eligible.
+            raise invalid_argument("candidate_item_ids", "must not be empty; None stands for every available item")
+        request = recommender_pb.RecommendRequest(
+            bandit=self._name(bandit),
+            context=map(float, context),
+            candidate_item_ids=wanted,
+            request_id=request_id or self._new_request_id(),
+        )
+        return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
+
+    def reward(self, bandit: str, recommendation_id: str, value: float) -> Operation[RewardOutcome]:
+        """Post a reward."""
+        request = recommender_pb.RewardRequest(
+            bandit=self._name(bandit), recommendation_id=recommendation_id, value=float(value)
+        )
+        return Operation(RecommenderServiceStub, "Reward", request, lambda response: _OUTCOMES[response.outcome])
+
+    def rewards(self, bandit: str, values: Mapping[str, float]) -> Iterator[Operation[BatchOutcome]]:
+        """Post many rewards, as many to a call as the service takes."""
+        ids = list(values)
+        for start in range(0, len(ids), _MAX_BATCH):
+            yield self._batch(bandit, {one: values[one] for one in ids[start : start + _MAX_BATCH]})
+
+    def _batch(self, bandit: str, values: Mapping[str, float]) -> Operation[BatchOutcome]:
+        rewards = [recommender_pb.RewardEntry(recommendation_id=one, value=float(values[one])) for one in values]
+        request = recommender_pb.BatchRewardRequest(bandit=self._name(bandit), rewards=rewards)
+        return Operation(
+            RecommenderServiceStub, "BatchReward", request, lambda response: _batch_outcome(values, response)
+        )
+
+    def create_bandit(
+        self,
+        bandit: str,
+        *,
+        slate_size: int,
+        item_capacity: int,
+        context_dimension: int,
+        kernel: Kernel,
+        constant_beta: float | None,
+        schedule_scale: float | None,
+        uniform_share: float | None,
+        reward_wait: timedelta | None,
+        default_reward: float | None,
+    ) -> Operation[Bandit]:
+        """Create a bandit."""
+        message = bandit_pb.Bandit(
+            name=self._name(bandit),
+            slate_size=slate_size,
+            item_capacity=item_capacity,
+            context_dimension=context_dimension,
+            kernel=_KERNELS_ON_THE_WIRE[kernel],
+            exploration=_exploration(constant_beta, schedule_scale, uniform_share),
+            reward_wait=_duration(reward_wait),
+            default_reward=default_reward,
+        )
+        request = bandit_pb.CreateBanditRequest(bandit=message)
+        return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
+
+    def get_bandit(self, bandit: str) -> Operation[Bandit]:
+        """Return a bandit."""
+        request = bandit_pb.GetBanditRequest(name=self._name(bandit))
+        return Operation(BanditServiceStub, "GetBandit", request, _bandit_of_response)
+
+    def list_bandits(self, token: str) -> Operation[Page[Bandit]]:
+        """Return a page of bandits."""
+        request = bandit_pb.ListBanditsRequest(parent=self._parent, page_token=token)
+        return Operation(BanditServiceStub, "ListBandits", request, _bandits)
+
+    def update_bandit(
+        self,
+        bandit: str,
+        *,
+        constant_beta: float | Unchanged | None,
+        schedule_scale: float | Unchanged | None,
+        uniform_share: float | Unchanged | None,
+        reward_wait: timedelta | Unchanged | None,
+        default_reward: float | Unchanged | None,
+    ) -> Operation[Bandit]:
+        """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
+        exploration = dict(zip(_EXPLORATION, (constant_beta, schedule_scale, uniform_share), strict=True))
+        changes = {"reward_wait": reward_wait, "default_reward": default_reward}
+        paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
+        paths += [name for name, value in changes.items() if value is not UNCHANGED]
+        message = bandit_pb.Bandit(
+            name=self._name(bandit),
+            exploration=_exploration(*map(_or_none, (constant_beta, schedule_scale, uniform_share))),
+            reward_wait=_duration(_or_none(reward_wait)),
+            default_reward=_or_none(default_reward),
+        )
+        request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
+        return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
+
+    def delete_bandit(self, bandit: str) -> Operation[None]:
+        """Remove a bandit. Sent again it would not be found, or be one that was created in between."""
+        request = bandit_pb.DeleteBanditRequest(name=self._name(bandit))
+        return Operation(BanditServiceStub, "DeleteBandit", request, lambda _: None, repeatable=False)
+
+    def upsert_items(self, bandit: str, items: Iterable[str | Item]) -> Operation[int]:
+        """Add or change items."""
+        entries = [Item(item) if isinstance(item, str) else item for item in items]
+        request = bandit_pb.UpsertItemsRequest(
+            bandit=self._name(bandit),
+            items=[bandit_pb.Item(item_id=item.item_id, unavailable=not item.available) for item in entries],
+        )
+        return Operation(BanditServiceStub, "UpsertItems", request, _item_count)
+
+    def retire_items(self, bandit: str, item_ids: Iterable[str]) -> Operation[int]:
+        """Take items out for good."""
+        request = bandit_pb.RetireItemsRequest(bandit=self._name(bandit), item_ids=item_ids)
+        return Operation(BanditServiceStub, "RetireItems", request, _item_count)
+
+    def list_items(self, bandit: str, token: str) -> Operation[Page[Item]]:
+        """Return a page of items."""
+        request = bandit_pb.ListItemsRequest(bandit=self._name(bandit), page_token=token)
+        return Operation(BanditServiceStub, "ListItems", request, _items)
+
+    def stats(self, bandit: str) -> Operation[BanditStats]:
+        """Return where a bandit stands."""
+        request = bandit_pb.GetBanditStatsRequest(bandit=self._name(bandit))
+        return Operation(BanditServiceStub, "GetBanditStats", request, _stats)
+
+
+def _or_none(value: T | Unchanged) -> T | None:
+    return None if value is UNCHANGED else value
+
+
+def _duration(wait: timedelta | None) -> Duration | None:
+    if wait is None:
+        return None
+    duration = Duration()
+    duration.FromTimedelta(wait)
+    return duration
+
+
+def _exploration(
+    constant_beta: float | None, schedule_scale: float | None, uniform_share: float | None
+) -> bandit_pb.Exploration:
+    if constant_beta is not None and schedule_scale is not None:
+        raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
+    return bandit_pb.Exploration(
+        constant_beta=constant_beta, schedule_scale=schedule_scale, uniform_share=uniform_share
+    )
+
+
+def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendation:
+    deadline = response.reward_deadline.ToDatetime(tzinfo=UTC) if response.HasField("reward_deadline") else None
+    return Recommendation(
+        id=response.recommendation_id,
+        items=tuple(response.item_ids),
+        propensity=response.propensity,
+        mean=response.mean,
+        standard_deviation=response.standard_deviation,
+        regret_bound=response.regret_bound,
+        estimated_regret=response.estimated_regret,
+        explored=response.mode == recommender_pb.MODE_EXPLORED,
+        model_version=response.model_version,
+        observations=response.observation_count,
+        reward_deadline=deadline,
+        degraded=response.degraded,
+    )
+
+
+def _batch_outcome(ids: Iterable[str], response: recommender_pb.BatchRewardResponse) -> BatchOutcome:
+    results = dict(zip(ids, response.results, strict=True))
+    return BatchOutcome(
+        outcomes={one: _OUTCOMES[result.outcome] for one, result in results.items() if not result.HasField("error")},
+        errors={one: error_of_entry(result.error) for one, result in results.items() if result.HasField("error")},
+    )
+
+
+def merged(parts: Iterable[BatchOutcome]) -> BatchOutcome:
+    """Return what became of the rewards of several calls."""
+    outcomes: dict[str, RewardOutcome] = {}
+    errors: dict[str, ClientError] = {}
+    for part in parts:
+        outcomes |= part.outcomes
+        errors |= part.errors
+    return BatchOutcome(outcomes, errors)
+
+
+def _bandit_of_response(response: Any) -> Bandit:  # noqa: ANN401, three responses have a bandit
+    return _bandit(response.bandit)
+
+
+def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
+    exploration = bandit.exploration
+    beta = exploration.WhichOneof("beta")
+    return Bandit(
+        name=bandit.name.rpartition("/")[2],
+        slate_size=bandit.slate_size,
+        item_capacity=bandit.item_capacity,
+        context_dimension=bandit.context_dimension,
+        kernel=_KERNELS[bandit.kernel],
+        constant_beta=exploration.constant_beta if beta == "constant_beta" else None,
+        schedule_scale=exploration.schedule_scale if beta == "schedule_scale" else None,
+        uniform_share=exploration.uniform_share,
+        reward_wait=bandit.reward_wait.ToTimedelta(),
+        default_reward=bandit.default_reward if bandit.HasField("default_reward") else None,
+        create_time=bandit.create_time.ToDatetime(tzinfo=UTC),
+    )
+
+
+def _bandits(response: bandit_pb.ListBanditsResponse) -> Page[Bandit]:
+    return Page(tuple(map(_bandit, response.bandits)), response.next_page_token)
+
+
+def _items(response: bandit_pb.ListItemsResponse) -> Page[Item]:
+    items = (Item(item.item_id, available=not item.unavailable) for item in response.items)
+    return Page(tuple(items), response.next_page_token)
+
+
+def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsResponse) -> int:
+    return response.item_count
+
+
+def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
+    return BanditStats(**{field.name: getattr(response, field.name) for field in dataclass_fields(BanditStats)})

@@ -1,0 +1,142 @@
+"""What the clients take and return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from topk_bandit.types import Item, Kernel, RewardOutcome
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from topk_bandit.client.errors import ClientError
+
+__all__ = [
+    "UNCHANGED",
+    "Bandit",
+    "BanditStats",
+    "BatchOutcome",
+    "Item",
+    "Kernel",
+    "Recommendation",
+    "RewardOutcome",
+    "Tls",
+    "Unchanged",
+]
+
+
+class Unchanged(Enum):
+    """The type of `UNCHANGED`."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+"""Leaves a field as it is, where None would take it back to its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to talk TLS: PEM bytes. None trusts what gRPC trusts by default, and shows no certificate of one's own."""
+
+    root_certificates: bytes | None = None
+    private_key: bytes | None = field(default=None, repr=False)
+    certificate_chain: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """One slate to show.
+
+    Attributes
+    ----------
+    id
+        What its reward is posted for; empty when `degraded`.
+    items
+        Item ids, best first.
+    propensity
+        Probability with which this slate is shown for this context, these candidates and this model version.
+    mean, standard_deviation, regret_bound, estimated_regret
+        What the model expects of the slate, in reward units.
+    explored
+        Whether the slate was drawn at random by the exploration share.
+    observations
+        Rewards that the model had learned from.
+    reward_deadline
+        When its reward comes too late, in UTC; None when `degraded`.
+    degraded
+        Whether the service could not record it: show it, and post no reward.
+    """
+
+    id: str
+    items: tuple[str, ...]
+    propensity: float
+    mean: float
+    standard_deviation: float
+    regret_bound: float
+    estimated_regret: float
+    explored: bool
+    model_version: int
+    observations: int
+    reward_deadline: datetime | None
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What became of a batch of rewards: each recommendation id is in exactly one of the two."""
+
+    outcomes: dict[str, RewardOutcome]
+    errors: dict[str, ClientError]
+
+
+@dataclass(frozen=True, slots=True)
+class Bandit:
+    """A bandit's settings. Of `constant_beta` and `schedule_scale` exactly one is set.
+
+    Attributes
+    ----------
+    name
+        Its id, without the tenant.
+    default_reward
+        None when a recommendation without a reward is not learned from.
+    """
+
+    name: str
+    slate_size: int
+    item_capacity: int
+    context_dimension: int
+    kernel: Kernel
+    constant_beta: float | None
+    schedule_scale: float | None
+    uniform_share: float
+    reward_wait: timedelta
+    default_reward: float | None
+    create_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BanditStats:
+    """Where a bandit stands; the fields are described in ``bandit_service.proto`` under the same names."""
+
+    log_position: int
+    model_version: int
+    recommendation_count: int
+    observation_count: int
+    default_count: int
+    expiration_count: int
+    late_reward_count: int
+    pending_count: int
+    item_count: int
+    available_item_count: int
+    posterior_row_count: int
+    pending_row_count: int
+    mean_reward: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    explored_count: int
+    noise_variance: float
+    prior_variance: float
+    snapshot_position: int

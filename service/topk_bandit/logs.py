@@ -1,0 +1,83 @@
+"""Logs on standard error: one JSON object per line for machines, or plain lines for a terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+__all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure"]
+
+LogFormat: TypeAlias = Literal["json", "text"]
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x09: "\\t",
+}
+
+
+def _extra(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: object) -> object:
+    """Turn any value into one that JSON has; numbers that are not finite become text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(entry) for entry in value]
+    return str(value)
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON: time (RFC 3339, UTC), level, logger, message, extra fields, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, without its end."""
+        fields = _extra(record) | {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            fields["stack"] = record.stack_info
+        order = {"time": None, "level": None, "logger": None, "message": None}
+        return json.dumps(_plain(order | fields))
+
+
+class TextFormatter(logging.Formatter):
+    """Writes a record as one line of text, with control characters escaped, and its exception below."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line, without its end."""
+        extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
+        return f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}{extra}".translate(_CONTROL)
+
+
+def configure(style: LogFormat, *, level: str, stream: TextIO | None = None) -> None:
+    """Send this process's warnings, and its records from `level` upwards, to standard error (or to `stream`)."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    logging.captureWarnings(capture=True)

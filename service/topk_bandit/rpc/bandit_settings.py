@@ -1,0 +1,178 @@
+"""A bandit's settings between the wire and `topk_bandit.types`, and the changes that an update mask describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.rpc import fields
+from topk_bandit.types import BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
+from topk_bandit.v1 import bandit_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["MaskedChange", "masked_change", "settings_from_proto", "settings_to_proto"]
+
+_MAX_BETA = 1e6
+_DEFAULT_REWARD_WAIT_MS = 10 * 60 * 1000
+_MAX_REWARD_WAIT_MS = 30 * 24 * 60 * 60 * 1000
+_NANOS_PER_SECOND = 1_000_000_000
+_NANOS_PER_MS = 1_000_000
+
+_KERNELS = {
+    pb.KERNEL_UNSPECIFIED: Kernel.WEIGHTED_CONVOLUTIONAL,
+    pb.KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel.WEIGHTED_CONVOLUTIONAL,
+    pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
+    pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
+}
+_KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items() if number != pb.KERNEL_UNSPECIFIED}
+
+_BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
+_EXPLORATION = _BETAS | {"exploration.uniform_share"}
+_FIXED = frozenset({"name", "slate_size", "context_dimension", "item_capacity", "kernel", "create_time"})
+_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), "reward_wait", "default_reward")
+
+
+def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
+    """Return a new bandit's settings, with every default filled in; errors name fields below ``bandit``."""
+    slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=fields.MAX_SLATE_SIZE)
+    return BanditSettings(
+        item_capacity=fields.integer(
+            "bandit.item_capacity", bandit.item_capacity, low=slate_size, high=fields.MAX_ITEM_CAPACITY
+        ),
+        slate_size=slate_size,
+        context_dim=_context_dimension(bandit),
+        kernel=_kernel(bandit),
+        exploration=Exploration(beta=_beta(bandit, default), uniform_share=_uniform_share(bandit, default)),
+        reward_wait_ms=_reward_wait_ms(bandit),
+        default_reward=_default_reward(bandit),
+    )
+
+
+def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
+    """Return the message that holds `settings`, without a name."""
+    seconds, milliseconds = divmod(settings.reward_wait_ms, 1000)
+    return pb.Bandit(
+        slate_size=settings.slate_size,
+        context_dimension=settings.context_dim,
+        item_capacity=settings.item_capacity,
+        kernel=_KERNELS_ON_THE_WIRE[settings.kernel],
+        exploration=_exploration_to_proto(settings.exploration),
+        reward_wait=Duration(seconds=seconds, nanos=milliseconds * _NANOS_PER_MS),
+        default_reward=settings.default_reward,
+    )
+
+
+def _exploration_to_proto(exploration: Exploration) -> pb.Exploration:
+    match exploration.beta:
+        case ConstantBeta(value):
+            return pb.Exploration(constant_beta=value, uniform_share=exploration.uniform_share)
+        case PaperBeta(scale):
+            return pb.Exploration(schedule_scale=scale, uniform_share=exploration.uniform_share)
+
+
+def _context_dimension(bandit: pb.Bandit) -> int:
+    high = fields.MAX_CONTEXT_DIMENSION
+    return fields.integer("bandit.context_dimension", bandit.context_dimension, low=0, high=high) or 1
+
+
+def _kernel(bandit: pb.Bandit) -> Kernel:
+    kernel = _KERNELS.get(bandit.kernel)
+    if kernel is None:
+        raise InvalidArgumentError("bandit.kernel", f"is not a kernel that this service knows: {bandit.kernel}")
+    return kernel
+
+
+def _beta(bandit: pb.Bandit, default: Exploration) -> ConstantBeta | PaperBeta:
+    exploration = bandit.exploration
+    match exploration.WhichOneof("beta"):
+        case "constant_beta":
+            path = "bandit.exploration.constant_beta"
+            return ConstantBeta(fields.number(path, exploration.constant_beta, low=0.0, high=_MAX_BETA))
+        case "schedule_scale":
+            path = "bandit.exploration.schedule_scale"
+            return PaperBeta(fields.number(path, exploration.schedule_scale, low=0.0, high=_MAX_BETA))
+        case _:
+            return default.beta
+
+
+def _uniform_share(bandit: pb.Bandit, default: Exploration) -> float:
+    exploration = bandit.exploration
+    if not exploration.HasField("uniform_share"):
+        return default.uniform_share
+    return fields.number("bandit.exploration.uniform_share", exploration.uniform_share, low=0.0, high=1.0)
+
+
+def _reward_wait_ms(bandit: pb.Bandit) -> int:
+    path, wait = "bandit.reward_wait", bandit.reward_wait
+    if not wait.seconds and not wait.nanos:
+        return _DEFAULT_REWARD_WAIT_MS
+    milliseconds, rest = divmod(wait.seconds * _NANOS_PER_SECOND + wait.nanos, _NANOS_PER_MS)
+    if abs(wait.nanos) >= _NANOS_PER_SECOND or wait.seconds * wait.nanos < 0:
+        raise InvalidArgumentError(path, "is not a valid google.protobuf.Duration")
+    if not 1 <= milliseconds <= _MAX_REWARD_WAIT_MS or rest:
+        raise InvalidArgumentError(path, "must be 1 millisecond to 30 days, in whole milliseconds")
+    return milliseconds
+
+
+def _default_reward(bandit: pb.Bandit) -> float | None:
+    if not bandit.HasField("default_reward"):
+        return None
+    return fields.reward_value("bandit.default_reward", bandit.default_reward)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedChange:
+    """The change that an update mask describes: a `topk_bandit.serving.use_cases.SettingsChange`.
+
+    Attributes
+    ----------
+    exploration, others
+        New values of fields of `Exploration`, and of other fields of `BanditSettings`, by name.
+    """
+
+    exploration: Mapping[str, Any]
+    others: Mapping[str, Any]
+
+    def __call__(self, settings: BanditSettings, /) -> BanditSettings:
+        """Return `settings` with the named fields changed and all others as they are."""
+        exploration = replace(settings.exploration, **self.exploration)
+        return replace(settings, exploration=exploration, **self.others)
+
+
+def masked_change(bandit: pb.Bandit, paths: Iterable[str], default: Exploration) -> MaskedChange:
+    """Return the change that `paths` name and `bandit` holds.
+
+    Raises
+    ------
+    InvalidArgumentError
+        On ``update_mask`` when it is empty or names a field that can't be changed; on a field of ``bandit`` when its
+        new value can't be used. Fields that the mask does not name are not looked at.
+    """
+    named = {leaf for path in paths for leaf in _leaves(path)}
+    if not named:
+        raise InvalidArgumentError("update_mask", f"is required; it may name {', '.join(_CHANGEABLE)}")
+    exploration: dict[str, object] = {}
+    others: dict[str, object] = {}
+    if named & _BETAS:
+        is_named = f"exploration.{bandit.exploration.WhichOneof('beta')}" in named
+        exploration["beta"] = _beta(bandit, default) if is_named else default.beta
+    if "exploration.uniform_share" in named:
+        exploration["uniform_share"] = _uniform_share(bandit, default)
+    if "reward_wait" in named:
+        others["reward_wait_ms"] = _reward_wait_ms(bandit)
+    if "default_reward" in named:
+        others["default_reward"] = _default_reward(bandit)
+    return MaskedChange(exploration=exploration, others=others)
+
+
+def _leaves(path: str) -> Iterable[str]:
+    if path in _FIXED:
+        raise InvalidArgumentError("update_mask", f"names {path}, which can't be changed")
+    if path not in _CHANGEABLE:
+        raise InvalidArgumentError("update_mask", f"names {fields.quoted(path)}; it may name {', '.join(_CHANGEABLE)}")
+    return _EXPLORATION if path == "exploration" else (path,)

@@ -1,0 +1,245 @@
+"""Between the wire and `topk_bandit.types`; with `bandit_settings` the only place that knows both.
+
+A function from a request checks the form of every field and raises `InvalidArgumentError` with the field's path on the
+wire; what takes a bandit's settings or items to judge is left to the use cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.rpc import fields
+from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
+from topk_bandit.types import Item, RecommendationRequest, RewardOutcome
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.rpc.bandit_settings import MaskedChange
+    from topk_bandit.store.log import BanditRecord, ItemRecord
+    from topk_bandit.types import BanditName, BanditSettings, BanditStats, Exploration, Recommendation
+
+__all__ = [
+    "Page",
+    "PostedReward",
+    "bandit_creation",
+    "bandit_page",
+    "bandit_to_proto",
+    "bandit_update",
+    "bandits_to_proto",
+    "batch_of_rewards",
+    "item_page",
+    "item_retirement",
+    "item_upsert",
+    "items_to_proto",
+    "outcome_to_proto",
+    "recommendation_request",
+    "recommendation_to_proto",
+    "reward_request",
+    "stats_to_proto",
+]
+
+_MAX_BATCH = 1000
+_DEFAULT_BANDITS_PER_PAGE = 100
+_MAX_BANDITS_PER_PAGE = 1000
+_DEFAULT_ITEMS_PER_PAGE = 1000
+
+_OUTCOMES = {
+    RewardOutcome.ACCEPTED: recommender_pb.REWARD_OUTCOME_ACCEPTED,
+    RewardOutcome.DUPLICATE: recommender_pb.REWARD_OUTCOME_DUPLICATE,
+    RewardOutcome.LATE: recommender_pb.REWARD_OUTCOME_LATE,
+}
+
+
+def recommendation_request(request: recommender_pb.RecommendRequest) -> tuple[BanditName, RecommendationRequest]:
+    """Return whom a Recommend asks, and what."""
+    name = fields.bandit_name("bandit", request.bandit)
+    if request.request_id:
+        fields.opaque_id("request_id", request.request_id)
+    return name, RecommendationRequest(
+        request_id=request.request_id,
+        context=fields.context_vector("context", request.context),
+        candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
+    )
+
+
+def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.RecommendResponse:
+    """Return the reply to a Recommend."""
+    explored = recommendation.explored
+    return recommender_pb.RecommendResponse(
+        recommendation_id=recommendation.recommendation_id,
+        item_ids=recommendation.slate,
+        propensity=recommendation.propensity,
+        mean=recommendation.mean,
+        standard_deviation=recommendation.standard_deviation,
+        regret_bound=recommendation.regret_bound,
+        estimated_regret=recommendation.estimated_regret,
+        mode=recommender_pb.MODE_EXPLORED if explored else recommender_pb.MODE_EXPLOITED,
+        model_version=recommendation.model_version,
+        observation_count=recommendation.observations,
+        reward_deadline=None if recommendation.degraded else _timestamp(recommendation.deadline_ms),
+        degraded=recommendation.degraded,
+    )
+
+
+def _timestamp(milliseconds: int) -> Timestamp:
+    seconds, rest = divmod(milliseconds, 1000)
+    return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class PostedReward:
+    """A number for the slate of one recommendation."""
+
+    recommendation_id: str
+    value: float
+
+
+def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, PostedReward]:
+    """Return whose reward a Reward posts, and what."""
+    return fields.bandit_name("bandit", request.bandit), _posted_reward("", request)
+
+
+def batch_of_rewards(
+    request: recommender_pb.BatchRewardRequest,
+) -> tuple[BanditName, list[PostedReward | InvalidArgumentError]]:
+    """Return whose rewards a BatchReward posts, and for each entry the reward or what is wrong with it."""
+    name = fields.bandit_name("bandit", request.bandit)
+    fields.size("rewards", len(request.rewards), most=_MAX_BATCH)
+    return name, [_entry(index, entry) for index, entry in enumerate(request.rewards)]
+
+
+def _entry(index: int, entry: recommender_pb.RewardEntry) -> PostedReward | InvalidArgumentError:
+    try:
+        return _posted_reward(f"rewards[{index}].", entry)
+    except InvalidArgumentError as error:
+        return error
+
+
+def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_pb.RewardRequest) -> PostedReward:
+    value = entry.value if entry.HasField("value") else None
+    return PostedReward(
+        recommendation_id=fields.opaque_id(f"{prefix}recommendation_id", entry.recommendation_id),
+        value=fields.reward_value(f"{prefix}value", value),
+    )
+
+
+def outcome_to_proto(outcome: RewardOutcome) -> recommender_pb.RewardOutcome:
+    """Return an outcome as it is called on the wire."""
+    return _OUTCOMES[outcome]
+
+
+def bandit_creation(request: bandit_pb.CreateBanditRequest, default: Exploration) -> tuple[BanditName, BanditSettings]:
+    """Return what a CreateBandit creates; `default` fills in what it does not say about exploration."""
+    return _name_in_bandit(request), settings_from_proto(request.bandit, default)
+
+
+def bandit_update(request: bandit_pb.UpdateBanditRequest, default: Exploration) -> tuple[BanditName, MaskedChange]:
+    """Return what an UpdateBandit changes; `default` is what a field goes back to that is named and not set."""
+    return _name_in_bandit(request), masked_change(request.bandit, request.update_mask.paths, default)
+
+
+def _name_in_bandit(request: bandit_pb.CreateBanditRequest | bandit_pb.UpdateBanditRequest) -> BanditName:
+    if not request.HasField("bandit"):
+        raise InvalidArgumentError("bandit", "is required")
+    return fields.bandit_name("bandit.name", request.bandit.name)
+
+
+def bandit_to_proto(record: BanditRecord) -> bandit_pb.Bandit:
+    """Return a bandit with its name, settings and time of creation."""
+    bandit = settings_to_proto(record.settings)
+    bandit.name = str(record.name)
+    bandit.create_time.CopyFrom(_timestamp(record.created_ms))
+    return bandit
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page asked for: up to `size` entries whose id sorts after `after`."""
+
+    after: str
+    size: int
+
+
+def bandit_page(request: bandit_pb.ListBanditsRequest) -> tuple[str, Page]:
+    """Return whose bandits a ListBandits asks for, and which."""
+    size = fields.page_size(
+        "page_size", request.page_size, default=_DEFAULT_BANDITS_PER_PAGE, most=_MAX_BANDITS_PER_PAGE
+    )
+    tenant = fields.tenant_name("parent", request.parent)
+    return tenant, Page(after=fields.page_token("page_token", request.page_token), size=size)
+
+
+def bandits_to_proto(records: Sequence[BanditRecord], page: Page) -> bandit_pb.ListBanditsResponse:
+    """Return a page of bandits; `records` holds one more than the page if there is one."""
+    shown = records[: page.size]
+    more = len(records) > page.size
+    return bandit_pb.ListBanditsResponse(
+        bandits=map(bandit_to_proto, shown),
+        next_page_token=fields.to_page_token(shown[-1].name.bandit) if more else "",
+    )
+
+
+def item_page(request: bandit_pb.ListItemsRequest) -> tuple[BanditName, Page]:
+    """Return whose items a ListItems asks for, and which."""
+    size = fields.page_size("page_size", request.page_size, default=_DEFAULT_ITEMS_PER_PAGE, most=fields.MAX_ITEMS)
+    name = fields.bandit_name("bandit", request.bandit)
+    return name, Page(after=fields.page_token("page_token", request.page_token), size=size)
+
+
+def items_to_proto(records: Sequence[ItemRecord], page: Page) -> bandit_pb.ListItemsResponse:
+    """Return a page of items; `records` holds one more than the page if there is one."""
+    shown = records[: page.size]
+    more = len(records) > page.size
+    return bandit_pb.ListItemsResponse(
+        items=[bandit_pb.Item(item_id=record.item_id, unavailable=not record.available) for record in shown],
+        next_page_token=fields.to_page_token(shown[-1].item_id) if more else "",
+    )
+
+
+def item_upsert(request: bandit_pb.UpsertItemsRequest) -> tuple[BanditName, list[Item]]:
+    """Return which items an UpsertItems adds or changes."""
+    name = fields.bandit_name("bandit", request.bandit)
+    fields.size("items", len(request.items), most=fields.MAX_ITEMS)
+    ids = fields.item_ids("items", [item.item_id for item in request.items], member=".item_id")
+    return name, [
+        Item(item_id, available=not item.unavailable) for item_id, item in zip(ids, request.items, strict=True)
+    ]
+
+
+def item_retirement(request: bandit_pb.RetireItemsRequest) -> tuple[BanditName, tuple[str, ...]]:
+    """Return which items a RetireItems takes out."""
+    name = fields.bandit_name("bandit", request.bandit)
+    fields.size("item_ids", len(request.item_ids), most=fields.MAX_ITEMS)
+    return name, fields.item_ids("item_ids", request.item_ids)
+
+
+def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
+    """Return where a bandit stands."""
+    return bandit_pb.GetBanditStatsResponse(
+        log_position=stats.log_position,
+        model_version=stats.model_version,
+        recommendation_count=stats.recommendations,
+        observation_count=stats.observations,
+        default_count=stats.defaults,
+        expiration_count=stats.expirations,
+        late_reward_count=stats.late_rewards,
+        pending_count=stats.pending,
+        item_count=stats.items,
+        available_item_count=stats.available_items,
+        posterior_row_count=stats.posterior_rows,
+        pending_row_count=stats.pending_rows,
+        mean_reward=stats.mean_reward,
+        regret_bound_sum=stats.regret_bound_sum,
+        estimated_regret_sum=stats.estimated_regret_sum,
+        explored_count=stats.explored,
+        noise_variance=stats.noise_variance,
+        prior_variance=stats.prior_variance,
+        snapshot_position=stats.snapshot_position,
+    )

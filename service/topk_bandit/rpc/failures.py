@@ -1,0 +1,153 @@
+"""From errors to gRPC statuses: the one table, and the details that go with each code."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+from grpc import StatusCode
+
+from topk_bandit import errors
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from google.protobuf.message import Message
+
+__all__ = ["ERROR_DOMAIN", "FAILURES", "Failure", "FailureReporter", "reward_error", "status"]
+
+ERROR_DOMAIN = "topk-bandit"
+
+# A message travels percent-encoded in the trailers and again inside the status: with the largest characters this stays
+# below the 8 KiB that a peer accepts.
+_MAX_MESSAGE_LENGTH = 200
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a caller is told about a call that failed.
+
+    Attributes
+    ----------
+    problem
+        The message without the field's name.
+    field
+        Path of the bad field; empty when no field is to blame.
+    reason
+        A stable word for programs; empty when the code says it all.
+    retry_after
+        Seconds after which another try may help; None when it does not.
+    resource
+        What was not found.
+    reference
+        What the log has this failure under, when it is the service's own fault.
+    """
+
+    code: StatusCode
+    problem: str
+    field: str = ""
+    reason: str = ""
+    retry_after: float | None = None
+    resource: str = ""
+    reference: str = ""
+
+    @property
+    def message(self) -> str:
+        """What a person reads."""
+        return _cut(f"{self.field}: {self.problem}" if self.field else self.problem)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 3]}..."
+
+
+def _invalid(error: errors.InvalidArgumentError) -> Failure:
+    return Failure(StatusCode.INVALID_ARGUMENT, error.problem, field=error.field)
+
+
+def _not_found(error: errors.NotFoundError) -> Failure:
+    return Failure(StatusCode.NOT_FOUND, str(error), resource=error.resource)
+
+
+def _conflict(error: errors.ConflictError) -> Failure:
+    return Failure(StatusCode.ALREADY_EXISTS, str(error), reason=error.reason)
+
+
+def _exhausted(error: errors.ExhaustedError) -> Failure:
+    return Failure(StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after)
+
+
+def _unavailable(error: errors.UnavailableError) -> Failure:
+    return Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after)
+
+
+# None: the service's own fault, of which a caller learns a reference and nothing else.
+FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = {
+    errors.InvalidArgumentError: _invalid,
+    errors.NotFoundError: _not_found,
+    errors.ConflictError: _conflict,
+    errors.ExhaustedError: _exhausted,
+    errors.UnavailableError: _unavailable,
+    errors.CorruptDataError: None,
+    errors.ConfigurationError: None,
+}
+
+
+class FailureReporter:
+    """Turns exceptions into failures, and logs those that are the service's own fault under a reference.
+
+    Parameters
+    ----------
+    new_reference
+        Makes a reference that is different each time.
+    """
+
+    def __init__(self, *, new_reference: Callable[[], str]) -> None:
+        self._new_reference = new_reference
+
+    def failure(self, error: BaseException, *, call: str) -> Failure:
+        """Return what the caller of `call` is told about `error`."""
+        build = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
+        return self._own_fault(error, call) if build is None else build(error)
+
+    def _own_fault(self, error: BaseException, call: str) -> Failure:
+        reference = self._new_reference()
+        _log.error("%s failed, reference %s", call, reference, exc_info=error)
+        problem = f"internal error; reference {reference}"
+        return Failure(StatusCode.INTERNAL, problem, reason="INTERNAL_ERROR", reference=reference)
+
+
+def status(failure: Failure) -> status_pb2.Status:
+    """Return the status with its details, as google.rpc defines them."""
+    result = status_pb2.Status(code=failure.code.value[0], message=failure.message)
+    for detail in _details(failure):
+        result.details.add().Pack(detail)
+    return result
+
+
+def _details(failure: Failure) -> Iterator[Message]:
+    if failure.field:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_cut(failure.problem))
+        yield error_details_pb2.BadRequest(field_violations=[violation])
+    if failure.reason:
+        metadata = {"reference": failure.reference} if failure.reference else {}
+        yield error_details_pb2.ErrorInfo(reason=failure.reason, domain=ERROR_DOMAIN, metadata=metadata)
+    if failure.retry_after is not None:
+        delay = Duration()
+        delay.FromNanoseconds(round(failure.retry_after * 1e9))
+        yield error_details_pb2.RetryInfo(retry_delay=delay)
+    if failure.resource:
+        yield error_details_pb2.ResourceInfo(resource_name=_cut(failure.resource))
+
+
+def reward_error(failure: Failure) -> pb.RewardError:
+    """Return the failure of one entry of a batch."""
+    return pb.RewardError(
+        code=failure.code.value[0], message=failure.message, field=failure.field, reason=failure.reason
+    )

@@ -1,0 +1,187 @@
+"""What a well-formed field is: each check takes a field's path on the wire and its value, and returns it or raises."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING
+
+from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.types import BanditName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "MAX_CONTEXT_DIMENSION",
+    "MAX_CONTEXT_MAGNITUDE",
+    "MAX_ITEMS",
+    "MAX_ITEM_CAPACITY",
+    "MAX_REWARD_MAGNITUDE",
+    "MAX_SLATE_SIZE",
+    "bandit_name",
+    "context_vector",
+    "integer",
+    "item_ids",
+    "number",
+    "opaque_id",
+    "page_size",
+    "page_token",
+    "quoted",
+    "reward_value",
+    "size",
+    "tenant_name",
+    "to_page_token",
+]
+
+MAX_CONTEXT_DIMENSION = 64
+MAX_CONTEXT_MAGNITUDE = 1e6
+MAX_ITEMS = 10_000
+MAX_ITEM_CAPACITY = 10_000
+MAX_REWARD_MAGNITUDE = 1e100
+MAX_SLATE_SIZE = 12
+
+_MAX_ID_LENGTH = 128
+_MAX_ECHO_LENGTH = 48
+_ID = r"[A-Za-z0-9._-]{1,64}"
+_TENANT = re.compile(rf"tenants/({_ID})")
+_BANDIT = re.compile(rf"tenants/({_ID})/bandits/({_ID})")
+# Unicode categories Cc, Zl, Zp and Cs: all that breaks a line, a log or an encoding.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def quoted(text: str) -> str:
+    """Return `text` in quotes for an error message: escaped, and cut when it is long."""
+    return repr(text) if len(text) <= _MAX_ECHO_LENGTH else f"{text[:_MAX_ECHO_LENGTH]!r}..."
+
+
+def tenant_name(path: str, text: str) -> str:
+    """Return the tenant's id in ``tenants/{tenant}``."""
+    match = _TENANT.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(path, _name_problem(text, "tenants/{tenant}"))
+    return match[1]
+
+
+def bandit_name(path: str, text: str) -> BanditName:
+    """Return the name in ``tenants/{tenant}/bandits/{bandit}``."""
+    match = _BANDIT.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(path, _name_problem(text, "tenants/{tenant}/bandits/{bandit}"))
+    return BanditName(tenant=match[1], bandit=match[2])
+
+
+def _name_problem(text: str, pattern: str) -> str:
+    if not text:
+        return f"is required, in the form {pattern}"
+    return f"must be {pattern} with ids of 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {quoted(text)}"
+
+
+def opaque_id(path: str, text: str) -> str:
+    """Return an item's, a recommendation's or a request's id."""
+    if not text:
+        raise InvalidArgumentError(path, "is required")
+    if len(text) > _MAX_ID_LENGTH:
+        problem = f"has {len(text)} characters; at most {_MAX_ID_LENGTH} are allowed: {quoted(text)}"
+        raise InvalidArgumentError(path, problem)
+    if _CONTROL.search(text):
+        raise InvalidArgumentError(path, f"holds a control character or a line separator: {quoted(text)}")
+    return text
+
+
+def item_ids(path: str, values: Sequence[str], *, member: str = "") -> tuple[str, ...]:
+    """Return item ids that are each well-formed and all different.
+
+    Parameters
+    ----------
+    path
+        The repeated field.
+    member
+        The field of an entry that holds the id, with its dot, when the entries are messages.
+    """
+    if len(values) > MAX_ITEMS:
+        raise InvalidArgumentError(path, f"has {len(values)} entries; at most {MAX_ITEMS} are allowed")
+    ids = tuple(values)  # once, since a repeated field makes its strings anew each time that it is read
+    lengths = {len(item_id) for item_id in ids}
+    # All at once first: this is the hot path, and next to always there is nothing to find.
+    if ids and (max(lengths) > _MAX_ID_LENGTH or 0 in lengths or _CONTROL.search("".join(ids))):
+        for index, item_id in enumerate(ids):
+            opaque_id(f"{path}[{index}]{member}", item_id)
+    if len(set(ids)) != len(ids):
+        raise _duplicate(path, ids, member)
+    return ids
+
+
+def _duplicate(path: str, ids: Sequence[str], member: str) -> InvalidArgumentError:
+    first: dict[str, int] = {}
+    index = next(i for i, item_id in enumerate(ids) if first.setdefault(item_id, i) != i)
+    earlier = f"{path}[{first[ids[index]]}]{member}"
+    return InvalidArgumentError(f"{path}[{index}]{member}", f"repeats {earlier}: {quoted(ids[index])}")
+
+
+def context_vector(path: str, values: Sequence[float]) -> tuple[float, ...]:
+    """Return a context of at most 64 numbers of magnitude at most 1e6; it may be empty, for the bandit to judge."""
+    if len(values) > MAX_CONTEXT_DIMENSION:
+        raise InvalidArgumentError(path, f"has {len(values)} numbers; at most {MAX_CONTEXT_DIMENSION} are allowed")
+    context = tuple(values)
+    for index, value in enumerate(context):
+        if not -MAX_CONTEXT_MAGNITUDE <= value <= MAX_CONTEXT_MAGNITUDE:
+            number(f"{path}[{index}]", value, low=-MAX_CONTEXT_MAGNITUDE, high=MAX_CONTEXT_MAGNITUDE)
+    return context
+
+
+def number(path: str, value: float, *, low: float, high: float) -> float:
+    """Return a number in [low, high]; NaN is in no range."""
+    if not low <= value <= high:
+        raise InvalidArgumentError(path, f"must be a finite number from {low:g} to {high:g}, not {value!r}")
+    return value
+
+
+def reward_value(path: str, value: float | None) -> float:
+    """Return a reward; None stands for a field that is not set."""
+    if value is None:
+        raise InvalidArgumentError(path, "is required; 0 has to be set like any other value")
+    return number(path, value, low=-MAX_REWARD_MAGNITUDE, high=MAX_REWARD_MAGNITUDE)
+
+
+def integer(path: str, value: int, *, low: int, high: int) -> int:
+    """Return an integer in [low, high]."""
+    if not low <= value <= high:
+        raise InvalidArgumentError(path, f"must be an integer from {low} to {high}, not {value}")
+    return value
+
+
+def size(path: str, count: int, *, most: int) -> int:
+    """Return the length of a repeated field that must not be empty."""
+    if not count:
+        raise InvalidArgumentError(path, "must not be empty")
+    if count > most:
+        raise InvalidArgumentError(path, f"has {count} entries; at most {most} are allowed")
+    return count
+
+
+def page_size(path: str, value: int, *, default: int, most: int) -> int:
+    """Return how many entries a page has: `default` for zero, never more than `most`."""
+    if value < 0:
+        raise InvalidArgumentError(path, f"must not be negative, but is {value}")
+    return min(value or default, most)
+
+
+def to_page_token(last_id: str) -> str:
+    """Return the token of the page that starts after `last_id`."""
+    return base64.urlsafe_b64encode(last_id.encode()).decode().rstrip("=")
+
+
+def page_token(path: str, token: str) -> str:
+    """Return the id after which a page starts; empty for the first page."""
+    if not token:
+        return ""
+    try:
+        last_id = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
+        opaque_id(path, last_id)
+        known = to_page_token(last_id) == token
+    except (ValueError, InvalidArgumentError):
+        known = False
+    if not known:
+        raise InvalidArgumentError(path, f"is not a token that this service gave out: {quoted(token)}")
+    return last_id

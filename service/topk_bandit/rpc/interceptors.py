@@ -1,0 +1,228 @@
+"""The guard around each call: it counts the call, admits or refuses it, lets it finish, and turns errors into statuses.
+
+One interceptor does all of it, because each layer costs every call an await. The services under ``grpc.``, which are
+health and reflection, are never refused; streams, which only these have, pass by and are not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
+
+from topk_bandit.errors import ExhaustedError, InvalidArgumentError
+from topk_bandit.rpc.failures import Failure, status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from topk_bandit.rpc.failures import FailureReporter
+
+    Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+__all__ = ["CallGuard", "CallsInFlight", "RpcHooks"]
+
+_EXEMPT = "/grpc."
+_REFUSED_RETRY_SECONDS = 0.1
+# A deadline reaches the server rounded up, by a hundredth at most, and the client stops waiting before that.
+_DEADLINE_SLACK_SECONDS = 0.05
+_DEADLINE_SLACK_SHARE = 0.01
+
+
+class RpcHooks(Protocol):
+    """Where telemetry attaches. Hooks are cheap and don't raise; `code` is the name of a gRPC status code."""
+
+    def rpc_started(self, service: str, method: str) -> None:
+        """Note that a call arrived."""
+
+    def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
+        """Note that a call ended: with its status, or because its client stopped waiting."""
+
+
+class CallsInFlight:
+    """The calls under way, at most `limit` of them."""
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
+        self._works: set[asyncio.Task[bytes | Failure]] = set()
+
+    def refusal(self) -> ExhaustedError | None:
+        """Return why there is no place for another call, None when there is."""
+        if self._count < self._limit:
+            return None
+        message = f"{self._limit} calls are in flight already"
+        return ExhaustedError("CALLS_IN_FLIGHT", message, retry_after=_REFUSED_RETRY_SECONDS)
+
+    async def run(self, work: Coroutine[Any, Any, bytes | Failure]) -> bytes | Failure:
+        """Do `work`, which stops when the caller is cancelled."""
+        self._count += 1
+        try:
+            return await work
+        finally:
+            self._count -= 1
+
+    async def run_to_end(self, work: Coroutine[Any, Any, bytes | Failure]) -> bytes | Failure:
+        """Do `work`, which goes on and keeps its place when the caller is cancelled."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._count += 1
+        self._works.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[bytes | Failure]) -> None:
+        self._count -= 1
+        self._works.discard(task)
+
+    async def settle(self, *, timeout: float) -> None:  # noqa: ASYNC109, the rest is cancelled after it
+        """Wait for the works that go on without a caller; cancel what is left of them after `timeout` seconds."""
+        works = set(self._works)
+        if works:
+            _, late = await asyncio.wait(works, timeout=timeout)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+
+class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Stands around each unary call.
+
+    A call that may write is run to its end once it was admitted, whether or not its client still waits: nothing is left
+    half done. It holds its place among the calls in flight until then.
+
+    Parameters
+    ----------
+    in_flight
+        Refuses calls beyond its limit, before their request is parsed.
+    read_only_methods
+        Full names of methods that stop at once when their client stops waiting.
+    clock
+        Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        *,
+        hooks: RpcHooks,
+        failures: FailureReporter,
+        in_flight: CallsInFlight,
+        read_only_methods: frozenset[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.hooks = hooks
+        self.failures = failures
+        self.in_flight = in_flight
+        self.clock = clock
+        self._exempt = CallsInFlight(limit=sys.maxsize)
+        self._read_only_methods = read_only_methods
+        self._handlers: dict[str, Handler] = {}
+
+    async def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
+    ) -> Handler:
+        """Return the method's handler with the guard around it."""
+        known = self._handlers.get(details.method)
+        return known or self._guarded(details.method, await continuation(details))
+
+    def _guarded(self, method: str, handler: Handler) -> Handler:
+        if handler is None or handler.request_streaming or handler.response_streaming:
+            return handler
+        exempt = method.startswith(_EXEMPT)
+        guarded = _GuardedMethod(
+            self,
+            method,
+            handler,
+            in_flight=self._exempt if exempt else self.in_flight,
+            to_its_end=not exempt and method not in self._read_only_methods,
+        )
+        # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
+        self._handlers[method] = grpc.unary_unary_rpc_method_handler(guarded.call)
+        return self._handlers[method]
+
+
+class _GuardedMethod:
+    """One method behind the guard: bytes in, bytes out."""
+
+    def __init__(
+        self,
+        guard: CallGuard,
+        full_name: str,
+        handler: Handler,
+        *,
+        in_flight: CallsInFlight,
+        to_its_end: bool,
+    ) -> None:
+        self._guard = guard
+        self._full_name = full_name
+        _, self._service, self._method = full_name.split("/")
+        self._handler = handler
+        self._in_flight = in_flight
+        self._run = in_flight.run_to_end if to_its_end else in_flight.run
+
+    async def call(self, payload: bytes, context: Context) -> bytes:
+        """Answer one call."""
+        guard = self._guard
+        started = guard.clock()
+        guard.hooks.rpc_started(self._service, self._method)
+        code = grpc.StatusCode.OK
+        try:
+            outcome = await self._outcome(payload, context)
+            if isinstance(outcome, Failure):
+                await _abort(context, outcome)
+        except grpc.aio.AbortError:
+            code = context.code()
+            raise
+        except asyncio.CancelledError:
+            code = _code_of_cancellation(context.time_remaining(), elapsed=guard.clock() - started)
+            raise
+        finally:
+            guard.hooks.rpc_handled(self._service, self._method, code.name, guard.clock() - started)
+        return outcome
+
+    async def _outcome(self, payload: bytes, context: Context) -> bytes | Failure:
+        refusal = self._in_flight.refusal()
+        if refusal is not None:
+            return self._guard.failures.failure(refusal, call=self._full_name)
+        return await self._run(self._work(payload, context))
+
+    async def _work(self, payload: bytes, context: Context) -> bytes | Failure:
+        try:
+            response = await self._handler.unary_unary(self._parsed(payload), context)
+            serialized: bytes = self._handler.response_serializer(response)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled this call, something inside it was: its client must not wait for an answer in vain.
+            return self._guard.failures.failure(error, call=self._full_name)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001, every error becomes a status here
+            return self._guard.failures.failure(error, call=self._full_name)
+        else:
+            return serialized
+
+    def _parsed(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
+        try:
+            return self._handler.request_deserializer(payload)
+        except DecodeError as error:
+            problem = f"is not the message that {self._method} takes, or holds text that is not UTF-8"
+            raise InvalidArgumentError("request", problem) from error
+
+
+async def _abort(context: Context, failure: Failure) -> NoReturn:
+    rich = rpc_status.to_status(status(failure))
+    await context.abort(rich.code, rich.details, rich.trailing_metadata)
+
+
+def _code_of_cancellation(remaining: float | None, *, elapsed: float) -> grpc.StatusCode:
+    """Return why a call's client stopped waiting: its deadline, if what remained of it is within the rounding."""
+    if remaining is None or remaining > max(_DEADLINE_SLACK_SECONDS, _DEADLINE_SLACK_SHARE * (elapsed + remaining)):
+        return grpc.StatusCode.CANCELLED
+    return grpc.StatusCode.DEADLINE_EXCEEDED

@@ -1,0 +1,174 @@
+"""The gRPC server: services, health, reflection and TLS on one port, from start to drain."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from topk_bandit.errors import ConfigurationError
+from topk_bandit.rpc.failures import FailureReporter
+from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
+from topk_bandit.rpc.servicers import READ_ONLY_METHODS, BanditServicer, RecommenderServicer
+from topk_bandit.v1 import bandit_service_pb2, recommender_service_pb2
+from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
+from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceServicer_to_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.rpc.interceptors import RpcHooks
+    from topk_bandit.serving.use_cases import BanditUseCases, RecommenderUseCases
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+__all__ = ["MAX_MESSAGE_BYTES", "SERVICE_NAMES", "Server"]
+
+# The largest valid request has 10,000 ids of 128 four-byte characters: 5.2 MB.
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+
+SERVICE_NAMES = (
+    recommender_service_pb2.DESCRIPTOR.services_by_name["RecommenderService"].full_name,
+    bandit_service_pb2.DESCRIPTOR.services_by_name["BanditService"].full_name,
+)
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_NOTICE_SECONDS = 0.05
+_SETTLE_SECONDS = 1.0
+
+
+class Server:
+    """One gRPC server; lives on the event loop that it is made on.
+
+    Parameters
+    ----------
+    address
+        ``host:port``, port 0 for a free one, or ``unix:path``.
+    max_in_flight
+        How many calls may be under way; further ones are refused at once.
+    credentials
+        TLS; None serves plain text.
+    so_reuseport
+        Whether other processes may listen on the same port, each getting a share of the connections.
+    max_message_bytes
+        Largest request accepted and response sent.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        recommender: RecommenderUseCases,
+        bandits: BanditUseCases,
+        hooks: RpcHooks,
+        max_in_flight: int,
+        credentials: grpc.ServerCredentials | None = None,
+        so_reuseport: bool = False,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._credentials = credentials
+        self._clock = clock
+        self._in_flight = CallsInFlight(limit=max_in_flight)
+        failures = FailureReporter(new_reference=new_reference)
+        guard = CallGuard(
+            hooks=hooks, failures=failures, in_flight=self._in_flight, read_only_methods=READ_ONLY_METHODS, clock=clock
+        )
+        options = _options(max_in_flight=max_in_flight, max_message_bytes=max_message_bytes, so_reuseport=so_reuseport)
+        self._server = grpc.aio.server(interceptors=[guard], options=options)
+        self._health = _Health()
+        self._register(RecommenderServicer(recommender, failures=failures), BanditServicer(bandits))
+
+    def _register(self, recommender: RecommenderServicer, bandits: BanditServicer) -> None:
+        add_RecommenderServiceServicer_to_server(recommender, self._server)
+        add_BanditServiceServicer_to_server(bandits, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*SERVICE_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    async def start(self) -> int:
+        """Listen, serve, and say so; return the port.
+
+        Raises
+        ------
+        ConfigurationError
+            The address can't be listened on.
+        """
+        await self.set_serving(False)
+        port = self._bind()
+        await self._server.start()
+        await self.set_serving(True)
+        return port
+
+    def _bind(self) -> int:
+        try:
+            if self._credentials is None:
+                return self._server.add_insecure_port(self._address)
+            return self._server.add_secure_port(self._address, self._credentials)
+        except RuntimeError as error:
+            raise ConfigurationError(f"can't listen on {self._address}: {error}") from error
+
+    async def set_serving(self, serving: bool, /) -> None:  # noqa: FBT001, it is what is set
+        """Tell health checks whether to send calls here; calls are answered either way."""
+        for service in ("", *SERVICE_NAMES):
+            await self._health.set(service, _SERVING if serving else _NOT_SERVING)
+
+    async def drain(self, grace: float) -> None:
+        """Say NOT_SERVING, accept no more calls, let those under way finish within `grace` seconds, and stop.
+
+        Calls that are not finished then are aborted. What they had begun to write is given a second more.
+        """
+        deadline = self._clock() + grace
+        await self._health.enter_graceful_shutdown()
+        await self._health.end_watches()
+        await self._server.stop(grace)
+        await self._in_flight.settle(timeout=max(deadline - self._clock(), _SETTLE_SECONDS))
+
+
+def _options(*, max_in_flight: int, max_message_bytes: int, so_reuseport: bool) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", int(so_reuseport)),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        # More streams than calls in flight: a crowded connection is refused and told when to retry, not left to queue.
+        ("grpc.max_concurrent_streams", 2 * max_in_flight + 100),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Connections are renewed now and then, so that they spread over workers and replicas that were added later.
+        ("grpc.max_connection_age_ms", 10 * 60_000),
+        ("grpc.max_connection_age_grace_ms", 60_000),
+    ]
+
+
+class _Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # unknown to its stubs
+    """Health whose watches end with a drain instead of holding it up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watches: set[asyncio.Task[None]] = set()
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:  # noqa: N802
+        watch = asyncio.create_task(super().Watch(request, context))
+        self._watches.add(watch)
+        try:
+            await asyncio.wait({watch})
+        finally:
+            watch.cancel()
+            self._watches.discard(watch)
+
+    async def end_watches(self) -> None:
+        """Give the last status a moment to be sent, then end all watches."""
+        if self._watches:
+            await asyncio.sleep(_NOTICE_SECONDS)
+        for watch in self._watches:
+            watch.cancel()

@@ -1,0 +1,166 @@
+"""The services: each method converts, calls a use case, and converts back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.errors import InvalidArgumentError, UnavailableError
+from topk_bandit.rpc import converters, fields
+from topk_bandit.rpc.failures import reward_error
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import bandit_service_pb2_grpc as bandit_grpc
+from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.v1 import recommender_service_pb2_grpc as recommender_grpc
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import grpc
+
+    from topk_bandit.rpc.converters import PostedReward
+    from topk_bandit.rpc.failures import FailureReporter
+    from topk_bandit.serving.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.types import BanditName, RewardOutcome
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+__all__ = ["READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
+
+# GetBanditStats is not among them: it closes what is overdue before it counts.
+READ_ONLY_METHODS = frozenset(
+    f"/{bandit_pb.DESCRIPTOR.services_by_name['BanditService'].full_name}/{method}"
+    for method in ("GetBandit", "ListBandits", "ListItems")
+)
+
+
+class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
+    """The hot path.
+
+    Parameters
+    ----------
+    failures
+        Explains the errors of single entries of a batch; those of whole calls are left to the guard around the call.
+    """
+
+    def __init__(self, use_cases: RecommenderUseCases, *, failures: FailureReporter) -> None:
+        self._use_cases = use_cases
+        self._failures = failures
+
+    async def Recommend(  # noqa: N802
+        self, request: recommender_pb.RecommendRequest, _context: Context
+    ) -> recommender_pb.RecommendResponse:
+        """Give out a slate."""
+        name, wanted = converters.recommendation_request(request)
+        return converters.recommendation_to_proto(await self._use_cases.recommend(name, wanted))
+
+    async def Reward(  # noqa: N802
+        self, request: recommender_pb.RewardRequest, _context: Context
+    ) -> recommender_pb.RewardResponse:
+        """Take in a reward."""
+        name, reward = converters.reward_request(request)
+        outcome = await self._use_cases.reward(name, reward.recommendation_id, reward.value)
+        return recommender_pb.RewardResponse(outcome=converters.outcome_to_proto(outcome))
+
+    async def BatchReward(  # noqa: N802
+        self, request: recommender_pb.BatchRewardRequest, _context: Context
+    ) -> recommender_pb.BatchRewardResponse:
+        """Take in rewards in order, each with a result of its own."""
+        name, entries = converters.batch_of_rewards(request)
+        response = recommender_pb.BatchRewardResponse()
+        away: UnavailableError | None = None
+        for entry in entries:
+            outcome = await self._attempt(name, entry, away)
+            away = outcome if isinstance(outcome, UnavailableError) else away
+            response.results.append(self._result(outcome))
+        return response
+
+    async def _attempt(
+        self, name: BanditName, entry: PostedReward | InvalidArgumentError, away: UnavailableError | None
+    ) -> RewardOutcome | Exception:
+        if isinstance(entry, InvalidArgumentError):
+            return entry
+        if away is not None:  # each further try might wait as long as the one that found the store away
+            return away
+        try:
+            return await self._use_cases.reward(name, entry.recommendation_id, entry.value)
+        except Exception as error:  # noqa: BLE001, it becomes this entry's result and stops no other
+            return error
+
+    def _result(self, outcome: RewardOutcome | Exception) -> recommender_pb.RewardResult:
+        if isinstance(outcome, Exception):
+            failure = self._failures.failure(outcome, call="BatchReward")
+            return recommender_pb.RewardResult(error=reward_error(failure))
+        return recommender_pb.RewardResult(outcome=converters.outcome_to_proto(outcome))
+
+
+class BanditServicer(bandit_grpc.BanditServiceServicer):
+    """Bandits and their items."""
+
+    def __init__(self, use_cases: BanditUseCases) -> None:
+        self._use_cases = use_cases
+
+    async def CreateBandit(  # noqa: N802
+        self, request: bandit_pb.CreateBanditRequest, _context: Context
+    ) -> bandit_pb.CreateBanditResponse:
+        """Create a bandit."""
+        name, settings = converters.bandit_creation(request, self._use_cases.default_exploration)
+        record = await self._use_cases.create_bandit(name, settings)
+        return bandit_pb.CreateBanditResponse(bandit=converters.bandit_to_proto(record))
+
+    async def GetBandit(  # noqa: N802
+        self, request: bandit_pb.GetBanditRequest, _context: Context
+    ) -> bandit_pb.GetBanditResponse:
+        """Return a bandit."""
+        record = await self._use_cases.get_bandit(fields.bandit_name("name", request.name))
+        return bandit_pb.GetBanditResponse(bandit=converters.bandit_to_proto(record))
+
+    async def ListBandits(  # noqa: N802
+        self, request: bandit_pb.ListBanditsRequest, _context: Context
+    ) -> bandit_pb.ListBanditsResponse:
+        """Return a page of bandits."""
+        tenant, page = converters.bandit_page(request)
+        records = await self._use_cases.list_bandits(tenant, after=page.after, limit=page.size + 1)
+        return converters.bandits_to_proto(records, page)
+
+    async def UpdateBandit(  # noqa: N802
+        self, request: bandit_pb.UpdateBanditRequest, _context: Context
+    ) -> bandit_pb.UpdateBanditResponse:
+        """Change what may change of a bandit."""
+        name, change = converters.bandit_update(request, self._use_cases.default_exploration)
+        record = await self._use_cases.update_bandit(name, change)
+        return bandit_pb.UpdateBanditResponse(bandit=converters.bandit_to_proto(record))
+
+    async def DeleteBandit(  # noqa: N802
+        self, request: bandit_pb.DeleteBanditRequest, _context: Context
+    ) -> bandit_pb.DeleteBanditResponse:
+        """Remove a bandit."""
+        await self._use_cases.delete_bandit(fields.bandit_name("name", request.name))
+        return bandit_pb.DeleteBanditResponse()
+
+    async def UpsertItems(  # noqa: N802
+        self, request: bandit_pb.UpsertItemsRequest, _context: Context
+    ) -> bandit_pb.UpsertItemsResponse:
+        """Add or change items."""
+        name, items = converters.item_upsert(request)
+        return bandit_pb.UpsertItemsResponse(item_count=await self._use_cases.upsert_items(name, items))
+
+    async def RetireItems(  # noqa: N802
+        self, request: bandit_pb.RetireItemsRequest, _context: Context
+    ) -> bandit_pb.RetireItemsResponse:
+        """Take items out for good."""
+        name, item_ids = converters.item_retirement(request)
+        return bandit_pb.RetireItemsResponse(item_count=await self._use_cases.retire_items(name, item_ids))
+
+    async def ListItems(  # noqa: N802
+        self, request: bandit_pb.ListItemsRequest, _context: Context
+    ) -> bandit_pb.ListItemsResponse:
+        """Return a page of items."""
+        name, page = converters.item_page(request)
+        records = await self._use_cases.list_items(name, after=page.after, limit=page.size + 1)
+        return converters.items_to_proto(records, page)
+
+    async def GetBanditStats(  # noqa: N802
+        self, request: bandit_pb.GetBanditStatsRequest, _context: Context
+    ) -> bandit_pb.GetBanditStatsResponse:
+        """Return where a bandit stands."""
+        return converters.stats_to_proto(await self._use_cases.stats(fields.bandit_name("bandit", request.bandit)))

@@ -1,0 +1,145 @@
+"""What operators and shops set up: bandits and their items."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from topk_bandit.errors import ConflictError, UnavailableError
+from topk_bandit.types import BanditStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from topk_bandit.serving.learner import Learner
+    from topk_bandit.serving.model import Model
+    from topk_bandit.serving.use_cases import SettingsChange
+    from topk_bandit.store.log import BanditRecord, ItemRecord, Store
+    from topk_bandit.types import BanditName, BanditSettings, Exploration, Item
+
+__all__ = ["Bandits"]
+
+UPDATES_PER_CALL = 16
+"""How often a call reads the settings again because somebody else changed them meanwhile, before it gives up."""
+
+
+class Bandits:
+    """The use cases of `topk_bandit.serving.use_cases.BanditUseCases`.
+
+    Parameters
+    ----------
+    store
+        Where bandits are kept.
+    learner
+        Where models come from.
+    default_exploration
+        What a bandit explores with that was created without saying.
+    quota
+        How many bandits a tenant may have.
+    new_id
+        Returns a fresh incarnation.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        learner: Learner,
+        *,
+        default_exploration: Exploration,
+        quota: int,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._learner = learner
+        self._default_exploration = default_exploration
+        self._quota = quota
+        self._new_id = new_id
+
+    @property
+    def default_exploration(self) -> Exploration:
+        """See `BanditUseCases.default_exploration`."""
+        return self._default_exploration
+
+    async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
+        """See `BanditUseCases.create_bandit`."""
+        return await self._store.create_bandit(name, settings, incarnation=self._new_id(), quota=self._quota)
+
+    async def get_bandit(self, name: BanditName) -> BanditRecord:
+        """See `BanditUseCases.get_bandit`."""
+        return await self._store.get_bandit(name)
+
+    async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
+        """See `BanditUseCases.list_bandits`."""
+        return await self._store.list_bandits(tenant, after=after, limit=limit)
+
+    async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
+        """See `BanditUseCases.update_bandit`."""
+        for _ in range(UPDATES_PER_CALL):
+            record = await self._store.get_bandit(name)
+            try:
+                return await self._store.update_settings(name, change(record.settings), revision=record.revision)
+            except ConflictError:
+                continue
+        raise UnavailableError(f"the settings of {name} change faster than they can be updated")
+
+    async def delete_bandit(self, name: BanditName) -> None:
+        """See `BanditUseCases.delete_bandit`."""
+        await self._store.delete_bandit(name)
+        self._learner.nudge(name)
+
+    async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
+        """See `BanditUseCases.upsert_items`."""
+        return await self._changed(name, await self._store.change_items(name, upserted=items, retired=()))
+
+    async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
+        """See `BanditUseCases.retire_items`."""
+        return await self._changed(name, await self._store.change_items(name, upserted=(), retired=item_ids))
+
+    async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[ItemRecord]:
+        """See `BanditUseCases.list_items`."""
+        known = (item for item in await self._store.list_items(name) if not item.retired)
+        later = (item for item in known if item.item_id.encode() > after.encode())
+        return list(islice(sorted(later, key=lambda item: item.item_id.encode()), limit))
+
+    async def stats(self, name: BanditName) -> BanditStats:
+        """See `BanditUseCases.stats`."""
+        await self._learner.expire(name)
+        record = await self._store.get_bandit(name)
+        return _stats(record, await self._learner.refreshed(name))
+
+    async def _changed(self, name: BanditName, record: BanditRecord) -> int:
+        """Return how many items there are, once this worker's model knows of the change.
+
+        The change stands whether or not the model can be brought up to it now: a slate of an older one is not recorded.
+        """
+        model = self._learner.published(name)
+        if model is None or model.items_position < record.items_position:
+            model = await self._learner.refreshed(name)
+        return model.catalogue.size
+
+
+def _stats(record: BanditRecord, model: Model) -> BanditStats:
+    state, tally = model.state, model.tally
+    posterior = state.posterior
+    return BanditStats(
+        log_position=max(record.log_position, model.version),
+        model_version=model.version,
+        recommendations=tally.recommendations,
+        observations=state.observations,
+        defaults=tally.defaults,
+        expirations=tally.expirations,
+        late_rewards=record.late_rewards,
+        pending=len(model.open),
+        items=model.catalogue.size,
+        available_items=len(model.catalogue.available),
+        posterior_rows=posterior.n_rows,
+        pending_rows=posterior.n_pending,
+        reward_sum=tally.reward_sum,
+        mean_reward=tally.reward_sum / state.observations if state.observations else 0.0,
+        regret_bound_sum=tally.regret_bound_sum,
+        estimated_regret_sum=tally.estimated_regret_sum,
+        explored=tally.explored,
+        noise_variance=posterior.amplitude * posterior.noise_variance,
+        prior_variance=posterior.amplitude,
+        snapshot_position=record.snapshot_position,
+    )

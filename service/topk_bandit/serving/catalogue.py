@@ -1,0 +1,100 @@
+"""A bandit's items as a value: which index each id has, and which can be shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.errors import CorruptDataError, InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.types import ItemsChanged
+
+__all__ = ["Catalogue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Items by index, in the order in which they were first added; nothing is ever taken out.
+
+    Attributes
+    ----------
+    ids
+        Item id by index.
+    available, retired
+        Ids that can be shown now, and ids that never will be again.
+    """
+
+    ids: tuple[str, ...] = ()
+    available: frozenset[str] = frozenset()
+    retired: frozenset[str] = frozenset()
+    _indices: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ids: Sequence[str], *, available: Sequence[str], retired: Sequence[str]) -> Catalogue:
+        """Return the catalogue of these items."""
+        indices = {item_id: index for index, item_id in enumerate(ids)}
+        return cls(tuple(ids), frozenset(available), frozenset(retired), indices)
+
+    @property
+    def size(self) -> int:
+        """How many items there are, retired ones not counted."""
+        return len(self.ids) - len(self.retired)
+
+    def changed(self, change: ItemsChanged) -> Catalogue:
+        """Return the catalogue after a change."""
+        new = [item.item_id for item in change.upserted if item.item_id not in self._indices]
+        shown = {item.item_id for item in change.upserted if item.available}
+        hidden = {item.item_id for item in change.upserted if not item.available}
+        gone = frozenset(change.retired)
+        return Catalogue.of(
+            (*self.ids, *new),
+            available=tuple((self.available | shown) - hidden - gone),
+            retired=tuple(self.retired | gone),
+        )
+
+    def indices(self, item_ids: Sequence[str]) -> NDArray[np.int32]:
+        """Return the indices of items that a log names, in their order."""
+        try:
+            return np.array([self._indices[item_id] for item_id in item_ids], dtype=np.int32)
+        except KeyError as error:
+            raise CorruptDataError(f"the log names the item {error.args[0]!r} before it was added") from None
+
+    def named(self, ranking: NDArray[np.integer]) -> tuple[str, ...]:
+        """Return the ids of a ranking of indices."""
+        return tuple(self.ids[index] for index in ranking.tolist())
+
+    def eligible(self, candidates: Sequence[str] | None, *, at_least: int) -> NDArray[np.int32]:
+        """Return the indices of the items that may be shown, in ascending order.
+
+        Parameters
+        ----------
+        candidates
+            Ids to choose from; None means all. Ones that are not available now are passed over.
+        at_least
+            The slate size.
+
+        Raises
+        ------
+        NotFoundError
+            A candidate that was never added, or is retired.
+        InvalidArgumentError
+            Fewer items than `at_least` are left.
+        """
+        chosen = self.available if candidates is None else self._known(candidates) & self.available
+        if len(chosen) < at_least:
+            field_name = "bandit" if candidates is None else "candidate_item_ids"
+            raise InvalidArgumentError(field_name, f"{len(chosen)} items can be shown, the slate needs {at_least}")
+        return np.sort(self.indices(tuple(chosen)))
+
+    def _known(self, candidates: Sequence[str]) -> frozenset[str]:
+        for item_id in candidates:
+            if item_id not in self._indices or item_id in self.retired:
+                raise NotFoundError(f"item {item_id[:128]!r}")
+        return frozenset(candidates)

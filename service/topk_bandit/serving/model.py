@@ -1,0 +1,183 @@
+"""A bandit as the fold of its log: `fold` takes one event further, and nothing else changes a model.
+
+Models are values. The same events in the same order give the same model to the bit, whichever process folds them and wherever it
+pauses. At *checkpoints*, which depend on counts of events alone, the learner's state is rebuilt from its rows; a model at a
+checkpoint is what a snapshot keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.errors import CorruptDataError
+from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.serving.catalogue import Catalogue
+from topk_bandit.types import (
+    BanditCreated,
+    Expired,
+    ItemsChanged,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.types import BanditSettings
+
+__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OpenSlate", "Tally", "begin", "fold"]
+
+EVENTS_BETWEEN_CHECKPOINTS = 4096
+"""A checkpoint comes after so many events at the latest, even if none of them is a reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums and counts over a bandit's life, in the units of `topk_bandit.types.BanditStats`."""
+
+    recommendations: int = 0
+    defaults: int = 0
+    expirations: int = 0
+    explored: int = 0
+    reward_sum: float = 0.0
+    regret_bound_sum: float = 0.0
+    estimated_regret_sum: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenSlate:
+    """A recommendation that is neither rewarded nor expired."""
+
+    context: NDArray[np.float64]
+    ranking: NDArray[np.int32]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A bandit after the event `last`.
+
+    Attributes
+    ----------
+    open
+        Open slates by recommendation id.
+    items_position
+        Log position of the newest `ItemsChanged`.
+    since_checkpoint
+        Events folded since the last checkpoint; 0 at one.
+    """
+
+    incarnation: str
+    settings: BanditSettings
+    catalogue: Catalogue
+    state: State
+    open: Mapping[str, OpenSlate]
+    tally: Tally
+    last: LoggedEvent
+    items_position: int = 0
+    since_checkpoint: int = 0
+
+    @property
+    def version(self) -> int:
+        """Log position that is folded in."""
+        return self.last.position
+
+
+def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
+    """Return the model after the first event of a log."""
+    if not isinstance(first.event, BanditCreated):
+        raise CorruptDataError(f"a log begins with {type(first.event).__name__}")
+    settings = first.event.settings
+    kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
+    state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
+    return Model(incarnation, settings, Catalogue(), state, {}, Tally(), first, since_checkpoint=1)
+
+
+def fold(model: Model, logged: LoggedEvent) -> Model:
+    """Return the model after the next event of its log.
+
+    Raises
+    ------
+    CorruptDataError
+        The event can't follow.
+    """
+    if logged.position != model.version + 1:
+        raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
+    after = replace(_folded(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
+    if after.state.since_refit == 0 and after.state.observations > model.state.observations:
+        return replace(after, since_checkpoint=0)
+    if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
+        return replace(after, state=after.state.refit(), since_checkpoint=0)
+    return after
+
+
+def _folded(model: Model, logged: LoggedEvent) -> Model:
+    match logged.event:
+        case BanditCreated():
+            raise CorruptDataError(f"event {logged.position} creates the bandit again")
+        case SettingsChanged(settings):
+            return replace(model, settings=settings)
+        case ItemsChanged() as change:
+            return replace(model, catalogue=model.catalogue.changed(change), items_position=logged.position)
+        case Recommended() as recommended:
+            return _recommended(model, recommended, logged.at_ms)
+        case Rewarded(recommendation_id, value):
+            return _learned(model, recommendation_id, value, tally=model.tally)
+        case Expired(recommendation_id, default_reward):
+            return _expired(model, recommendation_id, default_reward)
+
+
+def _recommended(model: Model, event: Recommended, at_ms: int) -> Model:
+    recommendation, tally = event.recommendation, model.tally
+    slate = OpenSlate(np.array(event.request.context), model.catalogue.indices(recommendation.slate), at_ms)
+    return replace(
+        model,
+        state=model.state.shown(recommendation.recommendation_id, slate.context, slate.ranking),
+        open={**model.open, recommendation.recommendation_id: slate},
+        tally=replace(
+            tally,
+            recommendations=tally.recommendations + 1,
+            explored=tally.explored + recommendation.explored,
+            regret_bound_sum=tally.regret_bound_sum + recommendation.regret_bound,
+            estimated_regret_sum=tally.estimated_regret_sum + recommendation.estimated_regret,
+        ),
+    )
+
+
+def _expired(model: Model, recommendation_id: str, default_reward: float | None) -> Model:
+    tally = replace(model.tally, expirations=model.tally.expirations + 1)
+    if default_reward is not None:
+        return _learned(model, recommendation_id, default_reward, tally=replace(tally, defaults=tally.defaults + 1))
+    _open_slate(model, recommendation_id)
+    state = model.state.closed(recommendation_id)
+    return replace(model, state=state, open=_without(model.open, recommendation_id), tally=tally)
+
+
+def _learned(model: Model, recommendation_id: str, reward: float, *, tally: Tally) -> Model:
+    slate = _open_slate(model, recommendation_id)
+    return replace(
+        model,
+        state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward),
+        open=_without(model.open, recommendation_id),
+        tally=replace(tally, reward_sum=tally.reward_sum + reward),
+    )
+
+
+def _open_slate(model: Model, recommendation_id: str) -> OpenSlate:
+    slate = model.open.get(recommendation_id)
+    if slate is None:
+        raise CorruptDataError(f"the log closes {recommendation_id!r}, which is not open")
+    return slate
+
+
+def _without(slates: Mapping[str, OpenSlate], recommendation_id: str) -> Mapping[str, OpenSlate]:
+    remaining = dict(slates)
+    del remaining[recommendation_id]
+    return remaining

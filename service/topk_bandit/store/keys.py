@@ -1,0 +1,140 @@
+"""The whole key space on one screen.
+
+::
+
+    {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts
+    {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, deadline_ms of Recommended
+    {prefix}:{t/b}:items             hash     item id -> "index state"
+    {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint value recommendation"
+    {prefix}:{t/b}:deadlines_ms      zset     recommendation id by deadline, while pending
+    {prefix}:{t/b}:closed_ms         zset     recommendation id by when it was closed, while remembered
+    {prefix}:{t/b}:snapshot0, 1      string   framed snapshots, the newer one in either
+    {prefix}:{t}:bandits             zset     the tenant's bandit ids, all with score 0
+    {prefix}:{t}:reservations        hash     bandit id -> "incarnation at_ms" of the attempt to create it
+    {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
+
+``{t/b}`` and ``{t}`` are hash tags, with the braces: the keys of one bandit share a slot, and so do those of one
+tenant's index. Tenant and bandit are percent-encoded, so that no id can reach into another's keys. No key has a time to
+live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from topk_bandit.errors import ConfigurationError
+from topk_bandit.types import BanditName
+
+__all__ = ["BanditKeys", "KeySpace", "TenantKeys"]
+
+
+@dataclass(frozen=True, slots=True)
+class BanditKeys:
+    """The keys of one bandit; they share a slot."""
+
+    stem: str
+
+    @property
+    def meta(self) -> str:
+        """What the bandit is now."""
+        return f"{self.stem}:meta"
+
+    @property
+    def log(self) -> str:
+        """Its events."""
+        return f"{self.stem}:log"
+
+    @property
+    def items(self) -> str:
+        """Its items, retired ones too."""
+        return f"{self.stem}:items"
+
+    @property
+    def recommendations(self) -> str:
+        """Its recommendations, while they are remembered."""
+        return f"{self.stem}:recommendations"
+
+    @property
+    def deadlines(self) -> str:
+        """The deadlines of its pending recommendations."""
+        return f"{self.stem}:deadlines_ms"
+
+    @property
+    def closed(self) -> str:
+        """When its other recommendations were closed."""
+        return f"{self.stem}:closed_ms"
+
+    @property
+    def snapshots(self) -> tuple[str, str]:
+        """Two generations, in no order."""
+        return f"{self.stem}:snapshot0", f"{self.stem}:snapshot1"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every key of the bandit, `meta` first."""
+        return (
+            self.meta,
+            self.log,
+            self.items,
+            self.recommendations,
+            self.deadlines,
+            self.closed,
+            *self.snapshots,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TenantKeys:
+    """The keys of one tenant's index; they share a slot."""
+
+    stem: str
+
+    @property
+    def bandits(self) -> str:
+        """The tenant's bandit ids; one may dangle that is about to be created, or was deleted just now."""
+        return f"{self.stem}:bandits"
+
+    @property
+    def reservations(self) -> str:
+        """Who reserved each of them last, and when."""
+        return f"{self.stem}:reservations"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpace:
+    """The keys under one prefix.
+
+    Raises
+    ------
+    ConfigurationError
+        The prefix holds a brace, which would move all keys to one slot or tear a bandit's keys apart.
+    """
+
+    prefix: str
+
+    def __post_init__(self) -> None:
+        if "{" in self.prefix or "}" in self.prefix:
+            raise ConfigurationError(f"the key prefix {self.prefix!r} must not contain braces")
+
+    def bandit(self, name: BanditName) -> BanditKeys:
+        """Return the keys of a bandit."""
+        return BanditKeys(f"{self.prefix}:{{{self.announcement(name)}}}")
+
+    def tenant(self, tenant: str) -> TenantKeys:
+        """Return the keys of a tenant's index."""
+        return TenantKeys(f"{self.prefix}:{{{quote(tenant, safe='')}}}")
+
+    @property
+    def changes(self) -> str:
+        """The channel that changes are announced on."""
+        return f"{self.prefix}:changes"
+
+    def announcement(self, name: BanditName) -> str:
+        """Return what is announced when a bandit's log grew."""
+        return f"{quote(name.tenant, safe='')}/{quote(name.bandit, safe='')}"
+
+    def announced(self, announcement: bytes) -> BanditName:
+        """Return the bandit that an announcement is about."""
+        tenant, _, bandit = announcement.decode().partition("/")
+        return BanditName(tenant=unquote(tenant), bandit=unquote(bandit))

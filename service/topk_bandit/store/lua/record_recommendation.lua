@@ -1,0 +1,36 @@
+#!lua
+-- Record a recommendation and open its deadline.
+-- KEYS[1] meta              read: incarnation, items_position, reward wait; written: pending
+-- KEYS[2] log               written: Recommended
+-- KEYS[3] recommendations   written: the record
+-- KEYS[4] deadlines         written: the deadline
+-- ARGV[3] recommendation id
+-- ARGV[4] fingerprint of the request
+-- ARGV[5] recommendation
+-- ARGV[6] Recommended
+-- ARGV[7] incarnation that the caller decided for
+-- ARGV[8] items_position that the caller decided for
+-- Returns {'recorded', deadline_ms, position}, {'repeated', deadline_ms, recommendation}, {'stale'}, {'no_bandit'} or
+-- {'request_id_reused'}.
+
+local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'items_position', 'reward_wait_ms')
+if not bandit[1] then
+  return {'no_bandit'}
+end
+local known = redis.call('HGET', KEYS[3], ARGV[3])
+if known then
+  return recall(known, ARGV[4])
+end
+if bandit[1] ~= ARGV[7] or bandit[2] ~= ARGV[8] then
+  return {'stale'}
+end
+local at_ms = now_ms()
+local deadline_ms = text(at_ms + bandit[3])
+local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], 'deadline_ms', deadline_ms)
+redis.call('HSET', KEYS[3], ARGV[3], pack_record({
+  state = 'pending', deadline_ms = deadline_ms, fingerprint = ARGV[4], value = '-', recommendation = ARGV[5],
+}))
+redis.call('ZADD', KEYS[4], deadline_ms, ARGV[3])
+redis.call('HINCRBY', KEYS[1], 'pending', 1)
+announce()
+return {'recorded', deadline_ms, position}

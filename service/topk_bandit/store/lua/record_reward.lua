@@ -1,0 +1,40 @@
+#!lua
+-- Decide a recommendation's reward.
+-- KEYS[1] meta              written: pending, late_rewards
+-- KEYS[2] log               written: Rewarded, or Expired when the deadline passed unnoticed
+-- KEYS[3] recommendations   written: the record
+-- KEYS[4] deadlines         written: the deadline goes
+-- KEYS[5] closed            written: when the record was closed
+-- ARGV[3] recommendation id
+-- ARGV[4] value, as the one text of its number
+-- ARGV[5] Rewarded
+-- Returns {'accepted'}, {'duplicate'}, {'late'}, {'no_bandit'}, {'no_recommendation', id} or {'reward_exists', id}.
+
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return {'no_bandit'}
+end
+local packed = redis.call('HGET', KEYS[3], ARGV[3])
+if not packed then
+  return {'no_recommendation', ARGV[3]}
+end
+local record = unpack_record(packed)
+if record.value ~= '-' then
+  return {record.value == ARGV[4] and 'duplicate' or 'reward_exists', ARGV[3]}
+end
+
+local keys = {meta = KEYS[1], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
+local at_ms = now_ms()
+record.value = ARGV[4]
+if record.state == 'pending' and at_ms < tonumber(record.deadline_ms) then
+  append(KEYS[1], KEYS[2], at_ms, ARGV[5])
+  close_record(keys, ARGV[3], record, 'rewarded', at_ms)
+  announce()
+  return {'accepted'}
+end
+if record.state == 'pending' then
+  append_expired(KEYS[1], KEYS[2], ARGV[3], at_ms)
+  announce()
+end
+close_record(keys, ARGV[3], record, 'late', at_ms)
+redis.call('HINCRBY', KEYS[1], 'late_rewards', 1)
+return {'late'}

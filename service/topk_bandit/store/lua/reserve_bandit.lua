@@ -1,0 +1,17 @@
+#!lua
+-- Put a bandit into its tenant's index, before it is created.
+-- KEYS[1] index          written: the entry
+-- KEYS[2] reservations   written: "incarnation at_ms", who reserved the entry last and when
+-- ARGV[1] bandit
+-- ARGV[2] incarnation
+-- ARGV[3] how many entries the tenant may have
+-- Returns {'reserved', at_ms} or {'full', quota}.
+
+local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if not known and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then
+  return {'full', ARGV[3]}
+end
+local at_ms = text(now_ms())
+redis.call('ZADD', KEYS[1], 0, ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. at_ms)
+return {'reserved', at_ms}

@@ -1,0 +1,87 @@
+"""Listen to a channel for ever, across lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisClusterException, RedisError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from redis.asyncio import Redis
+    from redis.asyncio.client import PubSub
+
+__all__ = ["Subscription"]
+
+_LOG = logging.getLogger(__name__)
+_LOST = (RedisError, RedisClusterException, OSError)
+_FIRST_DELAY = 0.05
+_LONGEST_DELAY = 1.0
+_IDLE = 2.0
+
+
+class Subscription:
+    """One listener to one channel.
+
+    Parameters
+    ----------
+    connect
+        Returns a fresh client for each attempt.
+    """
+
+    def __init__(self, connect: Callable[[], Redis], *, channel: str) -> None:
+        self._connect = connect
+        self._channel = channel
+        self._closed = asyncio.Event()
+        self._client: Redis | None = None
+
+    async def messages(self) -> AsyncGenerator[bytes | None, None]:
+        """Yield what is published, and None each time the channel is being listened to anew, until `close`."""
+        delay = _FIRST_DELAY
+        while not self._closed.is_set():
+            try:
+                async with aclosing(self._messages_of_one_connection()) as messages:
+                    async for message in messages:
+                        delay = _FIRST_DELAY
+                        yield message
+            except _LOST as error:
+                if not self._closed.is_set():
+                    _LOG.warning("lost the subscription to %s: %s", self._channel, error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def close(self) -> None:
+        """Let the generator end."""
+        self._closed.set()
+        if self._client is not None:
+            await self._client.connection_pool.disconnect()
+
+    async def _messages_of_one_connection(self) -> AsyncGenerator[bytes | None, None]:
+        self._client = client = self._connect()
+        try:
+            async with client.pubsub() as pubsub:
+                await pubsub.subscribe(self._channel)
+                while not self._closed.is_set():
+                    message = await _next_message(pubsub)
+                    if message["type"] in ("subscribe", "message"):
+                        yield message["data"] if message["type"] == "message" else None
+        finally:
+            self._client = None
+            await client.aclose()
+
+
+async def _next_message(pubsub: PubSub) -> dict[str, Any]:
+    """Return the next message; a connection that stays silent after a ping is lost."""
+    message: dict[str, Any] | None = await pubsub.get_message(timeout=_IDLE)
+    if message is None:
+        await pubsub.ping()
+        message = await pubsub.get_message(timeout=_IDLE)
+    if message is None:
+        raise RedisConnectionError("the server stays silent")
+    return message

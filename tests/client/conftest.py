@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.rpc.harness import RunningServer, serving
+
+from topk_bandit.client import AsyncClient, Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from typing import Self
+
+
+class Blocking:
+    """An `AsyncClient` called from synchronous code, so that every test runs on both clients."""
+
+    def __init__(self, target: str, **options: object) -> None:
+        self._runner = asyncio.Runner()
+        self._client = self._runner.run(self._make(target, options))
+
+    async def _make(self, target: str, options: dict[str, Any]) -> AsyncClient:
+        if "sleep" in options:
+            sleep = options["sleep"]
+            options["sleep"] = lambda seconds: asyncio.to_thread(sleep, seconds)
+        return AsyncClient(target, **options)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: object, **options: object) -> object:
+            answer = getattr(self._client, name)(*arguments, **options)
+            return self._runner.run(answer if inspect.isawaitable(answer) else collected(answer))
+
+        return call
+
+    def close(self) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def __enter__(self) -> Self:
+        self._runner.run(self._client.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._runner.run(self._client.__aexit__(None, None, None))
+        self._runner.close()
+
+
+EitherClient = Client | Blocking
+
+
+async def collected(answers: AsyncIterator[Any]) -> list[Any]:
+    return [answer async for answer in answers]
+
+
+@pytest.fixture(params=[Client, Blocking], ids=["Client", "AsyncClient"])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    opened = []
+
+    def make(target: str, **options: object) -> EitherClient:
+        opened.append(request.param(target, **{"tenant": "acme", "timeout": 10.0, **options}))
+        return opened[-1]
+
+    yield make
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def client(make: Callable[..., EitherClient], server: RunningServer) -> EitherClient:
+    return make(server.target)

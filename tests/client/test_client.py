@@ -1,0 +1,370 @@
+from __future__ import annotations
+
+import inspect
+import pickle
+import subprocess
+import sys
+from array import array
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.rpc import code_pb2
+from tests.rpc.harness import channel_to, serving
+from tests.rpc.shop import START_MS
+
+from topk_bandit import client as client_module
+from topk_bandit import errors
+from topk_bandit.client import (
+    AlreadyExists,
+    Bandit,
+    BanditStats,
+    Client,
+    ClientError,
+    Internal,
+    InvalidArgument,
+    Item,
+    Kernel,
+    NotFound,
+    Recommendation,
+    ResourceExhausted,
+    RewardOutcome,
+    Tls,
+    Unavailable,
+    Unexpected,
+)
+from topk_bandit.client.errors import error_of_call, error_of_entry
+from topk_bandit.types import BanditName, ConstantBeta, Exploration, PaperBeta
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.client.conftest import EitherClient
+    from tests.rpc.harness import RunningServer
+
+NAME = BanditName("acme", "home")
+START = datetime.fromtimestamp(START_MS / 1000, tz=UTC)
+
+
+@pytest.fixture
+def home(client: EitherClient) -> str:
+    client.create_bandit("home", slate_size=2, item_capacity=20)
+    client.upsert_items("home", ["a", "b", "c", Item("d", available=False)])
+    return "home"
+
+
+def test_recommend(client: EitherClient, home: str) -> None:
+    assert client.recommend(home, [1.5], candidates=["c", "a", "d"], request_id="r1") == Recommendation(
+        id="r1",
+        items=("a", "c"),
+        propensity=0.95,
+        mean=0.0,
+        standard_deviation=1.0,
+        regret_bound=2.0,
+        estimated_regret=0.5,
+        explored=False,
+        model_version=1,
+        observations=0,
+        reward_deadline=START.replace(microsecond=123_000) + timedelta(minutes=10),
+        degraded=False,
+    )
+    assert client.recommend(home, request_id="r2").explored
+
+
+def test_recommend_makes_its_own_request_ids(server: RunningServer, client: EitherClient, home: str) -> None:
+    ids = {client.recommend(home).id for _ in range(3)}
+    assert len(ids) == 3
+    assert ids == set(server.shop.loops[NAME].given)
+    assert not any(one.startswith("made-") for one in ids)
+
+
+def test_recommend_takes_any_numbers(server: RunningServer, client: EitherClient, home: str) -> None:
+    client.recommend(home, array("f", [0.5]), request_id="r1")
+    client.recommend(home, (number for number in [2]), request_id="r2")
+    assert [request.context for request, _ in server.shop.loops[NAME].given.values()] == [(0.5,), (2.0,)]
+
+
+def test_recommend_does_not_take_no_candidates_for_all(server: RunningServer, client: EitherClient, home: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        client.recommend(home, candidates=[])
+    assert caught.value.field == "candidate_item_ids"
+    assert "recommend" not in server.shop.calls
+
+
+def test_rewards_one_by_one(client: EitherClient, home: str) -> None:
+    recommendation = client.recommend(home)
+    assert client.reward(home, recommendation.id, 0) is RewardOutcome.ACCEPTED
+    assert client.reward(home, recommendation.id, 0.0) is RewardOutcome.DUPLICATE
+    with pytest.raises(AlreadyExists) as caught:
+        client.reward(home, recommendation.id, 1.0)
+    assert caught.value.reason == "REWARD_EXISTS"
+
+
+def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: str) -> None:
+    late = client.recommend(home, request_id="late").id
+    server.shop.now_ms += 600_001
+    first = client.recommend(home, request_id="first").id
+    batch = client.rewards(home, {first: 1.0, late: 2.0, "none": 0.0, "bad\n": 1.0})
+    assert batch.outcomes == {first: RewardOutcome.ACCEPTED, late: RewardOutcome.LATE}
+    assert {one: type(error) for one, error in batch.errors.items()} == {"none": NotFound, "bad\n": InvalidArgument}
+    assert batch.errors["bad\n"].field == "rewards[3].recommendation_id"
+
+
+def test_a_batch_of_any_size(server: RunningServer, client: EitherClient, home: str) -> None:
+    empty = client.rewards(home, {})
+    assert (empty.outcomes, empty.errors) == ({}, {})
+    ids = [client.recommend(home, request_id="first").id, *(f"none-{number}" for number in range(2000)), "last"]
+    client.recommend(home, request_id="last")
+    batch = client.rewards(home, dict.fromkeys(ids, 1.0))
+    assert batch.outcomes == {"first": RewardOutcome.ACCEPTED, "last": RewardOutcome.ACCEPTED}
+    assert list(batch.errors) == ids[1:-1]
+    assert [method for _, method in server.ledger.started].count("BatchReward") == 3
+
+
+def test_bandits_are_created_and_read(server: RunningServer, client: EitherClient) -> None:
+    bandit = client.create_bandit(
+        "home",
+        slate_size=3,
+        item_capacity=30,
+        context_dimension=4,
+        kernel=Kernel.WEIGHTED,
+        schedule_scale=0.0,
+        uniform_share=0.0,
+        reward_wait=timedelta(seconds=1.5),
+        default_reward=0.0,
+    )
+    assert bandit == Bandit(
+        name="home",
+        slate_size=3,
+        item_capacity=30,
+        context_dimension=4,
+        kernel=Kernel.WEIGHTED,
+        constant_beta=None,
+        schedule_scale=0.0,
+        uniform_share=0.0,
+        reward_wait=timedelta(seconds=1.5),
+        default_reward=0.0,
+        create_time=START,
+    )
+    assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0)
+    assert client.get_bandit("home") == bandit
+
+
+@pytest.mark.parametrize("kernel", Kernel)
+def test_kernels(client: EitherClient, kernel: Kernel) -> None:
+    assert client.create_bandit("home", slate_size=1, item_capacity=1, kernel=kernel).kernel is kernel
+
+
+def test_updates_change_what_is_given(server: RunningServer, client: EitherClient) -> None:
+    before = client.create_bandit("home", slate_size=1, item_capacity=1, schedule_scale=7.0, default_reward=1.0)
+    after = client.update_bandit("home", uniform_share=0.5, reward_wait=timedelta(seconds=3))
+    assert (before.uniform_share, before.reward_wait) == (0.05, timedelta(minutes=10))
+    assert (after.uniform_share, after.reward_wait) == (0.5, timedelta(seconds=3))
+    assert (after.schedule_scale, after.constant_beta, after.default_reward) == (7.0, None, 1.0)
+    reset = client.update_bandit("home", schedule_scale=None, default_reward=None, reward_wait=None)
+    assert (reset.schedule_scale, reset.constant_beta, reset.default_reward) == (None, 4.0, None)
+    assert (reset.reward_wait, reset.uniform_share) == (timedelta(minutes=10), 0.5)
+    client.update_bandit("home", constant_beta=0.0)
+    assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)
+
+
+def test_an_update_of_nothing_is_refused(client: EitherClient, home: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        client.update_bandit(home)
+    assert caught.value.field == "update_mask"
+
+
+def test_two_betas_are_refused(client: EitherClient, home: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        client.update_bandit(home, constant_beta=1.0, schedule_scale=1.0)
+    assert caught.value.field == "exploration"
+
+
+def test_bandits_are_listed_and_deleted(client: EitherClient) -> None:
+    for name in ("b", "a"):
+        client.create_bandit(name, slate_size=1, item_capacity=1)
+    assert [bandit.name for bandit in client.list_bandits()] == ["a", "b"]
+    client.delete_bandit("a")
+    assert [bandit.name for bandit in client.list_bandits()] == ["b"]
+    with pytest.raises(NotFound):
+        client.get_bandit("a")
+
+
+def test_items_are_listed_over_pages(server: RunningServer, client: EitherClient) -> None:
+    client.create_bandit("home", slate_size=1, item_capacity=3000)
+    names = [f"{number:05}" for number in range(2500)]
+    assert client.upsert_items("home", names) == 2500
+    assert client.retire_items("home", names[:1]) == 2499
+    assert [item.item_id for item in client.items("home")] == names[1:]
+    assert server.shop.calls.count("list_items") == 3
+
+
+def test_the_largest_page_arrives(server: RunningServer, client: EitherClient) -> None:
+    client.create_bandit("home", slate_size=1, item_capacity=10_000)
+    names = [f"{number:05}" + "\U0001f600" * 123 for number in range(10_000)]
+    client.upsert_items("home", names, timeout=30)
+    operations = client._client._operations if hasattr(client, "_client") else client._operations
+    operation = operations.list_items("home", "")
+    operation.request.page_size = 10_000
+    page = client._run(operation, 30.0)
+    assert [item.item_id for item in page.entries] == names
+
+
+def test_an_item_is_made_unavailable(client: EitherClient, home: str) -> None:
+    client.upsert_items(home, [Item("a", available=False)])
+    assert [(item.item_id, item.available) for item in client.items(home)] == [
+        ("a", False),
+        ("b", True),
+        ("c", True),
+        ("d", False),
+    ]
+
+
+def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> None:
+    client.reward(home, client.recommend(home).id, 0.5)
+    stats = client.stats(home)
+    assert (stats.recommendation_count, stats.observation_count, stats.mean_reward) == (1, 1, 0.5)
+    assert (stats.available_item_count, stats.snapshot_position, stats.prior_variance) == (3, 9, 0.75)
+    assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
+
+
+def test_tenants_do_not_meet(
+    make: Callable[..., EitherClient], server: RunningServer, client: EitherClient, home: str
+) -> None:
+    with pytest.raises(NotFound):
+        make(server.target, tenant="other").get_bandit(home)
+    assert list(make(server.target, tenant="other").list_bandits()) == []
+
+
+def test_a_degraded_recommendation_has_no_deadline(server: RunningServer, client: EitherClient, home: str) -> None:
+    loop = server.shop.loops[NAME]
+    answer = client.recommend(home, request_id="r1")
+    request, recommendation = loop.given["r1"]
+    fields = {name: getattr(recommendation, name) for name in recommendation.__slots__}
+    loop.given["r1"] = (
+        request,
+        type(recommendation)(**{**fields, "recommendation_id": "", "deadline_ms": 0, "degraded": True}),
+    )
+    degraded = client.recommend(home, request_id="r1")
+    assert (degraded.id, degraded.degraded, degraded.reward_deadline) == ("", True, None)
+    assert degraded.items == answer.items
+
+
+FAULTS: list[tuple[Exception, type[ClientError], dict[str, Any]]] = [
+    (errors.InvalidArgumentError("value", "is odd"), InvalidArgument, {"field": "value"}),
+    (errors.NotFoundError("recommendation"), NotFound, {}),
+    (errors.ConflictError("REWARD_EXISTS", "other"), AlreadyExists, {"reason": "REWARD_EXISTS"}),
+    (
+        errors.ExhaustedError("FULL", "full", retry_after=99.5),
+        ResourceExhausted,
+        {"reason": "FULL", "retry_after": 99.5},
+    ),
+    (errors.UnavailableError("away", retry_after=99.5), Unavailable, {"retry_after": 99.5}),
+    (ZeroDivisionError("secret"), Internal, {}),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "attributes"), FAULTS)
+def test_errors_are_typed(
+    server: RunningServer, client: EitherClient, fault: Exception, kind: type[ClientError], attributes: dict[str, Any]
+) -> None:
+    server.shop.faults["reward"] = fault
+    with pytest.raises(ClientError) as caught:
+        client.reward("home", "r1", 1.0)
+    assert type(caught.value) is kind
+    assert {name: getattr(caught.value, name) for name in attributes} == attributes
+    assert "secret" not in str(caught.value)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (type(copy), copy.details) == (kind, caught.value.details)
+
+
+def test_an_internal_error_has_the_reference_of_the_log(
+    server: RunningServer, client: EitherClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.shop.faults["reward"] = ZeroDivisionError()
+    with pytest.raises(Internal) as caught:
+        client.reward("home", "r1", 1.0)
+    assert caught.value.reference
+    assert caught.value.reference in caplog.text
+
+
+class Failed:
+    """A failed call as a proxy might answer it."""
+
+    def __init__(self, code: grpc.StatusCode, metadata: tuple[tuple[str, bytes], ...] | None) -> None:
+        self.code = lambda: code
+        self.details = lambda: None
+        self.trailing_metadata = lambda: metadata
+
+
+@pytest.mark.parametrize("metadata", [None, (), (("x", b""),), (("grpc-status-details-bin", b"\xff\xff"),)])
+def test_what_does_not_come_from_the_service_is_understood_too(
+    metadata: tuple[tuple[str, bytes], ...] | None,
+) -> None:
+    error = error_of_call(Failed(grpc.StatusCode.UNAUTHENTICATED, metadata))
+    assert type(error) is Unexpected
+    assert str(error) == "UNAUTHENTICATED: no message"
+    assert type(error_of_call(Failed(grpc.StatusCode.UNAVAILABLE, metadata))) is Unavailable
+
+
+def test_entries_with_codes_that_nobody_knows() -> None:
+    assert type(error_of_entry(pb.RewardError(code=99, message="new"))) is Unexpected
+    assert type(error_of_entry(pb.RewardError(code=code_pb2.NOT_FOUND, message="none"))) is NotFound
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_call_without_an_end_is_not_offered(
+    make: Callable[..., EitherClient], client: EitherClient, timeout: float
+) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        client.get_bandit("home", timeout=timeout)
+
+
+def test_the_clients_have_the_same_methods_and_parameters() -> None:
+    def signatures(kind: type) -> dict[str, list[str]]:
+        names = [name for name in vars(kind) if not name.startswith("_") or name == "__init__"]
+        return {name: list(inspect.signature(getattr(kind, name)).parameters) for name in names}
+
+    assert signatures(Client) == signatures(client_module.AsyncClient)
+
+
+def test_a_client_closes_with_its_block(make: Callable[..., EitherClient], server: RunningServer) -> None:
+    with type(make(server.target))(server.target, tenant="acme") as client:
+        assert list(client.list_bandits()) == []
+
+
+def test_the_client_imports_nothing_heavy() -> None:
+    code = """
+import sys
+import topk_bandit.client
+heavy = {"numpy", "scipy", "numba", "redis", "prometheus_client", "topk_bandit.rpc", "topk_bandit.store"}
+heavy &= set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_all_names_are_there() -> None:
+    assert all(hasattr(client_module, name) for name in client_module.__all__)
+    drawn = [line.split("──")[1].split()[0] for line in client_module.errors.__doc__.splitlines() if "──" in line]
+    assert {kind.__name__ for kind in ClientError.__subclasses__()} == set(drawn)
+    assert set(drawn) <= set(client_module.__all__)
+
+
+def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subject = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    pair = (key.read_bytes(), certificate.read_bytes())
+    with serving(credentials=grpc.ssl_server_credentials([pair]), address="localhost:0") as server:
+        target = f"localhost:{server.port}"
+        assert list(make(target, tls=Tls(root_certificates=pair[1])).list_bandits()) == []
+        with pytest.raises(Unavailable):
+            make(target, timeout=1.0).get_bandit("home")
+        with channel_to(target):
+            assert "private" not in repr(Tls(private_key=pair[0]))

@@ -1,0 +1,71 @@
+"""Plain values to fill a store with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from topk_bandit.types import (
+    BanditName,
+    BanditSettings,
+    ConstantBeta,
+    Exploration,
+    Item,
+    Kernel,
+    Recommendation,
+    RecommendationRequest,
+)
+
+__all__ = ["HOUR_MS", "ITEMS", "NAME", "SETTINGS", "recommendation", "request", "settings"]
+
+HOUR_MS = 3_600_000
+NAME = BanditName(tenant="shop", bandit="home")
+ITEMS = (Item("apple"), Item("pear"), Item("plum", available=False))
+SETTINGS = BanditSettings(
+    item_capacity=5,
+    slate_size=2,
+    context_dim=3,
+    kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
+    exploration=Exploration(beta=ConstantBeta(value=4.0), uniform_share=0.1),
+    reward_wait_ms=HOUR_MS,
+    default_reward=None,
+)
+
+
+def settings(
+    *,
+    reward_wait_ms: int = HOUR_MS,
+    default_reward: float | None = None,
+    item_capacity: int = 5,
+    uniform_share: float = 0.1,
+) -> BanditSettings:
+    return replace(
+        SETTINGS,
+        reward_wait_ms=reward_wait_ms,
+        default_reward=default_reward,
+        item_capacity=item_capacity,
+        exploration=replace(SETTINGS.exploration, uniform_share=uniform_share),
+    )
+
+
+def request(
+    request_id: str = "req-1",
+    *,
+    context: tuple[float, ...] = (0.1, -2.5, 1e-17),
+    candidates: tuple[str, ...] | None = None,
+) -> RecommendationRequest:
+    return RecommendationRequest(request_id=request_id, context=context, candidates=candidates)
+
+
+def recommendation(recommendation_id: str = "rec-1", *, mean: float = 1 / 3) -> Recommendation:
+    return Recommendation(
+        recommendation_id=recommendation_id,
+        slate=("pear", "apple"),
+        propensity=0.1 + 0.2,
+        mean=mean,
+        standard_deviation=1e-300,
+        regret_bound=2.0**0.5,
+        estimated_regret=0.0,
+        explored=True,
+        model_version=7,
+        observations=5,
+    )

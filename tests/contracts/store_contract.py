@@ -1,0 +1,877 @@
+"""What every store must do; see the docstrings of `topk_bandit.store.log` for the promises that are checked here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.harness import dump, listening, run, whole_log
+from tests.contracts.samples import HOUR_MS, ITEMS, NAME, SETTINGS, recommendation, request, settings
+
+from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, TopkBanditError
+from topk_bandit.store.log import ItemRecord, RecordStatus, Snapshot
+from topk_bandit.types import (
+    BanditCreated,
+    BanditName,
+    BanditSettings,
+    Expired,
+    Item,
+    ItemsChanged,
+    Recommended,
+    Rewarded,
+    RewardOutcome,
+    SettingsChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store
+
+ABSENT = BanditName(tenant="shop", bandit="absent")
+OVERDUE = settings(reward_wait_ms=0, default_reward=-0.5)
+
+
+async def create(
+    store: Store,
+    name: BanditName = NAME,
+    *,
+    having: BanditSettings = SETTINGS,
+    incarnation: str = "first",
+    quota: int = 100,
+) -> BanditRecord:
+    return await store.create_bandit(name, having, incarnation=incarnation, quota=quota)
+
+
+async def record(store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME) -> RecordOutcome:
+    """Record a recommendation that was decided just now."""
+    now = await store.get_bandit(name)
+    return await store.record_recommendation(
+        name,
+        request(f"for-{recommendation_id}"),
+        recommendation(recommendation_id),
+        incarnation=now.incarnation,
+        items_position=now.items_position,
+    )
+
+
+async def filled(store: Store) -> None:
+    """Create a bandit in which each kind of thing is there, so that each kind of call can fail."""
+    await create(store, having=settings(item_capacity=4))
+    await store.change_items(NAME, upserted=[*ITEMS, Item("fig")], retired=["fig"])
+    await record(store, "pending")
+    await record(store, "rewarded")
+    await store.record_reward(NAME, "rewarded", 1.5)
+    await store.update_settings(NAME, replace(OVERDUE, item_capacity=4), revision=1)
+    await record(store, "expired")
+    await record(store, "late")
+    await store.expire_due(NAME, limit=10)
+    await store.record_reward(NAME, "late", 2.5)
+    await store.save_snapshot(NAME, Snapshot(position=3, payload=b"older"), incarnation="first")
+    await store.save_snapshot(NAME, Snapshot(position=5, payload=b"newer"), incarnation="first")
+
+
+async def record_at(store: Store, *, incarnation: str, items_position: int) -> RecordOutcome:
+    return await store.record_recommendation(
+        NAME, request(), recommendation(), incarnation=incarnation, items_position=items_position
+    )
+
+
+FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditError], str]] = {
+    "create with other settings": (
+        lambda store: create(store, having=settings(uniform_share=0.9)),
+        ConflictError,
+        "BANDIT_EXISTS",
+    ),
+    "create beyond the quota": (lambda store: create(store, ABSENT, quota=1), ExhaustedError, "BANDIT_QUOTA"),
+    "get an absent bandit": (lambda store: store.get_bandit(ABSENT), NotFoundError, ""),
+    "update an absent bandit": (
+        lambda store: store.update_settings(ABSENT, SETTINGS, revision=1),
+        NotFoundError,
+        "",
+    ),
+    "update an old revision": (
+        lambda store: store.update_settings(NAME, settings(uniform_share=0.9), revision=1),
+        ConflictError,
+        "REVISION_CHANGED",
+    ),
+    "delete an absent bandit": (lambda store: store.delete_bandit(ABSENT), NotFoundError, ""),
+    "change an absent bandit's items": (
+        lambda store: store.change_items(ABSENT, upserted=[Item("apple")], retired=[]),
+        NotFoundError,
+        "",
+    ),
+    "retire an absent item": (
+        lambda store: store.change_items(NAME, upserted=[Item("apple", available=False)], retired=["pear", "kiwi"]),
+        NotFoundError,
+        "",
+    ),
+    "upsert a retired item": (
+        lambda store: store.change_items(NAME, upserted=[Item("apple", available=False), Item("fig")], retired=[]),
+        ConflictError,
+        "ITEM_RETIRED",
+    ),
+    "upsert too many items": (
+        lambda store: store.change_items(NAME, upserted=[Item("pear", available=False), Item("kiwi")], retired=[]),
+        ExhaustedError,
+        "ITEM_CAPACITY",
+    ),
+    "list an absent bandit's items": (lambda store: store.list_items(ABSENT), NotFoundError, ""),
+    "record for an absent bandit": (lambda store: record(store, name=ABSENT), NotFoundError, ""),
+    "record another context": (
+        lambda store: store.record_recommendation(
+            NAME, request(context=(0.0,)), recommendation("rewarded"), incarnation="first", items_position=2
+        ),
+        ConflictError,
+        "REQUEST_ID_REUSED",
+    ),
+    "record other candidates": (
+        lambda store: store.record_recommendation(
+            NAME, request(candidates=("apple",)), recommendation("late"), incarnation="first", items_position=2
+        ),
+        ConflictError,
+        "REQUEST_ID_REUSED",
+    ),
+    "find for an absent bandit": (
+        lambda store: store.find_recommendation(ABSENT, request(), "pending"),
+        NotFoundError,
+        "",
+    ),
+    "find another context": (
+        lambda store: store.find_recommendation(NAME, request(context=()), "pending"),
+        ConflictError,
+        "REQUEST_ID_REUSED",
+    ),
+    "reward an absent bandit": (lambda store: store.record_reward(ABSENT, "pending", 1.0), NotFoundError, ""),
+    "reward an absent recommendation": (lambda store: store.record_reward(NAME, "nil", 1.0), NotFoundError, ""),
+    "reward with another value": (
+        lambda store: store.record_reward(NAME, "rewarded", math.nextafter(1.5, 2)),
+        ConflictError,
+        "REWARD_EXISTS",
+    ),
+    "reward late with another value": (
+        lambda store: store.record_reward(NAME, "late", -2.5),
+        ConflictError,
+        "REWARD_EXISTS",
+    ),
+    "reward with no number": (lambda store: store.record_reward(NAME, "pending", math.nan), InvalidArgumentError, ""),
+    "reward with infinity": (lambda store: store.record_reward(NAME, "pending", -math.inf), InvalidArgumentError, ""),
+    "read an absent log": (lambda store: store.read_log(ABSENT, start=1, limit=1), NotFoundError, ""),
+}
+
+REPEATABLE: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "create": lambda store: create(store, having=replace(OVERDUE, item_capacity=4), incarnation="second", quota=0),
+    "update": lambda store: store.update_settings(NAME, replace(OVERDUE, item_capacity=4), revision=1),
+    "upsert": lambda store: store.change_items(NAME, upserted=ITEMS, retired=["fig"]),
+    "record": lambda store: store.record_recommendation(
+        NAME, request("for-pending"), recommendation("pending", mean=9.0), incarnation="gone", items_position=99
+    ),
+    "reward": lambda store: store.record_reward(NAME, "rewarded", 1.5),
+    "late reward": lambda store: store.record_reward(NAME, "late", 2.5),
+    "snapshot": lambda store: store.save_snapshot(NAME, Snapshot(5, b"newer"), incarnation="first"),
+}
+
+
+class StoreContract:
+    """A test class inherits this and gives the fixtures `stores` and `forgetful_stores`."""
+
+    @pytest.fixture
+    def stores(self) -> Stores:
+        """Return an empty store's connections."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def forgetful_stores(self) -> Stores:
+        """Return the same, with closed records kept for 50 ms only."""
+        raise NotImplementedError
+
+    def test_a_created_bandit_is_as_described(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            made = await create(store)
+            assert made == await store.get_bandit(NAME)
+            assert (made.name, made.incarnation, made.settings, made.revision) == (NAME, "first", SETTINGS, 1)
+            assert (made.items_position, made.log_position, made.snapshot_position) == (0, 1, 0)
+            assert (made.pending, made.late_rewards) == (0, 0)
+            [event] = await whole_log(store, NAME)
+            assert event.event == BanditCreated(SETTINGS)
+            assert event.at_ms == made.created_ms
+            assert abs(made.created_ms - (await store.check()).clock_ms) < 10_000
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("call", FAILING)
+    def test_a_failing_call_changes_nothing(self, stores: Stores, call: str) -> None:
+        fail, error, reason = FAILING[call]
+
+        async def scenario(store: Store) -> None:
+            await filled(store)
+            before = await dump(store, NAME)
+            with pytest.raises(error) as caught:
+                await fail(store)
+            assert getattr(caught.value, "reason", "") == reason
+            assert await dump(store, NAME) == before
+            with pytest.raises(NotFoundError):
+                await store.get_bandit(ABSENT)
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("call", REPEATABLE)
+    def test_a_repeated_call_changes_nothing(self, stores: Stores, call: str) -> None:
+        async def scenario(store: Store) -> None:
+            await filled(store)
+            before = await dump(store, NAME)
+            await REPEATABLE[call](store)
+            await REPEATABLE[call](store)
+            assert await dump(store, NAME) == before
+
+        run(stores, scenario)
+
+    def test_creating_again_returns_what_is_there(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            made = await create(store)
+            assert await create(store, incarnation="second") == made
+
+        run(stores, scenario)
+
+    def test_tenants_have_bandits_and_quotas_of_their_own(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, BanditName("shop", "home"), quota=1)
+            await create(store, BanditName("other", "home"), quota=1)
+            await store.delete_bandit(BanditName("shop", "home"))
+            await create(store, BanditName("shop", "next"), quota=1)
+            with pytest.raises(ExhaustedError):
+                await create(store, BanditName("shop", "third"), quota=1)
+            assert [made.name.bandit for made in await store.list_bandits("shop", after="", limit=9)] == ["next"]
+
+        run(stores, scenario)
+
+    def test_a_quota_holds_against_many_at_once(self, stores: Stores) -> None:
+        async def scenario(*connected: Store) -> None:
+            names = [BanditName("shop", f"b{number}") for number in range(30)]
+            attempts = [create(connected[i % 3], name, quota=5) for i, name in enumerate(names)]
+            results = await asyncio.gather(*attempts, return_exceptions=True)
+            refused = [result for result in results if isinstance(result, ExhaustedError)]
+            assert len(refused) == 25
+            assert len(await connected[0].list_bandits("shop", after="", limit=99)) == 5
+
+        run(stores, scenario, connections=3)
+
+    def test_one_of_many_creations_wins(self, stores: Stores) -> None:
+        async def scenario(*connected: Store) -> None:
+            made = await asyncio.gather(*(create(connected[i % 3], incarnation=f"i{i}") for i in range(30)))
+            assert len(set(made)) == 1
+            assert await whole_log(connected[0], NAME) != []
+            assert [one.name for one in await connected[1].list_bandits("shop", after="", limit=9)] == [NAME]
+
+        run(stores, scenario, connections=3)
+
+    def test_bandits_are_listed_in_order_and_in_pages(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            ids = ["b-1", "a", "b", "b_1", "z9", "b-10", "B"]
+            for bandit in ids:
+                await create(store, BanditName("shop", bandit))
+            await create(store, BanditName("shop-2", "other"))
+            paged: list[str] = []
+            while page := await store.list_bandits("shop", after=paged[-1] if paged else "", limit=2):
+                assert len(page) <= 2
+                assert list(page) == [await store.get_bandit(made.name) for made in page]
+                paged.extend(made.name.bandit for made in page)
+            assert paged == sorted(ids, key=str.encode)
+            assert await store.list_bandits("nobody", after="", limit=5) == ()
+
+        run(stores, scenario)
+
+    def test_settings_change_with_the_revision(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            changed = await store.update_settings(NAME, OVERDUE, revision=1)
+            assert (changed.settings, changed.revision, changed.log_position) == (OVERDUE, 2, 2)
+            assert changed == await store.get_bandit(NAME)
+            assert (await whole_log(store, NAME))[-1].event == SettingsChanged(OVERDUE)
+            back = await store.update_settings(NAME, SETTINGS, revision=2)
+            assert (back.settings, back.revision) == (SETTINGS, 3)
+
+        run(stores, scenario)
+
+    def test_one_of_many_updates_wins(self, stores: Stores) -> None:
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0])
+            wanted = [settings(uniform_share=share / 100) for share in range(20, 50)]
+            results = await asyncio.gather(
+                *(connected[i % 3].update_settings(NAME, one, revision=1) for i, one in enumerate(wanted)),
+                return_exceptions=True,
+            )
+            assert sum(isinstance(result, ConflictError) for result in results) == len(wanted) - 1
+            kept = await connected[0].get_bandit(NAME)
+            assert (kept.revision, kept.log_position) == (2, 2)
+            assert kept in results
+
+        run(stores, scenario, connections=3)
+
+    def test_items_get_indices_in_order_and_for_ever(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            assert await store.list_items(NAME) == ()
+            changed = await store.change_items(NAME, upserted=ITEMS, retired=[])
+            assert (changed.items_position, changed.log_position) == (2, 2)
+            await store.change_items(NAME, upserted=[], retired=["apple"])
+            await store.change_items(NAME, upserted=[Item("fig"), Item("plum")], retired=["pear"])
+            assert await store.list_items(NAME) == (
+                ItemRecord("apple", 0, available=False, retired=True),
+                ItemRecord("pear", 1, available=False, retired=True),
+                ItemRecord("plum", 2, available=True, retired=False),
+                ItemRecord("fig", 3, available=True, retired=False),
+            )
+
+        run(stores, scenario)
+
+    def test_the_log_has_only_what_differs_between_items(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            plum = Item("plum", available=True)
+            await store.change_items(NAME, upserted=[Item("apple"), plum, Item("fig")], retired=["pear"])
+            unchanged = await store.change_items(NAME, upserted=[Item("apple")], retired=["pear"])
+            assert unchanged.log_position == unchanged.items_position == 3
+            assert [logged.event for logged in await whole_log(store, NAME)][1:] == [
+                ItemsChanged(upserted=ITEMS),
+                ItemsChanged(upserted=(plum, Item("fig")), retired=("pear",)),
+            ]
+
+        run(stores, scenario)
+
+    def test_items_named_twice_change_in_the_order_given(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            shown, hidden = Item("fig"), Item("fig", available=False)
+            await store.change_items(NAME, upserted=[shown, hidden, hidden, Item("kiwi")], retired=["kiwi", "kiwi"])
+            assert await store.list_items(NAME) == (
+                ItemRecord("fig", 0, available=False, retired=False),
+                ItemRecord("kiwi", 1, available=False, retired=True),
+            )
+            assert (await whole_log(store, NAME))[-1].event == ItemsChanged(
+                upserted=(shown, hidden, Item("kiwi")), retired=("kiwi",)
+            )
+
+        run(stores, scenario)
+
+    def test_retired_items_count_against_the_capacity(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(item_capacity=2))
+            await store.change_items(NAME, upserted=[Item("a"), Item("b")], retired=["a", "b"])
+            with pytest.raises(ExhaustedError):
+                await store.change_items(NAME, upserted=[Item("c")], retired=[])
+
+        run(stores, scenario)
+
+    def test_ids_are_opaque_text(self, stores: Stores) -> None:
+        odd = 'a/"b"\\ {c} é 漢 \u007f %s'
+
+        async def scenario(store: Store) -> None:
+            name = BanditName(tenant="sh{o}p/x", bandit="h}o:m%e")
+            made = await create(store, name)
+            assert made.name == name
+            await store.change_items(name, upserted=[Item(odd)], retired=[odd])
+            await record(store, odd, name=name)
+            await store.update_settings(name, OVERDUE, revision=1)
+            await record(store, f"{odd}2", name=name)
+            assert await store.record_reward(name, odd, 1.0) == RewardOutcome.ACCEPTED
+            assert await store.expire_due(name, limit=5) == 1
+            events = [logged.event for logged in await whole_log(store, name)]
+            assert events[1] == ItemsChanged(upserted=(Item(odd),), retired=(odd,))
+            assert events[-2:] == [Rewarded(odd, 1.0), Expired(f"{odd}2", -0.5)]
+            assert [one.name for one in await store.list_bandits(name.tenant, after="", limit=5)] == [name]
+
+        run(stores, scenario)
+
+    def test_a_recommendation_is_recorded_with_its_deadline(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            given = replace(recommendation(), deadline_ms=17, degraded=False)
+            asked = request(candidates=("apple", "pear"))
+            outcome = await store.record_recommendation(NAME, asked, given, incarnation="first", items_position=0)
+            logged = (await whole_log(store, NAME))[-1]
+            dated = replace(given, deadline_ms=logged.at_ms + HOUR_MS)
+            assert (outcome.status, outcome.recommendation, outcome.position) == (RecordStatus.RECORDED, dated, 2)
+            assert logged.event == Recommended(request=asked, recommendation=dated)
+            assert (await store.get_bandit(NAME)).pending == 1
+
+        run(stores, scenario)
+
+    def test_a_recorded_request_is_answered_as_before(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            asked, first = request(context=(0.0, 1.0)), recommendation()
+            assert await store.find_recommendation(NAME, asked, "rec-1") is None
+            given = (
+                await store.record_recommendation(NAME, asked, first, incarnation="first", items_position=0)
+            ).recommendation
+            await store.record_reward(NAME, "rec-1", 1.0)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            same = replace(asked, request_id="another id", context=(-0.0, 1.0))
+            again = await store.record_recommendation(
+                NAME, same, recommendation(mean=5.0), incarnation="other", items_position=0
+            )
+            assert (again.status, again.recommendation, again.position) == (RecordStatus.REPEATED, given, 0)
+            assert await store.find_recommendation(NAME, same, "rec-1") == given
+
+        run(stores, scenario)
+
+    def test_no_candidates_are_not_the_same_as_empty_ones(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.record_recommendation(NAME, request(), recommendation(), incarnation="first", items_position=0)
+            with pytest.raises(ConflictError):
+                await store.find_recommendation(NAME, request(candidates=()), "rec-1")
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize(("incarnation", "items_position"), [("first", 0), ("other", 2), ("first", 3)])
+    def test_a_decision_that_was_overtaken_is_stale(
+        self, stores: Stores, incarnation: str, items_position: int
+    ) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            before = await dump(store, NAME)
+            outcome = await record_at(store, incarnation=incarnation, items_position=items_position)
+            assert (outcome.status, outcome.recommendation, outcome.position) == (RecordStatus.STALE, None, 0)
+            assert await dump(store, NAME) == before
+            assert await store.find_recommendation(NAME, request(), "rec-1") is None
+            fresh = await record_at(store, incarnation="first", items_position=2)
+            assert fresh.status == RecordStatus.RECORDED
+
+        run(stores, scenario)
+
+    def test_no_recommendation_comes_after_items_it_did_not_know(self, stores: Stores) -> None:
+        chance = random.Random(5)
+
+        async def decide(store: Store, number: int) -> tuple[int, RecordOutcome]:
+            await asyncio.sleep(chance.uniform(0, 0.5))
+            now = await store.get_bandit(NAME)
+            await asyncio.sleep(chance.uniform(0, 0.01))
+            outcome = await store.record_recommendation(
+                NAME,
+                request(),
+                recommendation(f"rec-{number}"),
+                incarnation="first",
+                items_position=now.items_position,
+            )
+            return now.items_position, outcome
+
+        async def churn(store: Store) -> None:
+            for turn in range(40):
+                await store.change_items(NAME, upserted=[Item("apple", available=turn % 2 == 0)], retired=[])
+                await asyncio.sleep(chance.uniform(0, 0.03))
+
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0])
+            churning = asyncio.create_task(churn(connected[2]))
+            decided = await asyncio.gather(*(decide(connected[i % 2], i) for i in range(200)))
+            await churning
+            changes = [e.position for e in await whole_log(connected[0], NAME) if isinstance(e.event, ItemsChanged)]
+            assert {outcome.status for _, outcome in decided} == {RecordStatus.RECORDED, RecordStatus.STALE}
+            for known, outcome in decided:
+                if outcome.status == RecordStatus.RECORDED:
+                    assert not [position for position in changes if known < position < outcome.position]
+
+        run(stores, scenario, connections=3)
+
+    def test_a_reward_in_time_is_learned_once(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            assert await store.record_reward(NAME, "rec-1", 0.1 + 0.2) == RewardOutcome.ACCEPTED
+            assert await store.record_reward(NAME, "rec-1", 0.30000000000000004) == RewardOutcome.DUPLICATE
+            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", 0.30000000000000004)
+            now = await store.get_bandit(NAME)
+            assert (now.log_position, now.pending, now.late_rewards) == (3, 0, 0)
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize(
+        ("value", "equal"),
+        [(0.0, -0.0), (-0.0, 0.0), (1.0, 1), (5e-324, 5e-324), (1.7976931348623157e308, 1.7976931348623157e308)],
+    )
+    def test_equal_rewards_are_duplicates_however_written(self, stores: Stores, value: float, equal: float) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            assert await store.record_reward(NAME, "rec-1", value) == RewardOutcome.ACCEPTED
+            assert await store.record_reward(NAME, "rec-1", equal) == RewardOutcome.DUPLICATE
+            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", value)
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("noticed", [True, False])
+    def test_a_reward_after_its_deadline_is_late(self, stores: Stores, *, noticed: bool) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=OVERDUE)
+            await record(store)
+            if noticed:
+                assert await store.expire_due(NAME, limit=5) == 1
+            assert await store.record_reward(NAME, "rec-1", 3.0) == RewardOutcome.LATE
+            assert await store.record_reward(NAME, "rec-1", 3.0) == RewardOutcome.DUPLICATE
+            assert await store.expire_due(NAME, limit=5) == 0
+            assert [e.event for e in await whole_log(store, NAME)][2:] == [Expired("rec-1", -0.5)]
+            now = await store.get_bandit(NAME)
+            assert (now.log_position, now.pending, now.late_rewards) == (3, 0, 1)
+
+        run(stores, scenario)
+
+    def test_a_reward_is_in_time_until_the_deadline(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=400))
+            await record(store, "early")
+            await record(store, "tardy")
+            assert await store.record_reward(NAME, "early", 1.0) == RewardOutcome.ACCEPTED
+            assert await store.expire_due(NAME, limit=5) == 0
+            await stores.pass_time(400)
+            assert await store.record_reward(NAME, "tardy", 1.0) == RewardOutcome.LATE
+
+        run(stores, scenario)
+
+    def test_deadlines_expire_earliest_first_and_up_to_the_limit(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=20, default_reward=0.25))
+            await record(store, "later")
+            await store.update_settings(NAME, settings(reward_wait_ms=0, default_reward=0.25), revision=1)
+            for key in ("sooner", "soon"):
+                await record(store, key)
+                await stores.pass_time(2)
+            await store.update_settings(NAME, SETTINGS, revision=2)
+            await record(store, "open")
+            await stores.pass_time(20)
+            assert (await store.get_bandit(NAME)).pending == 4
+            assert await store.expire_due(NAME, limit=2) == 2
+            assert await store.expire_due(NAME, limit=2) == 1
+            assert await store.expire_due(NAME, limit=2) == 0
+            expired = [e.event for e in await whole_log(store, NAME) if isinstance(e.event, Expired)]
+            assert expired == [Expired("sooner", None), Expired("soon", None), Expired("later", None)]
+            assert (await store.get_bandit(NAME)).pending == 1
+
+        run(stores, scenario)
+
+    def test_the_default_reward_is_the_one_at_expiry(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=OVERDUE)
+            await record(store)
+            await store.update_settings(NAME, replace(OVERDUE, default_reward=1 / 3), revision=1)
+            await store.expire_due(NAME, limit=1)
+            assert (await whole_log(store, NAME))[-1].event == Expired("rec-1", 1 / 3)
+
+        run(stores, scenario)
+
+    def test_a_bandit_that_does_not_exist_has_nothing_due_and_no_snapshots(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            assert await store.expire_due(ABSENT, limit=5) == 0
+            assert await store.load_snapshots(ABSENT) == ()
+            assert await store.save_snapshot(ABSENT, Snapshot(1, b"x"), incarnation="first") is False
+
+        run(stores, scenario)
+
+    def test_one_reward_sent_fifty_times_is_accepted_once(self, stores: Stores) -> None:
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0])
+            await record(connected[0])
+            outcomes = await asyncio.gather(*(connected[i % 3].record_reward(NAME, "rec-1", 0.5) for i in range(50)))
+            assert outcomes.count(RewardOutcome.ACCEPTED) == 1
+            assert outcomes.count(RewardOutcome.DUPLICATE) == 49
+            rewards = [e.event for e in await whole_log(connected[0], NAME) if isinstance(e.event, Rewarded)]
+            assert rewards == [Rewarded("rec-1", 0.5)]
+
+        run(stores, scenario, connections=3)
+
+    def test_exactly_one_of_reward_and_expiry_is_decided(self, stores: Stores) -> None:
+        wait, trials, chance = 0.4, 1000, random.Random(7)
+
+        async def trial(store: Store, number: int, delay: float) -> tuple[str, RewardOutcome]:
+            key = f"rec-{number}"
+            await store.record_recommendation(
+                NAME, request(), recommendation(key), incarnation="first", items_position=0
+            )
+            await asyncio.sleep(delay)
+            return key, await store.record_reward(NAME, key, float(number))
+
+        async def expire(store: Store, done: asyncio.Event) -> None:
+            while not done.is_set():
+                await store.expire_due(NAME, limit=7)
+                await asyncio.sleep(0.001)
+
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0], having=settings(reward_wait_ms=int(wait * 1000), default_reward=-1.0))
+            done = asyncio.Event()
+            expiring = asyncio.gather(*(expire(store, done) for store in connected[1:]))
+            delays = [wait + chance.uniform(-0.2, 0.05) for _ in range(trials)]
+            outcomes = dict(await asyncio.gather(*(trial(connected[i % 2], i, d) for i, d in enumerate(delays))))
+            done.set()
+            await expiring
+            events = [e.event for e in await whole_log(connected[0], NAME)]
+            rewarded = [e.recommendation_id for e in events if isinstance(e, Rewarded)]
+            expired = [e.recommendation_id for e in events if isinstance(e, Expired)]
+            assert sorted(rewarded + expired) == sorted(outcomes)
+            assert {key for key in outcomes if outcomes[key] == RewardOutcome.ACCEPTED} == set(rewarded)
+            assert {key for key in outcomes if outcomes[key] == RewardOutcome.LATE} == set(expired)
+            assert min(len(rewarded), len(expired)) >= 20
+            now = await connected[0].get_bandit(NAME)
+            assert (now.pending, now.late_rewards) == (0, len(expired))
+
+        run(stores, scenario, connections=3)
+
+    def test_positions_have_no_gaps_whoever_writes(self, stores: Stores) -> None:
+        async def write(store: Store, writer: int) -> None:
+            for turn in range(25):
+                now = await store.get_bandit(NAME)
+                changed = Item(f"item-{writer}", available=turn % 2 == 0)
+                await store.change_items(NAME, upserted=[changed], retired=[])
+                if (await record(store, f"{writer}-{turn}")).status == RecordStatus.RECORDED:
+                    await store.record_reward(NAME, f"{writer}-{turn}", 1.0)
+                other = settings(uniform_share=(writer * 25 + turn) / 100)
+                with contextlib.suppress(ConflictError):
+                    await store.update_settings(NAME, other, revision=now.revision)
+
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0])
+            await asyncio.gather(*(write(store, writer) for writer, store in enumerate(connected)))
+            events = await whole_log(connected[0], NAME)
+            now = await connected[0].get_bandit(NAME)
+            assert [event.position for event in events] == list(range(1, now.log_position + 1))
+            kinds = Counter(type(event.event) for event in events)
+            assert kinds[ItemsChanged] == 75
+            assert kinds[SettingsChanged] == now.revision - 1
+            assert kinds[Recommended] == kinds[Rewarded] > 0
+            assert now.pending == 0
+
+        run(stores, scenario, connections=3)
+
+    def test_a_log_is_read_in_parts(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for number in range(4):
+                await record(store, f"rec-{number}")
+            events = await whole_log(store, NAME)
+            part = await store.read_log(NAME, start=2, limit=3)
+            assert (part.incarnation, part.first_position, part.log_position) == ("first", 1, 5)
+            assert list(part.events) == events[1:4]
+            assert (await store.read_log(NAME, start=5, limit=3)).events == (events[-1],)
+            beyond = await store.read_log(NAME, start=6, limit=3)
+            assert (beyond.events, beyond.log_position) == ((), 5)
+
+        run(stores, scenario)
+
+    def test_two_snapshots_are_kept_and_the_log_below_the_older_one_goes(self, stores: Stores) -> None:
+        first, second, third = (Snapshot(position, bytes([position]) * 1000) for position in (2, 4, 5))
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for number in range(5):
+                await record(store, f"rec-{number}")
+            events = await whole_log(store, NAME)
+            for snapshot, kept, first_kept in (
+                (first, (first,), 1),
+                (second, (second, first), 3),
+                (third, (third, second), 5),
+            ):
+                assert await store.save_snapshot(NAME, snapshot, incarnation="first") is True
+                assert tuple(await store.load_snapshots(NAME)) == kept
+                part = await store.read_log(NAME, start=first_kept, limit=99)
+                assert (part.first_position, part.log_position) == (first_kept, 6)
+                assert list(part.events) == events[first_kept - 1 :]
+                assert (await store.read_log(NAME, start=first_kept - 1, limit=99)).events == ()
+                assert (await store.get_bandit(NAME)).snapshot_position == snapshot.position
+            await record(store, "after")
+            assert (await whole_log(store, NAME))[-1].position == 7
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize(("position", "incarnation"), [(1, "first"), (2, "first"), (4, "first"), (3, "second")])
+    def test_a_snapshot_that_is_not_newer_or_not_of_this_log_is_refused(
+        self, stores: Stores, position: int, incarnation: str
+    ) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store, "rec-1")
+            await record(store, "rec-2")
+            await store.save_snapshot(NAME, Snapshot(2, b"two"), incarnation="first")
+            before = await dump(store, NAME)
+            assert await store.save_snapshot(NAME, Snapshot(position, b"no"), incarnation=incarnation) is False
+            assert await dump(store, NAME) == before
+            assert await store.save_snapshot(NAME, Snapshot(3, b"yes"), incarnation="first") is True
+
+        run(stores, scenario)
+
+    def test_one_of_many_snapshots_at_a_position_is_kept(self, stores: Stores) -> None:
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0])
+            mine = [Snapshot(1, bytes([number])) for number in range(12)]
+            saved = await asyncio.gather(
+                *(connected[i % 3].save_snapshot(NAME, one, incarnation="first") for i, one in enumerate(mine))
+            )
+            assert saved.count(True) == 1
+            assert list(await connected[0].load_snapshots(NAME)) == [mine[saved.index(True)]]
+
+        run(stores, scenario, connections=3)
+
+    def test_a_snapshot_is_any_bytes(self, stores: Stores) -> None:
+        payload = random.Random(3).randbytes(300_000)
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.save_snapshot(NAME, Snapshot(1, payload), incarnation="first")
+            assert [one.payload for one in await store.load_snapshots(NAME)] == [payload]
+
+        run(stores, scenario)
+
+    def test_closed_records_are_forgotten_in_steps(self, forgetful_stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for key in ("rec-1", "rec-2", "rec-3"):
+                await record(store, key)
+                await store.record_reward(NAME, key, 1.0)
+                await forgetful_stores.pass_time(2)
+            await store.update_settings(NAME, OVERDUE, revision=1)
+            await record(store, "expired")
+            await store.expire_due(NAME, limit=9)
+            await store.update_settings(NAME, SETTINGS, revision=2)
+            await record(store, "open")
+            await forgetful_stores.pass_time(60)
+            before = await store.get_bandit(NAME)
+            assert await store.expire_due(NAME, limit=2) == 0
+            assert await self._remembered(store) == ["rec-3", "expired", "open"]
+            assert await store.expire_due(NAME, limit=2) == 0
+            assert await self._remembered(store) == ["open"]
+            with pytest.raises(NotFoundError):
+                await store.record_reward(NAME, "rec-1", 1.0)
+            assert await store.get_bandit(NAME) == before
+            assert await store.record_reward(NAME, "open", 1.0) == RewardOutcome.ACCEPTED
+
+        run(forgetful_stores, scenario)
+
+    async def _remembered(self, store: Store) -> list[str]:
+        keys = ["rec-1", "rec-2", "rec-3", "expired", "open"]
+        found = [await store.find_recommendation(NAME, request(), key) for key in keys]
+        return [one.recommendation_id for one in found if one is not None]
+
+    def test_a_late_reward_is_remembered_from_when_it_came(self, forgetful_stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=OVERDUE)
+            await record(store)
+            await store.expire_due(NAME, limit=9)
+            await forgetful_stores.pass_time(60)
+            assert await store.record_reward(NAME, "rec-1", 1.0) == RewardOutcome.LATE
+            await store.expire_due(NAME, limit=9)
+            assert await store.record_reward(NAME, "rec-1", 1.0) == RewardOutcome.DUPLICATE
+
+        run(forgetful_stores, scenario)
+
+    def test_nothing_is_left_of_a_deleted_bandit(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await filled(store)
+            await store.delete_bandit(NAME)
+            for ask in (
+                store.get_bandit(NAME),
+                store.list_items(NAME),
+                store.read_log(NAME, start=1, limit=1),
+                store.record_reward(NAME, "rewarded", 1.5),
+                store.find_recommendation(NAME, request("for-pending"), "pending"),
+                store.delete_bandit(NAME),
+            ):
+                with pytest.raises(NotFoundError, match="tenants/shop/bandits/home not found"):
+                    await ask
+            assert await store.list_bandits("shop", after="", limit=9) == ()
+            assert await store.load_snapshots(NAME) == ()
+
+        run(stores, scenario)
+
+    def test_a_bandit_created_anew_begins_anew(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await filled(store)
+            await store.delete_bandit(NAME)
+            made = await create(store, incarnation="second", quota=1)
+            assert (made.incarnation, made.revision, made.log_position, made.pending) == ("second", 1, 1, 0)
+            assert (made.items_position, made.snapshot_position, made.late_rewards) == (0, 0, 0)
+            assert [e.event for e in await whole_log(store, NAME)] == [BanditCreated(SETTINGS)]
+            assert await store.list_items(NAME) == ()
+            assert await store.load_snapshots(NAME) == ()
+            assert (await record_at(store, incarnation="first", items_position=0)).status == RecordStatus.STALE
+            assert await store.save_snapshot(NAME, Snapshot(1, b"old"), incarnation="first") is False
+            with pytest.raises(NotFoundError):
+                await store.record_reward(NAME, "rewarded", 1.5)
+
+        run(stores, scenario)
+
+    def test_each_growing_log_is_announced_to_all(self, stores: Stores) -> None:
+        other = BanditName("other", "b")
+
+        async def scenario(near: Store, far: Store) -> None:
+            await create(near, other)
+            async with listening(near) as next_near, listening(far) as next_far:
+                for write in (
+                    lambda: create(near),
+                    lambda: far.change_items(NAME, upserted=ITEMS, retired=[]),
+                    lambda: record(near),
+                    lambda: far.record_reward(NAME, "rec-1", 1.0),
+                    lambda: near.update_settings(NAME, OVERDUE, revision=1),
+                    lambda: record(far, "rec-2"),
+                    lambda: near.expire_due(NAME, limit=5),
+                    lambda: record(far, "rec-3"),
+                    lambda: near.record_reward(NAME, "rec-3", 5.0),
+                ):
+                    await write()
+                    assert await next_near() == NAME
+                    assert await next_far() == NAME
+                await far.record_reward(NAME, "rec-1", 1.0)
+                await near.get_bandit(NAME)
+                await record(near, name=other)
+                assert await next_far() == other
+
+        run(stores, scenario, connections=2)
+
+    def test_changes_end_when_the_store_is_closed(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            async with listening(store) as following:
+                waiting = asyncio.create_task(following())
+                await asyncio.sleep(0.05)
+                await store.close()
+                with pytest.raises(StopAsyncIteration):
+                    await waiting
+
+        run(stores, scenario)
+
+    def test_what_is_given_and_returned_is_not_shared(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            items, payload = list(ITEMS), bytearray(b"snapshot")
+            await store.change_items(NAME, upserted=items, retired=[])
+            await store.save_snapshot(NAME, Snapshot(1, payload), incarnation="first")  # type: ignore[arg-type]
+            before = await dump(store, NAME)
+            items.clear()
+            payload[:] = b"changed!"
+            for returned in (
+                await store.list_items(NAME),
+                await store.load_snapshots(NAME),
+                await store.list_bandits("shop", after="", limit=9),
+                (await store.read_log(NAME, start=1, limit=9)).events,
+            ):
+                assert isinstance(returned, tuple)
+            assert await dump(store, NAME) == before
+
+        run(stores, scenario)
+
+    def test_a_report_says_what_the_store_is(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            report = await store.check()
+            assert report.problems == ()
+            assert report.role == "master"
+            assert report.server != ""
+            assert report.version != ""
+
+        run(stores, scenario)

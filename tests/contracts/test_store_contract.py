@@ -1,0 +1,78 @@
+"""The store contract, held by each store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.harness import MemoryStores, RedisStores
+from tests.contracts.store_contract import StoreContract
+from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.contracts.harness import Stores
+    from tests.servers import RunningServer
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RunningServer]:
+    with running_server(valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def valkey_cluster() -> Iterator[RunningServer]:
+    with running_cluster(valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[RunningServer]:
+    with running_server(redis_binary()) as server:
+        yield server
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def stores(self) -> Stores:
+        return MemoryStores()
+
+    @pytest.fixture
+    def forgetful_stores(self) -> Stores:
+        return MemoryStores(record_retention_ms=50)
+
+
+class RedisContract(StoreContract):
+    """The contract on a server that a subclass gives the URL of."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def stores(self, url: str) -> Stores:
+        return RedisStores(url)
+
+    @pytest.fixture
+    def forgetful_stores(self, url: str) -> Stores:
+        return RedisStores(url, record_retention_ms=50)
+
+
+class TestValkey(RedisContract):
+    @pytest.fixture
+    def url(self, valkey: RunningServer) -> str:
+        return valkey.unix_url
+
+
+class TestValkeyCluster(RedisContract):
+    @pytest.fixture
+    def url(self, valkey_cluster: RunningServer) -> str:
+        return valkey_cluster.url
+
+
+class TestRedis(RedisContract):
+    @pytest.fixture
+    def url(self, redis_server: RunningServer) -> str:
+        return redis_server.url

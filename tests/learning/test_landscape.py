@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.learning.dense import CK, KINDS, WCK, Kind, assert_close, fitted, rankings_of, sample
+from topk_bandit.learning.posterior import Posterior
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+N_ITEMS = 13
+CONTEXT = np.array([0.9, -0.3])
+ITEMS = np.array([0, 2, 3, 7, 8, 10, 12], dtype=np.int32)
+
+
+def posterior_of(kind: Kind, slate_size: int, *, seed: int = 1, count: int = 40) -> Posterior:
+    """Return one with some items that no row has shown, pending slates, an offset and an amplitude."""
+    rng = np.random.default_rng(seed)
+    data = sample(kind, rng, n_items=N_ITEMS - 3, slate_size=slate_size, context_dim=2, count=count)
+    rows = data.contexts, (data.rankings + 1).astype(np.int32), data.rewards
+    kernel = kind.make(N_ITEMS, slate_size)
+    posterior = Posterior.prior(kernel, context_dim=2, noise_variance=0.1).observe(*rows)
+    return posterior.show(rows[0][:5], rows[1][::-1][:5]).rescaled(offset=0.4, amplitude=1.7)
+
+
+CASES = [(kind, k) for kind in KINDS for k in (2, 3, 5)] + [(CK, 1), (WCK, 1), (WCK, len(ITEMS))]
+each_case = pytest.mark.parametrize(("kind", "slate_size"), CASES, ids=lambda v: v.name if isinstance(v, Kind) else str(v))
+
+
+def replaced(ranking: NDArray[np.int32], position: int, n_items: int) -> NDArray[np.int32]:
+    """Return the ranking with each item in turn at a position; an item that it shows already leaves it as it is."""
+    rows = np.tile(ranking, (n_items, 1))
+    for item in set(range(n_items)) - set(ranking.tolist()):
+        rows[item, position] = item
+    return rows
+
+
+@each_case
+@pytest.mark.parametrize("count", [0, 40])
+def test_replacements_are_the_moments_of_the_replaced_rankings(kind: Kind, slate_size: int, count: int) -> None:
+    landscape = posterior_of(kind, slate_size, count=count).at(CONTEXT, ITEMS)
+    rankings = rankings_of(len(ITEMS), slate_size, 6, np.random.default_rng(2))
+    original = rankings.copy()
+    for position in range(slate_size):
+        at_once = landscape.replacements(rankings, position)
+        assert at_once.mean.shape == at_once.variance.shape == (6, len(ITEMS))
+        for row, ranking in enumerate(original):
+            one_by_one = landscape.moments(replaced(ranking, position, len(ITEMS)))
+            np.testing.assert_allclose(at_once.mean[row], one_by_one.mean, atol=1e-10)
+            np.testing.assert_allclose(at_once.variance[row], one_by_one.variance, atol=1e-10)
+    assert rankings.tolist() == original.tolist()
+
+
+@each_case
+def test_positions_among_some_items_stand_for_their_indices(kind: Kind, slate_size: int) -> None:
+    posterior = posterior_of(kind, slate_size)
+    local = rankings_of(len(ITEMS), slate_size, 30, np.random.default_rng(4))
+    landscape = posterior.at(CONTEXT, ITEMS)
+    everywhere = posterior.at(CONTEXT, np.arange(N_ITEMS))
+    assert landscape.slate_size == slate_size
+    assert landscape.items.tolist() == ITEMS.tolist()
+    assert_close(landscape.moments(local), posterior.predict(CONTEXT, ITEMS[local]), atol=1e-12)
+    assert_close(landscape.moments(local), everywhere.moments(ITEMS[local]), atol=1e-12)
+
+
+@each_case
+def test_means_are_the_means_of_the_moments(kind: Kind, slate_size: int) -> None:
+    landscape = posterior_of(kind, slate_size).at(CONTEXT, ITEMS)
+    local = rankings_of(len(ITEMS), slate_size, 30, np.random.default_rng(4))
+    np.testing.assert_allclose(landscape.means(local), landscape.moments(local).mean, atol=1e-12)
+
+
+def test_float32_replacements_are_the_moments_of_the_replaced_rankings() -> None:
+    data = sample(WCK, np.random.default_rng(1), n_items=N_ITEMS, slate_size=4, context_dim=2, count=300)
+    prior = Posterior.prior(WCK.make(N_ITEMS, 4), context_dim=2, noise_variance=0.1, dtype=np.float32)
+    landscape = prior.observe(*data.rows).at(CONTEXT, np.arange(N_ITEMS))
+    rankings = rankings_of(N_ITEMS, 4, 4, np.random.default_rng(2))
+    for position in range(4):
+        at_once = landscape.replacements(rankings, position)
+        for row, ranking in enumerate(rankings):
+            one_by_one = landscape.moments(replaced(ranking, position, N_ITEMS))
+            np.testing.assert_allclose(at_once.mean[row], one_by_one.mean, atol=1e-5)
+            np.testing.assert_allclose(at_once.variance[row], one_by_one.variance, atol=1e-5)
+
+
+def test_a_landscape_keeps_its_answers_while_its_posterior_grows() -> None:
+    data = sample(WCK, np.random.default_rng(1), n_items=N_ITEMS, slate_size=3, context_dim=2, count=80)
+    posterior = fitted(WCK, data[:40], n_items=N_ITEMS)
+    landscape = posterior.at(CONTEXT, ITEMS)
+    local = rankings_of(len(ITEMS), 3, 30, np.random.default_rng(4))
+    before = landscape.moments(local)
+    posterior.observe(*data[40:].rows)
+    after = landscape.moments(local)
+    assert before.mean.tolist() == after.mean.tolist()
+    assert before.variance.tolist() == after.variance.tolist()

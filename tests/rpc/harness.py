@@ -1,0 +1,123 @@
+"""A real server on a thread of its own, so that tests may call it with whatever client they like."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+from tests.rpc.shop import Shop
+
+from topk_bandit.rpc.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+T = TypeVar("T")
+
+
+class Ledger:
+    """RPC hooks that keep what they are told."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, str]] = []
+        self.handled: list[tuple[str, str, str]] = []
+        self.seconds: list[float] = []
+        self._changed = threading.Condition()
+
+    def rpc_started(self, service: str, method: str) -> None:
+        with self._changed:
+            self.started.append((service, method))
+            self._changed.notify_all()
+
+    def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
+        with self._changed:
+            self.handled.append((service, method, code))
+            self.seconds.append(seconds)
+            self._changed.notify_all()
+
+    def wait_started(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.started) >= count, timeout=10), self.started
+
+    def wait_handled(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.handled) >= count, timeout=10), self.handled
+
+    @property
+    def codes(self) -> list[str]:
+        return [code for _, _, code in self.handled]
+
+
+class RunningServer:
+    """A `Server` over a `Shop`, on its own thread and event loop."""
+
+    def __init__(self, shop: Shop | None = None, *, address: str = "127.0.0.1:0", **options: object) -> None:
+        self.shop = shop or Shop()
+        self.ledger = Ledger()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        options.setdefault("max_in_flight", 64)
+        try:
+            self.server = self.run(self._make(address, options))
+            self.port = self.run(self.server.start())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    async def _make(self, address: str, options: dict[str, Any]) -> Server:
+        return Server(address, recommender=self.shop, bandits=self.shop, hooks=self.ledger, **options)
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)
+
+    async def _set_gate(self, gate: asyncio.Event | None) -> None:
+        self.shop.gate = gate
+
+    def close_gate(self) -> None:
+        self.run(self._set_gate(asyncio.Event()))
+
+    def open_gate(self) -> None:
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        if self.shop.gate is not None:
+            self.shop.gate.set()
+        self.shop.gate = None
+
+    def stop(self, grace: float = 0.0) -> None:
+        if self._thread.is_alive():
+            self.run(self.server.drain(grace))
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+@contextmanager
+def serving(shop: Shop | None = None, **options: object) -> Iterator[RunningServer]:
+    """Run a server for the length of a test."""
+    server = RunningServer(shop, **options)
+    try:
+        yield server
+    finally:
+        if server.loop.is_running():
+            server.open_gate()
+        server.stop()
+
+
+@contextmanager
+def channel_to(target: str, **options: int) -> Iterator[grpc.Channel]:
+    """Open a plain channel that retries nothing by itself."""
+    arguments = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(target, options=[*arguments, *options.items()]) as channel:
+        yield channel

@@ -1,0 +1,222 @@
+"""The use cases over plain dicts: a second implementation, small enough to be read, for tests of the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, UnavailableError
+from topk_bandit.store.log import BanditRecord, ItemRecord
+from topk_bandit.types import (
+    BanditStats,
+    ConstantBeta,
+    Exploration,
+    Recommendation,
+    RewardOutcome,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from topk_bandit.serving.use_cases import SettingsChange
+    from topk_bandit.types import BanditName, BanditSettings, Item, RecommendationRequest
+
+BANDIT_QUOTA = 3
+START_MS = 1_700_000_000_123
+
+
+@dataclass
+class Loop:
+    """One bandit."""
+
+    record: BanditRecord
+    items: dict[str, ItemRecord] = field(default_factory=dict)
+    given: dict[str, tuple[RecommendationRequest, Recommendation]] = field(default_factory=dict)
+    rewards: dict[str, float] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+
+    @property
+    def present(self) -> list[ItemRecord]:
+        return sorted(
+            (item for item in self.items.values() if not item.retired), key=lambda item: item.item_id.encode()
+        )
+
+    def change_items(self, upserted: Sequence[Item], retired: Sequence[str]) -> None:
+        changed = dict(self.items)
+        for item in upserted:
+            known = changed.get(item.item_id)
+            if known is not None and known.retired:
+                raise ConflictError("ITEM_RETIRED", f"item {item.item_id} was retired")
+            index = len(changed) if known is None else known.index
+            changed[item.item_id] = ItemRecord(item.item_id, index, item.available, retired=False)
+        for item_id in retired:
+            if item_id not in changed:
+                raise NotFoundError(f"item {item_id}")
+            changed[item_id] = replace(changed[item_id], retired=True)
+        if len(changed) > self.record.settings.item_capacity:
+            raise ExhaustedError("ITEM_CAPACITY", f"there is room for {self.record.settings.item_capacity} items")
+        self.items = changed
+
+    def eligible(self, request: RecommendationRequest) -> list[str]:
+        names = [item.item_id for item in self.present]
+        for index, wanted in enumerate(request.candidates or ()):
+            if wanted not in names:
+                raise NotFoundError(f"candidate_item_ids[{index}]")
+        wanted_ids = set(request.candidates or names)
+        return [item.item_id for item in self.present if item.available and item.item_id in wanted_ids]
+
+
+class Shop:
+    """Both protocols of `topk_bandit.serving.use_cases`.
+
+    `away` is the store being away; `gate`, when set, holds every call until it is opened; `faults` are errors to raise,
+    by call or by recommendation id; `calls` is what reached the use cases, `finished` what got through the gate.
+    """
+
+    default_exploration = Exploration(beta=ConstantBeta(4.0), uniform_share=0.05)
+
+    def __init__(self) -> None:
+        self.loops: dict[BanditName, Loop] = {}
+        self.now_ms = START_MS
+        self.away = False
+        self.gate: asyncio.Event | None = None
+        self.faults: dict[str, BaseException] = {}
+        self.calls: list[str] = []
+        self.finished: list[str] = []
+
+    async def _enter(self, call: str, name: BanditName | None = None) -> Loop:
+        self.calls.append(call)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.finished.append(call)
+        if call in self.faults:
+            raise self.faults[call]
+        if self.away:
+            raise UnavailableError("the store can't be reached", retry_after=0.25)
+        if name is None:
+            return None  # type: ignore[return-value]
+        if name not in self.loops:
+            raise NotFoundError("bandit")
+        return self.loops[name]
+
+    async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
+        loop = await self._enter("recommend", name)
+        settings = loop.record.settings
+        context = request.context or (1.0,)
+        if len(context) != settings.context_dim:
+            raise InvalidArgumentError(
+                "context", f"has {len(context)} numbers; the bandit takes {settings.context_dim}"
+            )
+        recommendation_id = request.request_id or f"made-{len(loop.given)}"
+        if recommendation_id in loop.given:
+            earlier, recommendation = loop.given[recommendation_id]
+            if earlier != request:
+                raise ConflictError("REQUEST_ID_REUSED", f"request {recommendation_id} had another context")
+            return recommendation
+        return self._decide(loop, replace(request, request_id=recommendation_id))
+
+    def _decide(self, loop: Loop, request: RecommendationRequest) -> Recommendation:
+        settings = loop.record.settings
+        eligible = loop.eligible(request)
+        if len(eligible) < settings.slate_size:
+            problem = f"leaves {len(eligible)} items; the slate shows {settings.slate_size}"
+            raise InvalidArgumentError("candidate_item_ids", problem)
+        recommendation = Recommendation(
+            recommendation_id=request.request_id,
+            slate=tuple(eligible[: settings.slate_size]),
+            propensity=0.95,
+            mean=sum(loop.rewards.values()) / max(1, len(loop.rewards)),
+            standard_deviation=1.0 / (1 + len(loop.rewards)),
+            regret_bound=2.0,
+            estimated_regret=0.5,
+            explored=len(loop.given) % 2 == 1,
+            model_version=1 + len(loop.rewards),
+            observations=len(loop.rewards),
+            deadline_ms=self.now_ms + settings.reward_wait_ms,
+        )
+        loop.given[request.request_id] = (request, recommendation)
+        return recommendation
+
+    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+        loop = await self._enter("reward", name)
+        if recommendation_id in self.faults:
+            raise self.faults[recommendation_id]
+        if recommendation_id not in loop.given:
+            raise NotFoundError("recommendation")
+        if recommendation_id in loop.rewards:
+            if loop.rewards[recommendation_id] != value:
+                raise ConflictError("REWARD_EXISTS", "another value was posted before")
+            return RewardOutcome.DUPLICATE
+        loop.rewards[recommendation_id] = value
+        late = self.now_ms > loop.given[recommendation_id][1].deadline_ms
+        return RewardOutcome.LATE if late else RewardOutcome.ACCEPTED
+
+    async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
+        await self._enter("create_bandit")
+        if name in self.loops:
+            if self.loops[name].record.settings != settings:
+                raise ConflictError("BANDIT_EXISTS", f"{name} exists with other settings")
+            return self.loops[name].record
+        if sum(other.tenant == name.tenant for other in self.loops) >= BANDIT_QUOTA:
+            raise ExhaustedError("BANDIT_QUOTA", f"{name.tenant} has {BANDIT_QUOTA} bandits", retry_after=7.5)
+        record = BanditRecord(name, "first", settings, 1, self.now_ms, 0, 1, 0, 0, 0)
+        self.loops[name] = Loop(record)
+        return record
+
+    async def get_bandit(self, name: BanditName) -> BanditRecord:
+        return (await self._enter("get_bandit", name)).record
+
+    async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
+        await self._enter("list_bandits")
+        names = sorted(name for name in self.loops if name.tenant == tenant and name.bandit > after)
+        return [self.loops[name].record for name in names[:limit]]
+
+    async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
+        loop = await self._enter("update_bandit", name)
+        loop.record = replace(loop.record, settings=change(loop.record.settings), revision=loop.record.revision + 1)
+        return loop.record
+
+    async def delete_bandit(self, name: BanditName) -> None:
+        await self._enter("delete_bandit", name)
+        del self.loops[name]
+
+    async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
+        loop = await self._enter("upsert_items", name)
+        loop.change_items(items, ())
+        return len(loop.present)
+
+    async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
+        loop = await self._enter("retire_items", name)
+        loop.change_items((), item_ids)
+        return len(loop.present)
+
+    async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[ItemRecord]:
+        loop = await self._enter("list_items", name)
+        return [item for item in loop.present if item.item_id.encode() > after.encode()][:limit]
+
+    async def stats(self, name: BanditName) -> BanditStats:
+        loop = await self._enter("stats", name)
+        rewards = list(loop.rewards.values())
+        return BanditStats(
+            log_position=1 + len(loop.given) + len(rewards),
+            model_version=1 + len(rewards),
+            recommendations=len(loop.given),
+            observations=len(rewards),
+            defaults=3,
+            expirations=4,
+            late_rewards=5,
+            pending=len(loop.given) - len(rewards),
+            items=len(loop.present),
+            available_items=sum(item.available for item in loop.present),
+            posterior_rows=6,
+            pending_rows=7,
+            reward_sum=sum(rewards),
+            mean_reward=sum(rewards) / max(1, len(rewards)),
+            regret_bound_sum=2.0 * len(loop.given),
+            estimated_regret_sum=0.5 * len(loop.given),
+            explored=len(loop.given) // 2,
+            noise_variance=0.25,
+            prior_variance=0.75,
+            snapshot_position=9,
+        )

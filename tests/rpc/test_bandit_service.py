@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from tests.rpc.shop import START_MS
+from tests.rpc.wire import HOME, bandit, create, recommend, refused
+
+from topk_bandit.types import BanditName, BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
+from topk_bandit.v1 import bandit_service_pb2 as pb
+from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    import grpc
+    from tests.rpc.harness import RunningServer
+
+NAME = BanditName("acme", "home")
+
+
+@pytest.fixture
+def stub(channel: grpc.Channel) -> BanditServiceStub:
+    return BanditServiceStub(channel)
+
+
+def created(stub: BanditServiceStub, **settings: object) -> pb.Bandit:
+    return stub.CreateBandit(pb.CreateBanditRequest(bandit=bandit(**settings)), timeout=10).bandit
+
+
+def settings_of(server: RunningServer) -> BanditSettings:
+    return server.shop.loops[NAME].record.settings
+
+
+def test_create_fills_in_defaults(server: RunningServer, stub: BanditServiceStub) -> None:
+    answer = created(stub)
+    assert settings_of(server) == BanditSettings(
+        item_capacity=20,
+        slate_size=2,
+        context_dim=1,
+        kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
+        exploration=Exploration(ConstantBeta(4.0), 0.05),
+        reward_wait_ms=600_000,
+        default_reward=None,
+    )
+    assert (answer.name, answer.context_dimension, answer.kernel) == (HOME, 1, pb.KERNEL_WEIGHTED_CONVOLUTIONAL)
+    assert (answer.exploration.constant_beta, answer.exploration.uniform_share) == (4.0, 0.05)
+    assert answer.reward_wait == Duration(seconds=600)
+    assert not answer.HasField("default_reward")
+    assert answer.create_time.ToMilliseconds() == START_MS
+
+
+EVERYTHING: dict[str, Any] = {
+    "slate_size": 12,
+    "context_dimension": 64,
+    "item_capacity": 10_000,
+    "kernel": pb.KERNEL_WEIGHTED,
+    "exploration": pb.Exploration(schedule_scale=0.0, uniform_share=0.0),
+    "reward_wait": Duration(seconds=1, nanos=5_000_000),
+    "default_reward": 0.0,
+}
+
+
+def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub: BanditServiceStub) -> None:
+    answer = created(stub, **EVERYTHING)
+    exploration = Exploration(PaperBeta(0.0), 0.0)
+    assert settings_of(server) == BanditSettings(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0)
+    assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit == answer
+    assert answer.default_reward == 0.0
+    assert answer.HasField("default_reward")
+    assert answer.reward_wait == EVERYTHING["reward_wait"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (pb.KERNEL_UNSPECIFIED, pb.KERNEL_WEIGHTED_CONVOLUTIONAL),
+        (pb.KERNEL_WEIGHTED_CONVOLUTIONAL, pb.KERNEL_WEIGHTED_CONVOLUTIONAL),
+        (pb.KERNEL_CONVOLUTIONAL, pb.KERNEL_CONVOLUTIONAL),
+        (pb.KERNEL_WEIGHTED, pb.KERNEL_WEIGHTED),
+    ],
+)
+def test_kernels(stub: BanditServiceStub, kernel: pb.Kernel, expected: pb.Kernel) -> None:
+    assert created(stub, kernel=kernel).kernel == expected
+
+
+@pytest.mark.parametrize("wait", [Duration(nanos=1_000_000), Duration(seconds=30 * 86_400)])
+def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait: Duration) -> None:
+    assert created(stub, reward_wait=wait).reward_wait == wait
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"name": ""}, "bandit.name"),
+        ({"name": "tenants/acme/bandits/a b"}, "bandit.name"),
+        ({"slate_size": 0}, "bandit.slate_size"),
+        ({"slate_size": 13}, "bandit.slate_size"),
+        ({"slate_size": -1}, "bandit.slate_size"),
+        ({"context_dimension": -1}, "bandit.context_dimension"),
+        ({"context_dimension": 65}, "bandit.context_dimension"),
+        ({"item_capacity": 0}, "bandit.item_capacity"),
+        ({"item_capacity": 1}, "bandit.item_capacity"),
+        ({"item_capacity": 10_001}, "bandit.item_capacity"),
+        ({"kernel": 99}, "bandit.kernel"),
+        ({"exploration": pb.Exploration(constant_beta=-1e-9)}, "bandit.exploration.constant_beta"),
+        ({"exploration": pb.Exploration(constant_beta=math.nan)}, "bandit.exploration.constant_beta"),
+        ({"exploration": pb.Exploration(schedule_scale=1.1e6)}, "bandit.exploration.schedule_scale"),
+        ({"exploration": pb.Exploration(uniform_share=1.1)}, "bandit.exploration.uniform_share"),
+        ({"exploration": pb.Exploration(uniform_share=-0.1)}, "bandit.exploration.uniform_share"),
+        ({"reward_wait": Duration(nanos=999_999)}, "bandit.reward_wait"),
+        ({"reward_wait": Duration(nanos=1_000_001)}, "bandit.reward_wait"),
+        ({"reward_wait": Duration(seconds=30 * 86_400, nanos=1_000_000)}, "bandit.reward_wait"),
+        ({"reward_wait": Duration(seconds=-1)}, "bandit.reward_wait"),
+        ({"reward_wait": Duration(seconds=1, nanos=-1_000_000)}, "bandit.reward_wait"),
+        ({"reward_wait": Duration(nanos=1_000_000_000)}, "bandit.reward_wait"),
+        ({"default_reward": math.inf}, "bandit.default_reward"),
+        ({"default_reward": -2e100}, "bandit.default_reward"),
+    ],
+)
+def test_create_names_the_bad_field(
+    server: RunningServer, stub: BanditServiceStub, wrong: dict[str, Any], field: str
+) -> None:
+    refusal = refused(stub.CreateBandit, pb.CreateBanditRequest(bandit=bandit(**wrong)))
+    assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
+    assert not server.shop.loops
+
+
+def test_create_needs_a_bandit(stub: BanditServiceStub) -> None:
+    assert refused(stub.CreateBandit, pb.CreateBanditRequest()).fields == {"bandit": "is required"}
+
+
+def test_create_again(stub: BanditServiceStub) -> None:
+    assert created(stub) == created(stub)
+    refusal = refused(stub.CreateBandit, pb.CreateBanditRequest(bandit=bandit(slate_size=3)))
+    assert (refusal.code, refusal.reason, refusal.domain) == ("ALREADY_EXISTS", "BANDIT_EXISTS", "topk-bandit")
+
+
+def test_a_quota_says_when_to_try_again(stub: BanditServiceStub) -> None:
+    for letter in "abc":
+        created(stub, name=f"tenants/acme/bandits/{letter}")
+    refusal = refused(stub.CreateBandit, pb.CreateBanditRequest(bandit=bandit("tenants/acme/bandits/d")))
+    assert (refusal.code, refusal.reason, refusal.retry_after) == ("RESOURCE_EXHAUSTED", "BANDIT_QUOTA", 7.5)
+
+
+UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
+    (["reward_wait"], {"reward_wait": Duration(seconds=2)}, {"reward_wait_ms": 2000}),
+    (["reward_wait"], {"default_reward": 9.0}, {"reward_wait_ms": 600_000}),
+    (["default_reward"], {"default_reward": 0.5}, {"default_reward": 0.5}),
+    (["default_reward"], {"reward_wait": Duration(seconds=2)}, {"default_reward": None}),
+    (["default_reward", "reward_wait"], {"default_reward": 0.5}, {"default_reward": 0.5, "reward_wait_ms": 600_000}),
+    (
+        ["exploration"],
+        {"exploration": pb.Exploration(constant_beta=2.0)},
+        {"exploration": Exploration(ConstantBeta(2.0), 0.05)},
+    ),
+    (["exploration"], {}, {"exploration": Exploration(ConstantBeta(4.0), 0.05)}),
+    (
+        ["exploration.constant_beta"],
+        {"exploration": pb.Exploration(constant_beta=2.0, uniform_share=0.5)},
+        {"exploration": Exploration(ConstantBeta(2.0), 0.9)},
+    ),
+    (
+        ["exploration.constant_beta"],
+        {"exploration": pb.Exploration(schedule_scale=3.0)},
+        {"exploration": Exploration(ConstantBeta(4.0), 0.9)},
+    ),
+    (
+        ["exploration.constant_beta", "exploration.schedule_scale"],
+        {"exploration": pb.Exploration(schedule_scale=3.0)},
+        {"exploration": Exploration(PaperBeta(3.0), 0.9)},
+    ),
+    (
+        ["exploration.uniform_share"],
+        {"exploration": pb.Exploration(constant_beta=math.nan, uniform_share=0.0)},
+        {"exploration": Exploration(PaperBeta(7.0), 0.0)},
+    ),
+    (["exploration.uniform_share"], {}, {"exploration": Exploration(PaperBeta(7.0), 0.05)}),
+]
+
+
+@pytest.mark.parametrize(("paths", "values", "expected"), UPDATES)
+def test_update_changes_what_the_mask_names(
+    server: RunningServer, stub: BanditServiceStub, paths: list[str], values: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    created(
+        stub,
+        exploration=pb.Exploration(schedule_scale=7.0, uniform_share=0.9),
+        reward_wait=Duration(seconds=1),
+        default_reward=1.0,
+    )
+    before = settings_of(server)
+    request = pb.UpdateBanditRequest(bandit=pb.Bandit(name=HOME, **values), update_mask=FieldMask(paths=paths))
+    answer = stub.UpdateBandit(request, timeout=10).bandit
+    changed = {name: getattr(before, name) for name in BanditSettings.__slots__} | expected
+    assert settings_of(server) == BanditSettings(**changed)
+    assert answer == stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (pb.UpdateBanditRequest(), "bandit"),
+        (pb.UpdateBanditRequest(bandit=pb.Bandit(), update_mask=FieldMask(paths=["reward_wait"])), "bandit.name"),
+        (pb.UpdateBanditRequest(bandit=pb.Bandit(name=HOME)), "update_mask"),
+        (pb.UpdateBanditRequest(bandit=bandit(), update_mask=FieldMask(paths=["slate_size"])), "update_mask"),
+        (pb.UpdateBanditRequest(bandit=bandit(), update_mask=FieldMask(paths=["*"])), "update_mask"),
+        (
+            pb.UpdateBanditRequest(bandit=bandit(), update_mask=FieldMask(paths=["reward_wait", "x" * 10**5])),
+            "update_mask",
+        ),
+        (
+            pb.UpdateBanditRequest(
+                bandit=bandit(exploration=pb.Exploration(uniform_share=2.0)),
+                update_mask=FieldMask(paths=["exploration"]),
+            ),
+            "bandit.exploration.uniform_share",
+        ),
+    ],
+)
+def test_update_names_the_bad_field(
+    server: RunningServer, stub: BanditServiceStub, request_: pb.UpdateBanditRequest, field: str
+) -> None:
+    created(stub)
+    before = settings_of(server)
+    refusal = refused(stub.UpdateBandit, request_)
+    assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
+    assert settings_of(server) == before
+
+
+def test_delete(stub: BanditServiceStub) -> None:
+    created(stub)
+    stub.DeleteBandit(pb.DeleteBanditRequest(name=HOME), timeout=10)
+    assert refused(stub.GetBandit, pb.GetBanditRequest(name=HOME)).code == "NOT_FOUND"
+    assert refused(stub.DeleteBandit, pb.DeleteBanditRequest(name=HOME)).code == "NOT_FOUND"
+
+
+def test_bandits_are_listed_in_pages(stub: BanditServiceStub) -> None:
+    for letter in "cab":
+        created(stub, name=f"tenants/acme/bandits/{letter}")
+    created(stub, name="tenants/other/bandits/d")
+    first = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/acme", page_size=2), timeout=10)
+    second = stub.ListBandits(
+        pb.ListBanditsRequest(parent="tenants/acme", page_size=2, page_token=first.next_page_token), timeout=10
+    )
+    assert [one.name[-1] for one in first.bandits] == ["a", "b"]
+    assert ([one.name[-1] for one in second.bandits], second.next_page_token) == (["c"], "")
+
+
+def test_a_page_that_is_just_full_is_the_last(stub: BanditServiceStub) -> None:
+    created(stub)
+    page = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/acme", page_size=1), timeout=10)
+    assert (len(page.bandits), page.next_page_token) == (1, "")
+    nobody = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/nobody"), timeout=10)
+    assert (len(nobody.bandits), nobody.next_page_token) == (0, "")
+
+
+BAD_TOKENS = ["!", "a", "YQ==", "Y Q", base64.urlsafe_b64encode(b"\xff\xfe").decode().rstrip("="), "AA", "x" * 10**6]
+
+
+@pytest.mark.parametrize("token", BAD_TOKENS)
+def test_a_page_token_that_nobody_gave_out(channel: grpc.Channel, stub: BanditServiceStub, token: str) -> None:
+    create(channel)
+    bandits = refused(stub.ListBandits, pb.ListBanditsRequest(parent="tenants/acme", page_token=token))
+    items = refused(stub.ListItems, pb.ListItemsRequest(bandit=HOME, page_token=token))
+    assert [list(one.fields) for one in (bandits, items)] == [["page_token"], ["page_token"]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"parent": ""}, "parent"), ({"parent": HOME}, "parent"), ({"page_size": -1}, "page_size")],
+)
+def test_list_bandits_names_the_bad_field(stub: BanditServiceStub, wrong: dict[str, Any], field: str) -> None:
+    refusal = refused(stub.ListBandits, pb.ListBanditsRequest(**{"parent": "tenants/acme", **wrong}))
+    assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
+
+
+def item(name: str, *, unavailable: bool = False) -> pb.Item:
+    return pb.Item(item_id=name, unavailable=unavailable)
+
+
+def test_items_are_upserted_retired_and_listed(channel: grpc.Channel, stub: BanditServiceStub) -> None:
+    create(channel, items="ca")
+    upsert = pb.UpsertItemsRequest(bandit=HOME, items=[item("b"), item("a", unavailable=True), item("日本")])
+    assert stub.UpsertItems(upsert, timeout=10).item_count == 4
+    assert stub.RetireItems(pb.RetireItemsRequest(bandit=HOME, item_ids=["c"]), timeout=10).item_count == 3
+    everything = stub.ListItems(pb.ListItemsRequest(bandit=HOME), timeout=10)
+    assert list(everything.items) == [item("a", unavailable=True), item("b"), item("日本")]
+    assert everything.next_page_token == ""
+
+
+def test_items_are_listed_in_pages(channel: grpc.Channel, stub: BanditServiceStub) -> None:
+    names = [f"ä{number:02}" for number in range(7)]
+    create(channel, items=names)
+    seen, token = [], ""
+    while True:
+        page = stub.ListItems(pb.ListItemsRequest(bandit=HOME, page_size=3, page_token=token), timeout=10)
+        seen.append([one.item_id for one in page.items])
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == [names[:3], names[3:6], names[6:]]
+
+
+def test_item_errors_of_the_use_cases(channel: grpc.Channel, stub: BanditServiceStub) -> None:
+    create(channel)
+    stub.RetireItems(pb.RetireItemsRequest(bandit=HOME, item_ids=["a"]), timeout=10)
+    retired = refused(stub.UpsertItems, pb.UpsertItemsRequest(bandit=HOME, items=[item("a")]))
+    assert (retired.code, retired.reason) == ("ALREADY_EXISTS", "ITEM_RETIRED")
+    unknown = refused(stub.RetireItems, pb.RetireItemsRequest(bandit=HOME, item_ids=["b", "x"]))
+    assert (unknown.code, unknown.resource) == ("NOT_FOUND", "item x")
+    too_many = pb.UpsertItemsRequest(bandit=HOME, items=[item(str(number)) for number in range(20)])
+    full = refused(stub.UpsertItems, too_many)
+    assert (full.code, full.reason, full.retry_after) == ("RESOURCE_EXHAUSTED", "ITEM_CAPACITY", 1.0)
+    assert [one.item_id for one in stub.ListItems(pb.ListItemsRequest(bandit=HOME), timeout=10).items] == [
+        "b",
+        "c",
+        "d",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "field"),
+    [
+        ([], "items"),
+        ([item("a"), item("")], "items[1].item_id"),
+        ([item("a"), item("b"), item("a")], "items[2].item_id"),
+        ([item("a\n")], "items[0].item_id"),
+        ([item("a" * 10**6)], "items[0].item_id"),
+        ([item(str(number)) for number in range(10_001)], "items"),
+    ],
+)
+def test_upsert_names_the_bad_field(
+    server: RunningServer, channel: grpc.Channel, stub: BanditServiceStub, items: list[pb.Item], field: str
+) -> None:
+    create(channel)
+    refusal = refused(stub.UpsertItems, pb.UpsertItemsRequest(bandit=HOME, items=items))
+    assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
+    assert len(server.shop.loops[NAME].items) == 4
+
+
+@pytest.mark.parametrize(
+    ("ids", "field"),
+    [([], "item_ids"), (["a", ""], "item_ids[1]"), (["a", "b", "b"], "item_ids[2]"), (["\x9f"], "item_ids[0]")],
+)
+def test_retire_names_the_bad_field(channel: grpc.Channel, stub: BanditServiceStub, ids: list[str], field: str) -> None:
+    create(channel)
+    refusal = refused(stub.RetireItems, pb.RetireItemsRequest(bandit=HOME, item_ids=ids))
+    assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
+
+
+def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServiceStub) -> None:
+    create(channel)
+    for name in "pqr":
+        recommend(channel, request_id=name)
+    rewards = RecommenderServiceStub(channel)
+    rewards.Reward(recommender_pb.RewardRequest(bandit=HOME, recommendation_id="p", value=0.5), timeout=10)
+    stats = stub.GetBanditStats(pb.GetBanditStatsRequest(bandit=HOME), timeout=10)
+    assert stats == pb.GetBanditStatsResponse(
+        log_position=5,
+        model_version=2,
+        recommendation_count=3,
+        observation_count=1,
+        default_count=3,
+        expiration_count=4,
+        late_reward_count=5,
+        pending_count=2,
+        item_count=4,
+        available_item_count=4,
+        posterior_row_count=6,
+        pending_row_count=7,
+        mean_reward=0.5,
+        regret_bound_sum=6.0,
+        estimated_regret_sum=1.5,
+        explored_count=1,
+        noise_variance=0.25,
+        prior_variance=0.75,
+        snapshot_position=9,
+    )

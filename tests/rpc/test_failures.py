@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from tests.rpc.wire import HOME, create, refused
+
+from topk_bandit import errors
+from topk_bandit.rpc.failures import FAILURES
+from topk_bandit.v1 import recommender_service_pb2 as pb
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from tests.rpc.harness import RunningServer
+
+
+def leaves() -> set[type[errors.TopkBanditError]]:
+    declared = [getattr(errors, name) for name in errors.__all__]
+    return {kind for kind in declared if not set(kind.__subclasses__()) & set(declared)}
+
+
+def test_the_table_is_total() -> None:
+    assert set(FAILURES) == leaves()
+
+
+@pytest.fixture
+def stub(channel: grpc.Channel) -> RecommenderServiceStub:
+    create(channel)
+    return RecommenderServiceStub(channel)
+
+
+REWARD = pb.RewardRequest(bandit=HOME, recommendation_id="p", value=1.0)
+
+
+def test_a_store_that_is_away(server: RunningServer, stub: RecommenderServiceStub) -> None:
+    server.shop.away = True
+    refusal = refused(stub.Reward, REWARD)
+    assert (refusal.code, refusal.retry_after) == ("UNAVAILABLE", 0.25)
+
+
+class SubError(errors.UnavailableError):
+    pass
+
+
+def test_a_subclass_is_told_like_its_parent(server: RunningServer, stub: RecommenderServiceStub) -> None:
+    server.shop.faults["reward"] = SubError("gone", retry_after=2)
+    refusal = refused(stub.Reward, REWARD)
+    assert (refusal.code, refusal.message, refusal.retry_after) == ("UNAVAILABLE", "gone", 2.0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("secret"),
+        KeyError("secret"),
+        grpc.aio.UsageError("secret"),
+        errors.CorruptDataError("secret"),
+        errors.ConfigurationError("secret"),
+        errors.TopkBanditError("secret"),
+    ],
+)
+def test_what_is_unforeseen_gives_a_reference_and_nothing_else(
+    server: RunningServer, stub: RecommenderServiceStub, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.shop.faults["reward"] = error
+    refusal = refused(stub.Reward, REWARD)
+    assert (refusal.code, refusal.reason, refusal.domain) == ("INTERNAL", "INTERNAL_ERROR", "topk-bandit")
+    assert refusal.message == f"internal error; reference {refusal.reference}"
+    [record] = [one for one in caplog.records if refusal.reference in one.getMessage()]
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert "/topk_bandit.v1.RecommenderService/Reward" in record.getMessage()
+
+
+def test_references_differ(server: RunningServer, stub: RecommenderServiceStub) -> None:
+    server.shop.faults["reward"] = ZeroDivisionError()
+    assert refused(stub.Reward, REWARD).reference != refused(stub.Reward, REWARD).reference
+
+
+def test_a_long_message_is_cut(server: RunningServer, stub: RecommenderServiceStub) -> None:
+    server.shop.faults["reward"] = errors.NotFoundError("\U0001f600" * 10**5)
+    refusal = refused(stub.Reward, REWARD)
+    assert (refusal.code, len(refusal.message), len(refusal.resource)) == ("NOT_FOUND", 200, 200)
+
+
+def test_every_use_of_the_longest_text_fits(server: RunningServer, stub: RecommenderServiceStub) -> None:
+    server.shop.faults["reward"] = errors.InvalidArgumentError("f" * 60, "\U0001f600" * 10**5)
+    assert refused(stub.Reward, REWARD).code == "INVALID_ARGUMENT"

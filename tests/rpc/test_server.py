@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from tests.rpc.harness import RunningServer, channel_to, serving
+from tests.rpc.wire import HOME, create, recommend, refused
+
+from topk_bandit.errors import ConfigurationError
+from topk_bandit.rpc.server import SERVICE_NAMES
+from topk_bandit.types import BanditName
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import recommender_service_pb2 as pb
+from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+NAME = BanditName("acme", "home")
+RECOMMENDER = "topk_bandit.v1.RecommenderService"
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+RECOMMEND = pb.RecommendRequest(bandit=HOME, request_id="r1")
+
+
+@pytest.fixture
+def stub(channel: grpc.Channel) -> RecommenderServiceStub:
+    create(channel)
+    return RecommenderServiceStub(channel)
+
+
+def check(channel: grpc.Channel, service: str = "") -> int:
+    request = health_pb2.HealthCheckRequest(service=service)
+    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# Metrics
+
+
+def test_calls_are_counted_with_their_codes(server: RunningServer, channel: grpc.Channel) -> None:
+    create(channel)
+    refused(RecommenderServiceStub(channel).Recommend, pb.RecommendRequest(bandit="x"))
+    check(channel)
+    refused(health_pb2_grpc.HealthStub(channel).Check, health_pb2.HealthCheckRequest(service="nobody"))
+    server.ledger.wait_handled(5)
+    assert server.ledger.started == [
+        ("topk_bandit.v1.BanditService", "CreateBandit"),
+        ("topk_bandit.v1.BanditService", "UpsertItems"),
+        (RECOMMENDER, "Recommend"),
+        ("grpc.health.v1.Health", "Check"),
+        ("grpc.health.v1.Health", "Check"),
+    ]
+    assert [call[:2] for call in server.ledger.handled] == server.ledger.started
+    assert server.ledger.codes == ["OK", "OK", "INVALID_ARGUMENT", "OK", "NOT_FOUND"]
+    assert all(0 < seconds < 10 for seconds in server.ledger.seconds)
+
+
+def test_unknown_methods_are_not_counted(server: RunningServer, channel: grpc.Channel) -> None:
+    assert refused(channel.unary_unary(f"/{RECOMMENDER}/Nothing"), b"").code == "UNIMPLEMENTED"
+    assert refused(channel.unary_unary("/nobody/Nothing"), b"").code == "UNIMPLEMENTED"
+    assert server.ledger.started == []
+
+
+# Calls in flight
+
+
+@pytest.fixture
+def narrow() -> Iterator[RunningServer]:
+    with serving(max_in_flight=2) as running:
+        yield running
+
+
+def test_the_limit_refuses_early_spares_health_and_recovers(narrow: RunningServer) -> None:
+    with channel_to(narrow.target) as channel:
+        create(channel)
+        stub = RecommenderServiceStub(channel)
+        narrow.close_gate()
+        calls = [stub.Recommend.future(RECOMMEND, timeout=30) for _ in range(2)]
+        eventually(lambda: narrow.shop.calls.count("recommend") == 2)
+        refusal = refused(channel.unary_unary(f"/{RECOMMENDER}/Recommend"), b"\xff not even parsed")
+        assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
+        assert refusal.retry_after == pytest.approx(0.1)
+        assert check(channel) == SERVING
+        assert set(listed(channel)) >= set(SERVICE_NAMES)
+        narrow.open_gate()
+        assert [call.result().recommendation_id for call in calls] == ["r1", "r1"]
+        assert recommend(channel).item_ids
+        narrow.ledger.wait_handled(7)
+    assert sorted(narrow.ledger.codes) == ["OK"] * 6 + ["RESOURCE_EXHAUSTED"]
+
+
+def test_failed_calls_give_their_place_back(narrow: RunningServer) -> None:
+    with channel_to(narrow.target) as channel:
+        create(channel)
+        stub = RecommenderServiceStub(channel)
+        bandits = BanditServiceStub(channel)
+        narrow.shop.faults = {"recommend": ZeroDivisionError(), "get_bandit": ZeroDivisionError()}
+        for _ in range(3):
+            assert refused(stub.Recommend, RECOMMEND).code == "INTERNAL"
+            assert refused(bandits.GetBandit, bandit_pb.GetBanditRequest(name=HOME)).code == "INTERNAL"
+            assert refused(stub.Recommend, pb.RecommendRequest()).code == "INVALID_ARGUMENT"
+        narrow.shop.faults = {}
+        assert recommend(channel).item_ids
+
+
+# Clients that stop waiting
+
+
+def test_a_write_goes_on_when_its_client_cancels_and_keeps_its_place(narrow: RunningServer) -> None:
+    with channel_to(narrow.target) as channel:
+        create(channel)
+        stub = RecommenderServiceStub(channel)
+        narrow.close_gate()
+        calls = [stub.Recommend.future(RECOMMEND, timeout=30) for _ in range(2)]
+        eventually(lambda: narrow.shop.calls.count("recommend") == 2)
+        for call in calls:
+            call.cancel()
+        narrow.ledger.wait_handled(4)
+        assert narrow.ledger.codes[2:] == ["CANCELLED", "CANCELLED"]
+        assert refused(stub.Recommend, RECOMMEND).code == "RESOURCE_EXHAUSTED"
+        assert "r1" not in narrow.shop.loops[NAME].given
+        narrow.open_gate()
+        eventually(lambda: "r1" in narrow.shop.loops[NAME].given)
+        assert recommend(channel, request_id="r1").recommendation_id == "r1"
+
+
+def test_an_abandoned_write_that_fails_is_logged(
+    server: RunningServer, stub: RecommenderServiceStub, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.shop.faults["recommend"] = ZeroDivisionError("after the client left")
+    server.close_gate()
+    call = stub.Recommend.future(RECOMMEND, timeout=30)
+    eventually(lambda: "recommend" in server.shop.calls)
+    call.cancel()
+    server.ledger.wait_handled(3)
+    server.open_gate()
+    eventually(lambda: "after the client left" in caplog.text)
+
+
+def test_a_read_stops_when_its_client_cancels(narrow: RunningServer) -> None:
+    with channel_to(narrow.target) as channel:
+        create(channel)
+        stub = BanditServiceStub(channel)
+        narrow.close_gate()
+        for _ in range(3):
+            call = stub.GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=30)
+            started = len(narrow.ledger.handled) + 1
+            narrow.ledger.wait_started(started)
+            eventually(lambda: "get_bandit" in narrow.shop.calls)
+            call.cancel()
+            narrow.ledger.wait_handled(started)
+        assert narrow.ledger.codes[2:] == ["CANCELLED"] * 3
+        assert "get_bandit" not in narrow.shop.finished
+
+
+@pytest.mark.parametrize("timeout", [0.1, 1.234])
+def test_a_deadline_is_counted_as_such(server: RunningServer, stub: RecommenderServiceStub, timeout: float) -> None:
+    server.close_gate()
+    assert refused(stub.Recommend, RECOMMEND, timeout=timeout).code == "DEADLINE_EXCEEDED"
+    server.ledger.wait_handled(3)
+    assert server.ledger.codes[2:] == ["DEADLINE_EXCEEDED"]
+
+
+def test_something_cancelled_inside_is_answered(
+    server: RunningServer, channel: grpc.Channel, stub: RecommenderServiceStub
+) -> None:
+    server.shop.faults = {"recommend": asyncio.CancelledError(), "get_bandit": asyncio.CancelledError()}
+    assert refused(stub.Recommend, RECOMMEND).code == "INTERNAL"
+    request = bandit_pb.GetBanditRequest(name=HOME)
+    assert refused(BanditServiceStub(channel).GetBandit, request).code == "INTERNAL"
+
+
+# Messages
+
+
+def test_a_message_over_the_limit_is_refused() -> None:
+    with serving(max_message_bytes=100_000) as server, channel_to(server.target) as channel:
+        create(channel)
+        stub = RecommenderServiceStub(channel)
+        assert refused(stub.Recommend, pb.RecommendRequest(bandit="x" * 100_001)).code == "RESOURCE_EXHAUSTED"
+        assert refused(stub.Recommend, pb.RecommendRequest(bandit="x" * 90_000)).code == "INVALID_ARGUMENT"
+        assert recommend(channel).item_ids
+
+
+# Health and reflection
+
+
+def listed(channel: grpc.Channel) -> list[str]:
+    return list(ProtoReflectionDescriptorDatabase(channel).get_services())
+
+
+def test_reflection_lists_the_services_and_their_messages(channel: grpc.Channel) -> None:
+    assert sorted(listed(channel)) == [
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+        "topk_bandit.v1.BanditService",
+        "topk_bandit.v1.RecommenderService",
+    ]
+    file = ProtoReflectionDescriptorDatabase(channel).FindFileContainingSymbol("topk_bandit.v1.RecommendRequest")
+    assert file.name == "topk_bandit/v1/recommender_service.proto"
+
+
+def test_health_follows_what_is_set(server: RunningServer, channel: grpc.Channel) -> None:
+    services = ("", *SERVICE_NAMES)
+    assert {check(channel, service) for service in services} == {SERVING}
+    server.run(server.server.set_serving(False))
+    assert {check(channel, service) for service in services} == {NOT_SERVING}
+    server.run(server.server.set_serving(True))
+    assert {check(channel, service) for service in services} == {SERVING}
+    request = health_pb2.HealthCheckRequest(service="nobody")
+    assert refused(health_pb2_grpc.HealthStub(channel).Check, request).code == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("service", ["", "nobody"])
+def test_a_watch_sees_not_serving_and_does_not_hold_up_the_drain(server: RunningServer, service: str) -> None:
+    with channel_to(server.target) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service), timeout=30)
+        first = next(watch).status
+        started = time.monotonic()
+        server.stop(grace=20)
+        assert time.monotonic() - started < 5
+        rest = [answer.status for answer in watch]
+    assert [first, *rest] == ([SERVING, NOT_SERVING] if service == "" else [3])
+
+
+# Start and drain
+
+
+def test_drain_lets_calls_finish_and_accepts_no_more(server: RunningServer, channel: grpc.Channel) -> None:
+    create(channel)
+    stub = RecommenderServiceStub(channel)
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30)
+    assert next(watch).status == SERVING
+    server.close_gate()
+    call = stub.Recommend.future(RECOMMEND, timeout=30)
+    eventually(lambda: "recommend" in server.shop.calls)
+    with ThreadPoolExecutor(1) as pool:
+        drained = pool.submit(server.run, server.server.drain(20))
+        assert next(watch).status == NOT_SERVING
+        assert list(watch) == []
+        with channel_to(server.target) as newcomer:
+            eventually(lambda: unavailable(newcomer))
+        assert refused(stub.Recommend, RECOMMEND).code == "UNAVAILABLE"
+        assert not drained.done()
+        assert not call.done()
+        server.open_gate()
+        assert call.result().recommendation_id == "r1"
+        drained.result(timeout=10)
+    assert server.shop.calls.count("recommend") == 1
+
+
+def unavailable(channel: grpc.Channel) -> bool:
+    try:
+        check(channel)
+    except grpc.RpcError as error:
+        return error.code() is grpc.StatusCode.UNAVAILABLE
+    return False
+
+
+def test_a_drain_ends_with_its_grace_and_finishes_what_was_begun(
+    server: RunningServer, stub: RecommenderServiceStub
+) -> None:
+    server.close_gate()
+    call = stub.Recommend.future(RECOMMEND, timeout=30)
+    eventually(lambda: "recommend" in server.shop.calls)
+    opener = threading.Timer(0.6, server.open_gate)
+    opener.start()
+    started = time.monotonic()
+    server.stop(grace=0.2)
+    assert 0.5 < time.monotonic() - started < 5
+    opener.join()
+    assert call.exception() is not None
+    assert "r1" in server.shop.loops[NAME].given
+
+
+def test_a_drain_gives_up_on_what_never_ends(
+    stub: RecommenderServiceStub, server: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.close_gate()
+    call = stub.Recommend.future(RECOMMEND, timeout=30)
+    eventually(lambda: "recommend" in server.shop.calls)
+    started = time.monotonic()
+    with caplog.at_level(logging.DEBUG, logger="asyncio"):
+        server.stop(grace=0.1)
+    assert 1.0 < time.monotonic() - started < 5
+    assert call.exception() is not None
+    assert "never retrieved" not in caplog.text
+    assert "destroyed" not in caplog.text
+
+
+def test_two_servers_share_a_port() -> None:
+    with serving(so_reuseport=True) as first, serving(first.shop, address=first.target, so_reuseport=True) as second:
+        assert first.port == second.port
+        for _ in range(200):
+            with channel_to(first.target) as channel:
+                refused(RecommenderServiceStub(channel).Recommend, pb.RecommendRequest())
+            if first.ledger.started and second.ledger.started:
+                break
+        assert first.ledger.started
+        assert second.ledger.started
+        first.stop()
+        with channel_to(second.target) as channel:
+            create(channel)
+            assert recommend(channel).item_ids
+
+
+def test_a_port_in_use_is_a_configuration_error() -> None:
+    with serving() as first, pytest.raises(ConfigurationError, match=f"can't listen on {first.target}"):
+        RunningServer(address=first.target)
+
+
+def test_a_unix_socket(tmp_path: Path) -> None:
+    target = f"unix:{tmp_path}/socket"
+    with serving(address=target), channel_to(target) as channel:
+        create(channel)
+        assert recommend(channel).item_ids
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subject = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return key.read_bytes(), certificate.read_bytes()
+
+
+def test_tls(certificate: tuple[bytes, bytes]) -> None:
+    credentials = grpc.ssl_server_credentials([certificate])
+    with serving(credentials=credentials, address="localhost:0") as server:
+        trusting = grpc.ssl_channel_credentials(root_certificates=certificate[1])
+        with grpc.secure_channel(f"localhost:{server.port}", trusting) as channel:
+            create(channel)
+            assert recommend(channel).item_ids
+        with channel_to(server.target) as plain:
+            assert refused(RecommenderServiceStub(plain).Recommend, RECOMMEND, timeout=5).code == "UNAVAILABLE"

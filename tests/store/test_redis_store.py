@@ -1,0 +1,597 @@
+"""What only a store in Redis can get wrong: lost replies, servers that hang or die, used-up memory, spoiled bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from redis.crc import key_slot
+from tests.contracts.harness import RedisStores, dump, listening, run, whole_log
+from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, request, settings
+from tests.servers import free_port, redis_binary, running_cluster, running_server, valkey_binary
+from tests.store.proxy import LossyProxy, lossy_proxy
+
+from topk_bandit.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    ExhaustedError,
+    NotFoundError,
+    UnavailableError,
+)
+from topk_bandit.store import scripts
+from topk_bandit.store.inspection import report
+from topk_bandit.store.keys import KeySpace
+from topk_bandit.store.log import RecordStatus, Snapshot
+from topk_bandit.store.redis import RedisStore
+from topk_bandit.types import BanditName, Item, RewardOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from tests.servers import RunningServer
+
+    from topk_bandit.store.log import Store
+    from topk_bandit.store.scripts import Script
+
+Answer = TypeVar("Answer")
+OTHER = BanditName(tenant="shop", bandit="other")
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RunningServer]:
+    with running_server(valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture
+def own_valkey() -> Iterator[RunningServer]:
+    """Return a server that the test may do with as it likes."""
+    with running_server(valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture(params=["valkey", "cluster"])
+def mortal(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """Return a server that the test may kill, alone and in cluster mode."""
+    with running_cluster(valkey_binary()) if request.param == "cluster" else running_server(valkey_binary()) as server:
+        yield server
+
+
+async def furnish(store: Store) -> None:
+    """Create a bandit with one pending recommendation, and one that is overdue."""
+    await store.create_bandit(NAME, settings(reward_wait_ms=0), incarnation="first", quota=9)
+    await recommend(store, "overdue")
+    await store.update_settings(NAME, SETTINGS, revision=1)
+    await recommend(store, "pending")
+
+
+async def recommend(store: Store, key: str) -> RecordStatus:
+    outcome = await store.record_recommendation(
+        NAME, request(), recommendation(key), incarnation="first", items_position=0
+    )
+    return outcome.status
+
+
+WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = {
+    "create": (
+        lambda store: store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=2),
+        scripts.CREATE_BANDIT,
+        None,
+        0,
+    ),
+    "reserve": (
+        lambda store: store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=2),
+        scripts.RESERVE_BANDIT,
+        None,
+        0,
+    ),
+    "update": (
+        lambda store: store.update_settings(NAME, settings(uniform_share=0.5), revision=2),
+        scripts.UPDATE_SETTINGS,
+        None,
+        1,
+    ),
+    "recommend": (
+        lambda store: recommend(store, "new"),
+        scripts.RECORD_RECOMMENDATION,
+        RecordStatus.REPEATED,
+        1,
+    ),
+    "reward": (
+        lambda store: store.record_reward(NAME, "pending", 2.0),
+        scripts.RECORD_REWARD,
+        RewardOutcome.DUPLICATE,
+        1,
+    ),
+    "late": (
+        lambda store: store.record_reward(NAME, "overdue", 2.0),
+        scripts.RECORD_REWARD,
+        RewardOutcome.DUPLICATE,
+        1,
+    ),
+    "expire": (lambda store: store.expire_due(NAME, limit=5), scripts.EXPIRE_DUE, 0, 1),
+    "snapshot": (
+        lambda store: store.save_snapshot(NAME, Snapshot(2, b"x"), incarnation="first"),
+        scripts.SAVE_SNAPSHOT,
+        False,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+@pytest.mark.parametrize("call", WRITES)
+def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer, call: str, losses: int) -> None:
+    write, script, again, appended = WRITES[call]
+
+    async def main() -> None:
+        async with through_proxy(valkey) as (proxy, store):
+            await furnish(store)
+            before = await store.get_bandit(NAME)
+            proxy.lose(script, replies=losses)
+            outcome = await insist(lambda: write(store))
+            assert proxy.lost == losses
+            assert again is None or outcome == again
+            after = await store.get_bandit(NAME)
+            assert after.log_position == before.log_position + appended
+            assert after.late_rewards == (call == "late")
+            expected = ["home", "other"] if call in ("create", "reserve") else ["home"]
+            listed = await store.list_bandits("shop", after="", limit=9)
+            assert [bandit.name.bandit for bandit in listed] == expected
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def through_proxy(server: RunningServer) -> AsyncIterator[tuple[LossyProxy, RedisStore]]:
+    """Connect to a server through a proxy that can lose replies."""
+    async with lossy_proxy(server.port) as proxy:
+        stores = RedisStores(f"redis://127.0.0.1:{proxy.port}")
+        async with stores.connect() as store:
+            yield proxy, store
+
+
+def test_items_change_once_though_the_reply_was_lost(valkey: RunningServer) -> None:
+    async def main() -> None:
+        async with through_proxy(valkey) as (proxy, store):
+            await furnish(store)
+            proxy.lose(scripts.CHANGE_ITEMS, replies=1)
+            changed = await store.change_items(NAME, upserted=ITEMS, retired=[])
+            assert (proxy.lost, changed.log_position) == (1, 5)
+            proxy.lose(scripts.CHANGE_ITEMS, replies=1)
+            changed = await store.change_items(NAME, upserted=[Item("pear", available=False)], retired=["apple"])
+            assert (proxy.lost, changed.log_position) == (2, 6)
+
+    asyncio.run(main())
+
+
+def test_a_deletion_whose_reply_was_lost_is_no_error(valkey: RunningServer) -> None:
+    async def main() -> None:
+        async with through_proxy(valkey) as (proxy, store):
+            await furnish(store)
+            proxy.lose(scripts.DELETE_BANDIT, replies=1)
+            await store.delete_bandit(NAME)
+            assert proxy.lost == 1
+            assert await store.list_bandits("shop", after="", limit=9) == ()
+
+    asyncio.run(main())
+
+
+async def insist(call: Callable[[], Awaitable[Answer]], *, seconds: float = 20.0) -> Answer:
+    """Call until the store is there."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return await call()
+        except UnavailableError as error:
+            assert time.monotonic() < end, "the store did not come back"
+            await asyncio.sleep(error.retry_after / 5)
+
+
+async def seconds_to_fail(call: Callable[[], Awaitable[Any]]) -> float:
+    began = time.monotonic()
+    with pytest.raises(UnavailableError):
+        await call()
+    return time.monotonic() - began
+
+
+def test_a_server_that_hangs_is_unavailable_at_once(mortal: RunningServer) -> None:
+    stores = RedisStores(mortal.url, timeout=0.3)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        mortal.send_signal(signal.SIGSTOP)
+        try:
+            calls = [seconds_to_fail(lambda: store.record_reward(NAME, "pending", 1.0)) for _ in range(200)]
+            assert max(await asyncio.gather(*calls)) < 1.0
+            assert await seconds_to_fail(lambda: store.get_bandit(NAME)) < 0.1
+            await asyncio.sleep(0.3)
+            calls = [seconds_to_fail(lambda: store.get_bandit(NAME)) for _ in range(50)]
+            assert sorted(await asyncio.gather(*calls))[48] < 0.1
+        finally:
+            mortal.send_signal(signal.SIGCONT)
+        outcome = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
+        assert outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE)
+        assert (await store.get_bandit(NAME)).log_position == 5
+
+    run(stores, scenario)
+
+
+def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> None:
+    stores = RedisStores(mortal.url, timeout=0.5)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        accepted: list[str] = []
+        enough = asyncio.Event()
+
+        async def shop(number: int) -> None:
+            for turn in range(1000):
+                try:
+                    await recommend(store, f"{number}-{turn}")
+                    await store.record_reward(NAME, f"{number}-{turn}", 1.0)
+                except UnavailableError:
+                    return
+                accepted.append(f"{number}-{turn}")
+                if len(accepted) >= 100:
+                    enough.set()
+
+        async with listening(store) as following:
+            shops = [asyncio.create_task(shop(number)) for number in range(8)]
+            await enough.wait()
+            mortal.kill()
+            await asyncio.gather(*shops)
+            assert await seconds_to_fail(lambda: store.get_bandit(NAME)) < 0.6
+            await asyncio.to_thread(mortal.start)
+            now = await insist(lambda: store.get_bandit(NAME))
+            while await following() is not None:
+                pass
+        events = await whole_log(store, NAME)
+        assert [event.position for event in events] == list(range(1, now.log_position + 1))
+        rewarded = [getattr(event.event, "recommendation_id", "") for event in events]
+        assert set(accepted) <= set(rewarded)
+        for key in accepted:
+            assert await store.record_reward(NAME, key, 1.0) == RewardOutcome.DUPLICATE
+        assert await store.record_reward(NAME, "pending", 1.0) == RewardOutcome.ACCEPTED
+
+    run(stores, scenario)
+
+
+def test_no_call_waits_longer_than_it_may_when_nothing_answers() -> None:
+    async def main() -> None:
+        assert await seconds_to_fail(lambda: RedisStore.connect(f"redis://127.0.0.1:{free_port()}", timeout=0.3)) < 1
+
+    asyncio.run(main())
+
+
+def test_a_full_store_refuses_writes_and_changes_nothing(own_valkey: RunningServer) -> None:
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        before = await dump(store, NAME)
+        with own_valkey.client() as client:
+            client.config_set("maxmemory", 1)
+            for write, _, _, _ in WRITES.values():
+                with pytest.raises(ExhaustedError) as caught:
+                    await write(store)
+                assert caught.value.reason == "STORE_FULL"
+            with pytest.raises(ExhaustedError):
+                await store.change_items(NAME, upserted=ITEMS, retired=[])
+            assert await dump(store, NAME) == before
+            await store.delete_bandit(NAME)
+            with pytest.raises(NotFoundError):
+                await store.get_bandit(NAME)
+            client.config_set("maxmemory", 0)
+        await furnish(store)
+
+    run(RedisStores(own_valkey.url), scenario)
+
+
+def test_a_server_may_forget_the_scripts(valkey: RunningServer) -> None:
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        with valkey.client() as client:
+            client.script_flush()
+            assert await store.record_reward(NAME, "pending", 1.0) == RewardOutcome.ACCEPTED
+            client.script_flush()
+        assert len(await whole_log(store, NAME)) == 5
+
+    run(RedisStores(valkey.url), scenario)
+
+
+def test_a_replica_is_unavailable_until_it_is_promoted(own_valkey: RunningServer) -> None:
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        with own_valkey.client() as client:
+            client.replicaof("127.0.0.1", free_port())
+            for _ in range(3):
+                with pytest.raises(UnavailableError):
+                    await store.record_reward(NAME, "pending", 1.0)
+            client.replicaof("NO", "ONE")
+        assert await store.record_reward(NAME, "pending", 1.0) == RewardOutcome.ACCEPTED
+
+    run(RedisStores(own_valkey.url), scenario)
+
+
+def test_a_key_that_holds_something_else_is_corrupt(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    keys = KeySpace(stores.prefix).bandit(NAME)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        with valkey.client() as client:
+            client.xadd(keys.log, {"event": "{}"}, id="9-0")
+            with pytest.raises(CorruptDataError):
+                await store.read_log(NAME, start=1, limit=9)
+            client.hset(keys.meta, "settings", "{}")
+            with pytest.raises(CorruptDataError):
+                await store.get_bandit(NAME)
+            client.delete(keys.meta)
+            client.set(keys.meta, "text")
+            with pytest.raises(CorruptDataError):
+                await store.get_bandit(NAME)
+
+    run(stores, scenario)
+
+
+def test_a_log_with_a_gap_is_corrupt(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        with valkey.client() as client:
+            client.xdel(KeySpace(stores.prefix).bandit(NAME).log, "2-0")
+        with pytest.raises(CorruptDataError, match="gap"):
+            await store.read_log(NAME, start=1, limit=9)
+        assert len((await store.read_log(NAME, start=3, limit=9)).events) == 2
+
+    run(stores, scenario)
+
+
+def spoil(server: RunningServer, key: str) -> None:
+    with server.client() as client:
+        frame = bytearray(client.get(key) or b"")
+        frame[-1] ^= 1
+        client.set(key, bytes(frame))
+
+
+def test_a_snapshot_that_does_not_verify_is_passed_over_loudly(
+    valkey: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = RedisStores(valkey.url)
+    keys = KeySpace(stores.prefix).bandit(NAME)
+    older, newer, newest = (Snapshot(position, bytes([position])) for position in (1, 2, 4))
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        await store.save_snapshot(NAME, older, incarnation="first")
+        await store.save_snapshot(NAME, newer, incarnation="first")
+        spoil(valkey, keys.snapshots[1])
+        with caplog.at_level(logging.ERROR):
+            assert await store.load_snapshots(NAME) == (older,)
+        assert "passed over a snapshot of tenants/shop/bandits/home" in caplog.text
+        assert await store.save_snapshot(NAME, newest, incarnation="first") is True
+        assert await store.load_snapshots(NAME) == (newest, older)
+        assert (await store.read_log(NAME, start=2, limit=9)).first_position == 2
+
+    run(stores, scenario)
+
+
+def test_no_log_is_trimmed_for_snapshots_that_do_not_verify(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    keys = KeySpace(stores.prefix).bandit(NAME)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        await store.save_snapshot(NAME, Snapshot(2, b"a"), incarnation="first")
+        spoil(valkey, keys.snapshots[0])
+        assert await store.save_snapshot(NAME, Snapshot(3, b"b"), incarnation="first") is True
+        assert len(await whole_log(store, NAME)) == 4
+        assert await store.load_snapshots(NAME) == (Snapshot(3, b"b"),)
+
+    run(stores, scenario)
+
+
+def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    space = KeySpace(stores.prefix)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        await store.change_items(NAME, upserted=ITEMS, retired=[])
+        await store.record_reward(NAME, "pending", 1.0)
+        for position in (1, 2):
+            await store.save_snapshot(NAME, Snapshot(position, b""), incarnation="first")
+        with valkey.client() as client:
+            written = {key.decode() for key in client.scan_iter(f"{stores.prefix}:*")}
+            tenant = space.tenant("shop")
+            assert written == {*space.bandit(NAME).all, tenant.bandits, tenant.reservations}
+            assert [client.ttl(key) for key in written] == [-1] * len(written)
+        await store.delete_bandit(NAME)
+        with valkey.client() as client:
+            assert list(client.scan_iter(f"{stores.prefix}:*")) == []
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize("name", [NAME, BanditName("}", "{"), BanditName("a/b", "c}d"), BanditName("", "")])
+def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
+    space = KeySpace("prefix")
+    assert len({key_slot(key.encode()) for key in space.bandit(name).all}) == 1
+    assert space.announced(space.announcement(name).encode()) == name
+    assert space.bandit(BanditName("a", "b/c")) != space.bandit(BanditName("a/b", "c"))
+
+
+def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    tenant = KeySpace(stores.prefix).tenant("shop")
+
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=1)
+        await store._index.reserve(BanditName("shop", "dead"), incarnation="dead", quota=2)
+        assert [made.name for made in await store.list_bandits("shop", after="", limit=1)] == [OTHER]
+        with pytest.raises(ExhaustedError):
+            await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
+        with valkey.client() as client:
+            client.hset(tenant.reservations, mapping={"dead": "dead 1000", "other": "other 1000"})
+            await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
+            assert client.zrange(tenant.bandits, 0, -1) == [b"home", b"other"]
+        with pytest.raises(ExhaustedError):
+            await store.create_bandit(BanditName("shop", "third"), SETTINGS, incarnation="third", quota=2)
+
+    run(stores, scenario)
+
+
+def test_a_reservation_that_lapsed_creates_nothing(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    keys = KeySpace(stores.prefix).bandit(NAME)
+    arguments = ("changes", "shop/home", "first", "{}", "{}", 1, "null", 5)
+    with valkey.client() as client:
+        seconds, _ = client.time()
+        for age, answer in ((11_000, b"lapsed"), (9_000, b"created")):
+            reserved = (seconds * 1000 - age, 10_000)
+            reply = client.eval(scripts.CREATE_BANDIT.source, 2, keys.meta, keys.log, *arguments, *reserved)
+            assert reply[0] == answer
+            assert client.exists(keys.meta, keys.log) == (2 if answer == b"created" else 0)
+        client.delete(keys.meta, keys.log)
+
+
+def test_an_entry_reserved_anew_outlives_the_deletion_of_its_forerunner(valkey: RunningServer) -> None:
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        await store.delete_bandit(NAME)
+        await store.create_bandit(NAME, SETTINGS, incarnation="second", quota=1)
+        await store._index.release(NAME, incarnation="first")
+        assert [made.incarnation for made in await store.list_bandits("shop", after="", limit=9)] == ["second"]
+
+    run(RedisStores(valkey.url), scenario)
+
+
+GOOD = {"redis_version": "7.0.0", "role": "master", "maxmemory_policy": "noeviction", "aof_enabled": 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        ({"redis_version": "6.2.14"}, "7.0"),
+        ({"redis_version": "7.2.4", "valkey_version": "7.1.9"}, "7.2"),
+        ({"role": "slave"}, "primary"),
+        ({"maxmemory_policy": "allkeys-lru"}, "noeviction"),
+        ({"aof_enabled": 0}, "appendonly"),
+    ],
+)
+def test_a_report_names_what_is_wrong_and_what_to_do(bad: dict[str, Any], word: str) -> None:
+    assert report({"": GOOD}, mode="standalone", clock_ms=1).problems == ()
+    [problem] = report({"a:1": GOOD, "b:2": {**GOOD, **bad}}, mode="cluster", clock_ms=1).problems
+    assert problem.startswith("b:2: ")
+    assert word in problem
+
+
+def test_a_report_is_about_the_real_server() -> None:
+    async def scenario(store: Store) -> None:
+        found = await store.check()
+        assert (found.server, found.role, found.mode) == ("redis", "master", "standalone")
+        assert found.version.startswith("7.")
+        assert [word in " ".join(found.problems) for word in ("allkeys-lru", "appendonly")] == [True, True]
+        assert len(found.problems) == 2
+
+    with running_server(redis_binary(), "--maxmemory-policy", "allkeys-lru", append_only=False) as server:
+        run(RedisStores(server.url), scenario)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost",
+        "localhost:6379",
+        "redis://localhost:port",
+        "sentinel://localhost:1",
+        "sentinel://:1/service",
+        "sentinel://localhost:port/service",
+    ],
+)
+def test_a_url_that_can_not_be_used_is_a_configuration_error(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        asyncio.run(RedisStore.connect(url))
+
+
+def test_a_prefix_with_braces_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="braces"):
+        asyncio.run(RedisStore.connect("redis://localhost", prefix="a{b}"))
+
+
+def test_a_wrong_password_is_a_configuration_error() -> None:
+    with running_server(valkey_binary(), password="secret") as server:
+        address = server.url.removeprefix("redis://")
+        with pytest.raises(ConfigurationError, match="password"):
+            asyncio.run(RedisStore.connect(f"redis://:wrong@{address}"))
+        with pytest.raises(ConfigurationError, match="password"):
+            asyncio.run(RedisStore.connect(server.url))
+        run(RedisStores(f"redis://:secret@{address}"), furnish)
+
+
+def test_tls() -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    port = free_port()
+    options = ("--tls-port", str(port), "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
+    options += ("--tls-ca-cert-file", "cert.pem", "--tls-auth-clients", "no")
+
+    def make_certificate(folder: Path) -> None:
+        command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-keyout", "key.pem", "-out", "cert.pem", "-days", "1", "-subj", "/CN=localhost"]
+        command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+    with running_server(redis_binary(), *options, prepare=make_certificate) as server:
+        run(RedisStores(f"rediss://127.0.0.1:{port}?ssl_ca_certs={server.folder}/cert.pem"), furnish)
+        with pytest.raises(UnavailableError):
+            asyncio.run(RedisStore.connect(f"rediss://127.0.0.1:{port}"))
+
+
+def test_sentinel_leads_to_the_new_primary() -> None:
+    with (
+        running_server(valkey_binary()) as first,
+        running_server(valkey_binary(), "--replicaof", "127.0.0.1", str(first.port)) as second,
+        running_server(
+            valkey_binary(),
+            "--sentinel",
+            config=(
+                f"sentinel monitor main 127.0.0.1 {first.port} 1",
+                "sentinel down-after-milliseconds main 300",
+                "sentinel failover-timeout main 2000",
+            ),
+        ) as sentinel,
+    ):
+
+        async def scenario(store: Store) -> None:
+            await furnish(store)
+            assert (await store.check()).mode == "sentinel"
+            with first.client() as client:
+                assert client.wait(1, 5000) == 1
+            await asyncio.to_thread(until_replica_is_known, sentinel)
+            async with listening(store) as following:
+                first.kill()
+                outcome = await insist(lambda: store.record_reward(NAME, "pending", 1.0), seconds=40)
+                assert outcome == RewardOutcome.ACCEPTED
+                assert await following() is None
+            with second.client() as client:
+                assert client.info("replication")["role"] == "master"
+
+        run(RedisStores(f"sentinel://127.0.0.1:{sentinel.port}/main", timeout=0.5), scenario)
+
+
+def until_replica_is_known(sentinel: RunningServer) -> None:
+    end = time.monotonic() + 20
+    with sentinel.client() as client:
+        while client.sentinel_masters()["main"]["num-slaves"] < 1:
+            assert time.monotonic() < end, "the sentinel does not see the replica"
+            time.sleep(0.1)

@@ -1,0 +1,188 @@
+"""A store in Valkey answers like the one in memory, whatever is asked of both in whatever order."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings as how
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from tests.contracts.harness import MemoryStores, RedisStores, whole_log
+from tests.contracts.samples import recommendation, request, settings
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.errors import TopkBanditError
+from topk_bandit.store.log import Snapshot
+from topk_bandit.types import BanditName, BanditSettings, Item
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from tests.servers import RunningServer
+
+    from topk_bandit.store.log import Store
+
+NAMES = [BanditName("shop", "a"), BanditName("shop", "b")]
+SETTINGS = [
+    settings(reward_wait_ms=wait, default_reward=default, item_capacity=3)
+    for wait in (0, 10**9)
+    for default in (None, 0.1)
+]
+names = st.sampled_from([NAMES[0], *NAMES])
+some_settings = st.sampled_from(SETTINGS)
+item_ids = st.sampled_from(["x", "y", "z", "w"])
+keys = st.sampled_from(["r1", "r2", "r3"])
+contexts = st.sampled_from([(0.0,), (-0.0,), (0.0,), (1.5,)])
+values = st.sampled_from([0.0, -0.0, 1.0, 1 / 3])
+incarnations = st.sampled_from(["i1", "i2"])
+positions = st.integers(0, 12)
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RunningServer]:
+    with running_server(valkey_binary()) as server:
+        yield server
+
+
+def timeless(answer: Any) -> Any:  # noqa: ANN401 - whatever a store answers
+    """Return an answer without what depends on the clock."""
+    return re.sub(r"(created_ms|at_ms|deadline_ms)=\d+", r"\1=...", repr(answer))
+
+
+import collections
+COUNTS=collections.Counter()
+class Agreement(RuleBasedStateMachine):
+    """Asks two stores the same, and compares all that they answer."""
+
+    url: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.connections = [MemoryStores().connect(), RedisStores(self.url).connect()]
+        self.stores: list[Store] = [self.runner.run(one.__aenter__()) for one in self.connections]
+
+    def teardown(self) -> None:
+        try:
+            for name in NAMES:
+                self.both(lambda store, name=name: self.everything(store, name))
+        finally:
+            for connection in self.connections:
+                self.runner.run(connection.__aexit__(None, None, None))
+            self.runner.close()
+
+    def both(self, call: Callable[[Store], Awaitable[Any]]) -> None:
+        mine, other = (self.runner.run(self.outcome(call, store)) for store in self.stores)
+        COUNTS[re.sub("[0-9]+","",(str(mine) if not hasattr(mine,"status") else str(mine.status)))[:60]]+=1
+        assert timeless(mine) == timeless(other)
+
+    async def outcome(self, call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:  # noqa: ANN401
+        try:
+            return await call(store)
+        except TopkBanditError as error:
+            return type(error), str(error), getattr(error, "reason", None)
+
+    async def everything(self, store: Store, name: BanditName) -> Any:  # noqa: ANN401
+        return (
+            await store.get_bandit(name),
+            await store.list_items(name),
+            await whole_log(store, name),
+            await store.load_snapshots(name),
+            await store.list_bandits(name.tenant, after="", limit=1),
+        )
+
+    @initialize(wanted=some_settings)
+    def begin(self, wanted: BanditSettings) -> None:
+        self.both(lambda store: store.create_bandit(NAMES[0], SETTINGS[-1], incarnation="i1", quota=2))
+        self.both(lambda store: store.create_bandit(NAMES[1], wanted, incarnation="i1", quota=2))
+
+    @rule(name=names, wanted=some_settings, incarnation=incarnations, quota=st.integers(0, 2))
+    def create(self, name: BanditName, wanted: BanditSettings, incarnation: str, quota: int) -> None:
+        self.both(lambda store: store.create_bandit(name, wanted, incarnation=incarnation, quota=quota))
+
+    @rule(name=names, wanted=some_settings, revision=st.integers(1, 3))
+    def update(self, name: BanditName, wanted: BanditSettings, revision: int) -> None:
+        self.both(lambda store: store.update_settings(name, wanted, revision=revision))
+
+    @rule(name=st.sampled_from([NAMES[1], BanditName("shop", "absent")]))
+    def delete(self, name: BanditName) -> None:
+        self.both(lambda store: store.delete_bandit(name))
+
+    @rule(
+        name=names,
+        upserted=st.lists(st.builds(Item, item_ids, st.booleans()), max_size=3),
+        retired=st.lists(item_ids, max_size=2),
+    )
+    def items(self, name: BanditName, upserted: list[Item], retired: list[str]) -> None:
+        self.both(lambda store: store.change_items(name, upserted=upserted, retired=retired))
+
+    @rule(name=names, key=keys, context=contexts)
+    def recommend(self, name: BanditName, key: str, context: tuple[float, ...]) -> None:
+        async def decide(store: Store) -> Any:  # noqa: ANN401
+            now = await store.get_bandit(name)
+            return await store.record_recommendation(
+                name,
+                request(context=context),
+                recommendation(key),
+                incarnation=now.incarnation,
+                items_position=now.items_position,
+            )
+
+        self.both(decide)
+
+    @rule(name=names, key=keys, incarnation=incarnations, position=positions)
+    def recommend_perhaps_too_late(self, name: BanditName, key: str, incarnation: str, position: int) -> None:
+        self.both(
+            lambda store: store.record_recommendation(
+                name,
+                request(context=(0.0,)),
+                recommendation(key),
+                incarnation=incarnation,
+                items_position=position,
+            )
+        )
+
+    @rule(name=names, key=keys, context=contexts)
+    def find(self, name: BanditName, key: str, context: tuple[float, ...]) -> None:
+        self.both(lambda store: store.find_recommendation(name, request(context=context), key))
+
+    @rule(name=names, key=keys, value=values, other=values)
+    def recommend_and_reward(self, name: BanditName, key: str, value: float, other: float) -> None:
+        self.recommend(name, key, (0.0,))
+        self.reward(name, key, value)
+        self.reward(name, key, other)
+
+    @rule(name=names, key=keys, value=values)
+    def reward(self, name: BanditName, key: str, value: float) -> None:
+        self.both(lambda store: store.record_reward(name, key, value))
+
+    @rule(name=names)
+    def expire(self, name: BanditName) -> None:
+        self.both(lambda store: store.expire_due(name, limit=9))
+
+    @rule(name=names, start=positions, limit=st.integers(1, 4))
+    def read(self, name: BanditName, start: int, limit: int) -> None:
+        self.both(lambda store: store.read_log(name, start=start, limit=limit))
+
+    @rule(name=names, position=positions, payload=st.binary(max_size=3), incarnation=incarnations)
+    def snapshot(self, name: BanditName, position: int, payload: bytes, incarnation: str) -> None:
+        self.both(lambda store: store.save_snapshot(name, Snapshot(position, payload), incarnation=incarnation))
+        self.both(lambda store: store.load_snapshots(name))
+
+    @rule(name=names)
+    def look(self, name: BanditName) -> None:
+        self.both(lambda store: self.everything(store, name))
+
+
+def test_stores_agree(valkey: RunningServer) -> None:
+    class Machine(Agreement):
+        url = valkey.unix_url
+
+    run_state_machine_as_test(
+        Machine, settings=how(max_examples=60, stateful_step_count=60, deadline=None, derandomize=True)
+    )
+
+    for k,v in COUNTS.most_common(60): print(v,k)

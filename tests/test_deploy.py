@@ -1,0 +1,176 @@
+"""What is deployed: Prometheus's own checks of its configuration, and the few facts on which the parts must agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from argparse import ArgumentParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from topk_bandit.learning import _compiled
+from topk_bandit.settings import add_arguments, load
+from topk_bandit.telemetry import Metrics, MetricsServer
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+
+
+def promtool(*arguments: str) -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("promtool is missing")
+        pytest.skip("promtool is missing")
+    run = subprocess.run([program, *arguments], cwd=DEPLOY, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def instructions() -> list[list[str]]:
+    """Return the Containerfile's instructions, with continued lines joined."""
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
+    return [line.split(maxsplit=1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def last(instruction: str) -> str:
+    return [rest for word, rest in instructions() if word == instruction][-1]
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of the image."""
+    return dict(pair.split("=", 1) for word, rest in instructions() if word == "ENV" for pair in rest.split())
+
+
+def compose() -> dict[str, dict[str, list[str]]]:
+    """Return the sections of the compose file: each entry's lines, without their indentation."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for line in (DEPLOY / "compose.yaml").read_text().splitlines():
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        assert "\t" not in line
+        indent = len(line) - len(line.lstrip())
+        assert indent % 2 == 0
+        if indent == 0:
+            section = sections.setdefault(line.partition(":")[0], {})
+        elif indent == 2:
+            entry = section.setdefault(line.strip().removesuffix(":"), [])
+        else:
+            entry.append(line.strip())
+    return sections
+
+
+def test_prometheus_takes_its_configuration() -> None:
+    promtool("check", "config", "prometheus.yml")
+
+
+def test_prometheus_takes_the_rules() -> None:
+    promtool("check", "rules", "--lint=all", "--lint-fatal", "rules/topk-bandit.rules.yml")
+
+
+def test_each_alert_fires_when_it_should_and_none_when_all_is_well() -> None:
+    promtool("test", "rules", "rules/topk-bandit.test.yml")
+
+
+def test_every_alert_is_tested() -> None:
+    alerts = re.findall(r"alert: (\w+)", (DEPLOY / "rules/topk-bandit.rules.yml").read_text())
+    tested = re.findall(r'alertname="(\w+)"', (DEPLOY / "rules/topk-bandit.test.yml").read_text())
+    assert sorted(alerts) == sorted(tested)
+    assert len(alerts) > 5
+
+
+@pytest.mark.parametrize("name", ["topk-bandit.rules.yml", "topk-bandit.test.yml"])
+def test_the_rules_know_only_metrics_that_exist(name: str) -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, methods=[("service", "Recommend")])
+    metrics.store_called("record_reward", 0.001, failed=True)
+    existing = set(re.findall(r"^([a-z_]+)[{ ]", generate_latest(registry).decode(), re.MULTILINE))
+    text = (DEPLOY / "rules" / name).read_text()
+    used = set(re.findall(r"(?<![:\w])(?:topk_bandit|grpc_server)_[a-z_]+(?![:\w])", text))
+    assert len(used) > 5
+    assert used <= existing
+
+
+def test_the_image_takes_settings_that_exist_and_listens_where_it_says() -> None:
+    parser = ArgumentParser()
+    add_arguments(parser)
+    ours = {name: value for name, value in environment().items() if name.startswith("TOPK_BANDIT_")}
+    settings = load(parser.parse_args([]), ours)
+    assert settings.metrics_listen is not None
+    assert last("EXPOSE").split() == [str(settings.listen.port), str(settings.metrics_listen.port)]
+    assert {settings.listen.host, settings.metrics_listen.host} == {"0.0.0.0"}
+    assert f"http://127.0.0.1:{settings.metrics_listen.port}/readyz" in last("HEALTHCHECK")
+    assert last("VOLUME") == str(settings.data_dir)
+    assert settings.fsync == "always"
+
+
+def test_the_image_runs_as_nobody_in_particular_and_gets_its_signals() -> None:
+    assert last("USER").split(":")[0].isdigit()
+    assert int(last("USER").split(":")[0]) > 0
+    assert json.loads(last("ENTRYPOINT")) == ["topk-bandit", "serve"]
+    words = [word for word, _ in instructions()]
+    assert words.index("USER") < len(words) - words[::-1].index("RUN") - 1
+    assert any("--require-hashes" in rest and "requirements/runtime.lock" in rest for _, rest in instructions())
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_health_check_passes_when_the_service_is_ready(ready: bool) -> None:  # noqa: FBT001
+    program, *arguments = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+    assert program == "python"
+    with MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: ready) as server:
+        command = [sys.executable, *(argument.replace(":9464/", f":{server.port}/") for argument in arguments)]
+        assert subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == (0 if ready else 1)
+
+
+def test_compose_joins_parts_that_exist() -> None:
+    sections = compose()
+    assert set(sections) == {"name", "services", "volumes"}
+    assert set(sections["services"]) == {"topk-bandit", "valkey", "prometheus"}
+    service = sections["services"]["topk-bandit"]
+    assert "dockerfile: deploy/Containerfile" in service
+    assert all(any(line.startswith("image: ") for line in lines) for lines in sections["services"].values())
+    mounts = [line for lines in sections["services"].values() for line in lines if re.match(r"- (\./)?[\w./]+:/", line)]
+    for mount in mounts:
+        source = mount.removeprefix("- ").partition(":")[0]
+        assert source in sections["volumes"] or (DEPLOY / source).exists(), mount
+    assert len(mounts) == 4
+    assert 'targets: ["topk-bandit:9464"]' in (DEPLOY / "prometheus.yml").read_text()
+
+
+def test_compose_gives_the_service_settings_that_exist() -> None:
+    service = compose()["services"]["topk-bandit"]
+    given = {
+        line.partition(": ")[0]: line.partition(": ")[2].strip('"')
+        for line in service
+        if line.startswith("TOPK_BANDIT_")
+    }
+    parser = ArgumentParser()
+    add_arguments(parser)
+    settings = load(parser.parse_args([]), given)
+    assert settings.redis_url == "redis://valkey:6379/0"
+    grace = next(int(line.split()[1].removesuffix("s")) for line in service if line.startswith("stop_grace_period"))
+    assert grace > settings.drain_seconds
+
+
+def test_compose_keeps_every_acknowledged_write() -> None:
+    words = [line.removeprefix("- ").strip('"') for line in compose()["services"]["valkey"]]
+    options = dict(pairwise(words))
+    assert options["--appendonly"] == "yes"
+    assert options["--appendfsync"] == "always"
+    assert options["--maxmemory-policy"] == "noeviction"
+    assert options["--save"] == ""
+    assert "valkey:/data" in words
+
+
+def test_warming_compiles_all_that_serving_calls(tmp_path: Path) -> None:
+    environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-W", "error", str(DEPLOY / "warm.py")], env=environ, check=True)
+    compiled = {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")}
+    assert compiled == {f"_compiled.{name}" for name, value in vars(_compiled).items() if hasattr(value, "py_func")}
+    assert len(compiled) > 5
