@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-import grpc
-from prometheus_client import CollectorRegistry
-
 from topk_bandit.errors import UnavailableError
-from topk_bandit.learning.policy import Limits, warm_up
+from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.post import READY
+from topk_bandit.rpc.credentials import tls_credentials
 from topk_bandit.rpc.methods import served_methods
 from topk_bandit.rpc.server import Server
 from topk_bandit.serving.bandits import Bandits
@@ -22,14 +22,13 @@ from topk_bandit.serving.learner import Learner
 from topk_bandit.serving.observed import ObservedStore
 from topk_bandit.serving.recommender import Recommender
 from topk_bandit.store.redis import RedisStore
-from topk_bandit.telemetry import Metrics, share_metrics
-from topk_bandit.worker import READY
+from topk_bandit.telemetry import Metrics
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from topk_bandit.post import Post
     from topk_bandit.settings import Settings
-    from topk_bandit.worker import Post
 
 __all__ = ["serve"]
 
@@ -47,14 +46,14 @@ async def serve(settings: Settings, post: Post, line: Connection) -> None:
         deciders = stack.enter_context(ThreadPoolExecutor(DECISION_THREADS, thread_name_prefix="decide"))
         learners = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="learn"))
         await loop.run_in_executor(deciders, warm_up)
-        share_metrics(post.metrics_folder, worker=post.number)
-        metrics = Metrics(CollectorRegistry(), methods=served_methods())
+        metrics = Metrics.of_worker(post.number, post.metrics_folder, methods=served_methods())
         store = ObservedStore(await _connected(settings, post.store_url), metrics)
         stack.push_async_callback(store.close)
         learner = Learner(store, learners, limits=Limits(), hooks=metrics, clock_ms=_clock_ms)
         stack.push_async_callback(learner.stop)
         learner.start()
-        server = _server(settings, post, store, learner, deciders, metrics)
+        recommender = Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id)
+        server = _server(settings, post, recommender, _bandits(settings, store, learner), metrics)
         await server.start()
         line.send(READY)
         await stopped.wait()
@@ -77,37 +76,27 @@ async def _connected(settings: Settings, url: str) -> RedisStore:
             await asyncio.sleep(error.retry_after)
 
 
-def _server(
-    settings: Settings,
-    post: Post,
-    store: ObservedStore,
-    learner: Learner,
-    deciders: ThreadPoolExecutor,
-    metrics: Metrics,
-) -> Server:
-    return Server(
-        post.address,
-        recommender=Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id),
-        bandits=Bandits(
-            store,
-            learner,
-            default_exploration=settings.default_exploration,
-            quota=settings.max_bandits_per_tenant,
-            new_id=_new_id,
-        ),
-        hooks=metrics,
-        max_in_flight=settings.max_calls_in_flight,
-        credentials=_credentials(settings),
-        so_reuseport=True,
-        max_message_bytes=settings.max_message_bytes,
+def _bandits(settings: Settings, store: ObservedStore, learner: Learner) -> Bandits:
+    return Bandits(
+        store,
+        learner,
+        default_exploration=settings.default_exploration,
+        quota=settings.max_bandits_per_tenant,
+        new_id=_new_id,
     )
 
 
-def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    if settings.tls_private_key is None or settings.tls_certificate is None:
-        return None
-    pair = (settings.tls_private_key.read_bytes(), settings.tls_certificate.read_bytes())
-    return grpc.ssl_server_credentials([pair])
+def _server(settings: Settings, post: Post, recommender: Recommender, bandits: Bandits, metrics: Metrics) -> Server:
+    return Server(
+        post.address,
+        recommender=recommender,
+        bandits=bandits,
+        hooks=metrics,
+        max_in_flight=settings.max_calls_in_flight,
+        credentials=tls_credentials(settings.tls_certificate, settings.tls_private_key),
+        so_reuseport=True,
+        max_message_bytes=settings.max_message_bytes,
+    )
 
 
 def _new_id() -> str:

@@ -56,15 +56,15 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser(
         "doctor",
         help="check what the service stands on",
-        description="Check versions, store settings, the clock and a sample decision; exit with 1 if something is wrong.",
+        description="Check versions, store settings, the clock and a sample decision; exit 1 if anything is wrong.",
     )
     settings.add_arguments(doctor)
     doctor.set_defaults(run=_doctor)
     demo = commands.add_parser(
         "demo",
         help="watch it learn in a simulated shop",
-        description="Start the service on an embedded store in a folder of its own, run a simulated shop against it over "
-        "gRPC, and show what it learns beside a policy that shows random slates.",
+        description="Start the service on an embedded store in a folder of its own, run a simulated shop against it "
+        "over gRPC, and show what it learns beside a policy that shows random slates.",
     )
     demo.add_argument("--rounds", type=int, default=600, metavar="COUNT", help="requests to make (default: 600)")
     demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")

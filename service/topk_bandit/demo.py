@@ -1,7 +1,7 @@
 """The demo: a simulated shop served over gRPC, with what it learns on the screen.
 
-Everything is real but the customers: the service runs as `topk-bandit serve` does, on an embedded store in a folder that is deleted
-afterwards, and the shop talks to it through the client that a storefront would import.
+Everything is real but the customers: the service runs as `topk-bandit serve` does, on an embedded store in a folder
+that is deleted afterwards, and the shop talks to it through the client that a storefront would import.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class _Visit:
         """Return what the screen shows."""
         table = Table(title=f"50 items, slates of 6, one number per slate: request {len(self.seconds)} of {rounds}")
         table.add_column("policy")
-        for title in ("mean reward", "last third", "regret per request", "last third", "cumulative regret"):
+        for title in ("mean reward", "last third", "mean regret", "last third", "all regret"):
             table.add_column(title, justify="right")
-        for name, record in (("topk-bandit", self.learned), ("random slates", self.random)):
+        for name, record in (("topk-bandit", self.learned), ("random", self.random)):
             table.add_row(name, *_figures(record))
         milliseconds = np.array(self.seconds or [0.0]) * 1e3
         p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99])
@@ -131,7 +131,11 @@ def show(*, rounds: int, seed: int) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="topk-bandit-demo-") as folder:
         settings = Settings(
-            listen=Address("127.0.0.1", 0), metrics_listen=None, data_dir=Path(folder), log_level="WARNING", log_format="text"
+            listen=Address("127.0.0.1", 0),
+            metrics_listen=None,
+            data_dir=Path(folder),
+            log_level="WARNING",
+            log_format="text",
         )
         console.print("Starting the service on an embedded store (the first time on a machine, this compiles) ...")
         with Supervisor(settings) as service, Client(service.address, tenant=TENANT, timeout=10.0) as client:

@@ -7,7 +7,6 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,12 +18,13 @@ from rich.console import Console
 
 from topk_bandit.errors import TopkBanditError
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
-from topk_bandit.learning.policy import Limits, State, decide, warm_up
-from topk_bandit.store.embedded import EmbeddedStore
+from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
 from topk_bandit.store.redis import RedisStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from topk_bandit.settings import Settings
     from topk_bandit.store.log import StoreReport
@@ -83,7 +83,7 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
 
 def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
-        url = settings.redis_url or stack.enter_context(_embedded(settings)).url
+        url = settings.redis_url or _embedded(settings, stack).url
         before = time.time()
         report, seconds = asyncio.run(_reported(settings, url))
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
@@ -94,10 +94,11 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _Finding("clock", f"the store's is {difference:+.3f} s from this machine's", problem)
 
 
-def _embedded(settings: Settings) -> EmbeddedStore:
+def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
     """Start the embedded store as serve would, but in a folder of its own: the real one may be in use right now."""
-    probe = Path(tempfile.mkdtemp(prefix="topk-bandit-doctor-"))
-    return EmbeddedStore.start(probe, fsync="always" if settings.fsync == "always" else "everysec")
+    probe = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-doctor-")))
+    fsync: FsyncPolicy = "always" if settings.fsync == "always" else "everysec"
+    return stack.enter_context(EmbeddedStore.start(probe, fsync=fsync))
 
 
 async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float]:
@@ -122,6 +123,8 @@ def _decision(settings: Settings) -> Iterator[_Finding]:
         state, settings.default_exploration, context=rng.normal(size=5), eligible=np.arange(50, dtype=np.int32), rng=rng
     )
     seconds = time.perf_counter() - start
-    found = f"6 of 50 items in {seconds * 1e3:.1f} ms ({decision.evaluations} slates looked at), ready in {compiled:.1f} s"
+    found = (
+        f"6 of 50 items in {seconds * 1e3:.1f} ms ({decision.evaluations} slates looked at), ready in {compiled:.1f} s"
+    )
     right = len(set(decision.ranking.tolist())) == 6 and 0.0 < decision.propensity <= 1.0
     yield _Finding("sample decision", found, "" if right else "the slate or its propensity is not valid")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from topk_bandit import worker
 from topk_bandit.errors import ConfigurationError
+from topk_bandit.post import READY, STOP, Post
 from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
 from topk_bandit.telemetry import MetricsServer, forget_worker, render
 
@@ -39,7 +40,7 @@ RESTART_PAUSE_SECONDS = 1.0
 class _Employed:
     """A worker process, and the line to it."""
 
-    def __init__(self, settings: Settings, post: worker.Post) -> None:
+    def __init__(self, settings: Settings, post: Post) -> None:
         context = multiprocessing.get_context("spawn")
         self.post = post
         self.ready = False
@@ -59,13 +60,13 @@ class _Employed:
             word: str = self.line.recv()
         except EOFError:
             return ""
-        self.ready = word == worker.READY
+        self.ready = word == READY
         return word
 
     def tell_to_stop(self) -> None:
         self.ready = False
         with suppress(OSError):
-            self.line.send(worker.STOP)
+            self.line.send(STOP)
 
     def end(self, seconds: float) -> None:
         """Wait for its end, and after `seconds` bring it about."""
@@ -124,7 +125,7 @@ class Supervisor:
         folder = Path(tempfile.mkdtemp(prefix="topk-bandit-metrics-"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self._start_metrics(folder)
-        posts = [worker.Post(number, self.address, url, folder) for number in range(1, self._settings.workers + 1)]
+        posts = [Post(number, self.address, url, folder) for number in range(1, self._settings.workers + 1)]
         self._workers.extend(_Employed(self._settings, post) for post in posts)
         deadline = time.monotonic() + START_SECONDS
         for one in self._workers:
@@ -193,7 +194,7 @@ class Supervisor:
         word = one.listen(max(deadline - time.monotonic(), 0.0))
         if word is None:
             raise ConfigurationError(f"worker {one.post.number} does not serve within {START_SECONDS:.0f} seconds")
-        if word != worker.READY:
+        if word != READY:
             raise ConfigurationError(word or f"worker {one.post.number} died while starting; see its log")
 
     def _look(self) -> None:

@@ -146,6 +146,12 @@ class Metrics(Hooks):
         self._register_store()
         self._begin_at_zero()
 
+    @classmethod
+    def of_worker(cls, worker: int, folder: Path, *, methods: Iterable[tuple[str, str]]) -> Self:
+        """Return hooks that count into the files of a worker in `folder`; see `share_metrics`."""
+        share_metrics(folder, worker=worker)
+        return cls(CollectorRegistry(), methods=methods)
+
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
         return Counter(name, documentation, labels, registry=self._registry)
 

@@ -1,7 +1,7 @@
 """Values without behaviour: what the floors above hand to each other.
 
-Times are milliseconds of the store's clock since the Unix epoch (`*_ms`). Item ids and recommendation ids are opaque text.
-Rewards, means and spreads are in the unit of the storefront's reward.
+Times are milliseconds of the store's clock since the Unix epoch (`*_ms`). Item ids and recommendation ids are opaque
+text. Rewards, means and spreads are in the unit of the storefront's reward.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Exploration:
 
 @dataclass(frozen=True, slots=True)
 class BanditSettings:
-    """What a bandit is created with. All but `exploration`, `reward_wait_ms` and `default_reward` are fixed for its life.
+    """What a bandit is created with; exploration, reward wait and default reward may change, the rest stays.
 
     Attributes
     ----------

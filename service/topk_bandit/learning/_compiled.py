@@ -1,10 +1,10 @@
 """Compiled loops over plain arrays; only `kendall` and `posterior` call them.
 
-All of them release the GIL, keep their results the same from run to run (the order of each sum is fixed by the compiled code),
-and are compiled on their first call and cached on disk.
+All of them release the GIL, keep their results the same from run to run (the order of each sum is fixed by the compiled
+code), and are compiled on their first call and cached on disk.
 
-Letters: A rankings, k positions, n items, N rows of the posterior, C context coordinates, F feature columns, E eligible items.
-`rows` is always feature-major, (C, F, N): the N numbers of a feature are contiguous.
+Letters: A rankings, k positions, n items, N rows of the posterior, C context coordinates, F feature columns, E eligible
+items. `rows` is always feature-major, (C, F, N): the N numbers of a feature are contiguous.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["contract", "gram", "means", "replacements", "residual_row", "rotate_to_front", "rotate_out", "slates", "whiten"]
+__all__ = [
+    "contract",
+    "gram",
+    "means",
+    "replacements",
+    "residual_row",
+    "rotate_out",
+    "rotate_to_front",
+    "slates",
+    "whiten",
+]
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
 _REASSOCIATE = {"reassoc", "contract", "nsz"}
@@ -48,7 +58,7 @@ def gram(left, right, n_items, u, d, v, s):
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
 def whiten(rows, n_rows, context, columns, values, out):
-    """Set out[:n_rows] = sum_a c_a R_a x, for the sparse x of `values` at `columns`: a new row of the Cholesky factor."""
+    """Set out[:n_rows] = sum_a c_a R_a x for the sparse x of `values` at `columns`: the next row of L."""
     out[:n_rows] = 0
     for a in range(context.shape[0]):
         for j in range(columns.shape[0]):
@@ -111,7 +121,7 @@ def _make_diagonal_positive(factor, rows):
 
 @njit(nogil=True, cache=True)
 def rotate_to_front(factor, rows, chosen):
-    """Make row `chosen` the first: `factor` becomes the Cholesky factor of the permuted matrix, `rows` its whitened rows."""
+    """Make row `chosen` the first: `factor` becomes L of the permuted matrix, and `rows` its rows of R."""
     moved = factor[chosen].copy()
     for i in range(chosen, 0, -1):
         factor[i] = factor[i - 1]
@@ -123,7 +133,7 @@ def rotate_to_front(factor, rows, chosen):
 
 @njit(nogil=True, cache=True)
 def rotate_out(factor, rows, chosen):
-    """Make row `chosen` removable: afterwards the last row and column of `factor`, and the last row of R, are to be dropped."""
+    """Make row `chosen` removable: then the last row and column of `factor`, and the last row of R, can be dropped."""
     size = factor.shape[0]
     for i in range(chosen, size - 1):
         factor[i] = factor[i + 1]

@@ -28,8 +28,8 @@ class SparseVector:
 def sparse_values(kernel: KendallKernel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the values of x and of B x, for items in the order of their ranks: constant for a kernel.
 
-    The order of the coordinates is s, the k items' u, the k items' v, then D of the positions (0, 1), (0, 2), ..., (k-2, k-1).
-    k(x, x') = x' B x' with B u = n u + v, B v = u, B D = D, B s = -s, all times the kernel's scale.
+    The order of the coordinates is s, the k items' u, the k items' v, then D of the positions (0, 1), (0, 2), ...,
+    (k-2, k-1). k(x, x') = x' B x' with B u = n u + v, B v = u, B D = D, B s = -s, all times the kernel's scale.
     """
     upper = np.triu_indices(kernel.slate_size, 1)
     u, v, d, s = kernel.item_weight, kernel.divergence, kernel.pair_weight[upper], np.array([kernel.total])
@@ -39,7 +39,7 @@ def sparse_values(kernel: KendallKernel) -> tuple[NDArray[np.float64], NDArray[n
 
 
 class FeatureIndex:
-    """Columns in the order of first use: 0 is s, an item has two (u and v), a pair of items that were shown together one.
+    """Columns in the order of first use: 0 is s, an item has two (u and v), a pair of items shown together one.
 
     Columns are only ever added, so a reader with an older column count sees a consistent older index.
     """

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning.rankings import Rankings
-
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+    from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["Observations", "PendingRows", "PendingSlates", "Rows", "Tail"]
 

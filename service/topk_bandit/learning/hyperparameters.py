@@ -1,14 +1,14 @@
 """Noise, offset and scale by marginal likelihood, over the rows at hand.
 
-With K = s^2 (K_r + r I) and a constant prior mean b, the best b and s^2 for a given noise ratio r have closed forms, so only r is
-searched. One eigendecomposition K_r = Q diag(lambda) Q' serves every r::
+With K = s^2 (K_r + r I) and a constant prior mean b, the best b and s^2 for a given noise ratio r have closed forms, so
+only r is searched. One eigendecomposition K_r = Q diag(lambda) Q' serves every r::
 
     b     = sum_i (q_i'1)(q_i'y) / (lambda_i + r)  /  sum_i (q_i'1)^2 / (lambda_i + r)
     s^2   = sum_i (q_i'(y - b))^2 / (lambda_i + r) / N
     log|K_r + r I| = sum_i log(lambda_i + r)
 
-b is the generalised least squares mean. The plain mean of the rewards will not do: a bandit shows good slates far more often than
-others, so it would be taken for granted that unknown slates are as good as the good ones (`docs/decisions`).
+b is the generalised least squares mean. The plain mean of the rewards will not do: a bandit shows good slates far more
+often than others, so it would be taken for granted that unknown slates are as good as the good ones (`docs/decisions`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def profile_likelihood(
 def choose_noise_variance(kernel: KendallKernel, data: Observations) -> float:
     """Return the noise ratio r that the marginal likelihood prefers, for rows of a posterior.
 
-    A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides while there are few rows; without it a
-    dozen rewards can pass for pure noise, or for none. Rewards that are all equal say nothing, and leave the prior's mean.
+    A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides while there are few rows;
+    without it a dozen rewards can pass for pure noise, or for none. Rewards that are all equal say nothing, and leave
+    the prior's mean.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Kendall kernels of top-k rankings in one symmetric sparse form.
 
-For a ranking with item ranks p, the pair feature of Claim 3 is the antisymmetric matrix F with F_ij = w_s(p_i, p_j) sgn(p_j - p_i)
-for two shown items, wbar(p_i) when only i is shown, -wbar(p_j) when only j is, else 0. It splits into a gradient and a
-correction inside the slate::
+For a ranking with item ranks p, the pair feature of Claim 3 is the antisymmetric matrix F with
+F_ij = w_s(p_i, p_j) sgn(p_j - p_i) for two shown items, wbar(p_i) when only i is shown, -wbar(p_j) when only j is, and
+0 otherwise. It splits into a gradient and a correction inside the slate::
 
     u_i  = wbar(p_i) for shown items, else 0
     D_ij = F_ij - (u_i - u_j) for shown pairs, else 0
@@ -11,7 +11,8 @@ correction inside the slate::
 
     k(pi, pi') = [ D.D' + n u.u' + u.v' + v.u' - s s' ] / C(n, 2)
 
-so that a ranking is O(k^2) numbers whose values depend on the positions only, and a kernel value costs O(k^2) whatever n is.
+so that a ranking is O(k^2) numbers whose values depend on the positions only, and a kernel value costs O(k^2) whatever
+n is.
 
 Source: *Gaussian Process Bandits for Top-k Recommendations*, Claims 1 to 3 and Theorem 1.
 """

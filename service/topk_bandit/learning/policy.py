@@ -1,9 +1,10 @@
 """GP-TopK: state in, decision and propensity out (Algorithm 1, with UCB and local search).
 
-A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the same
-happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but counts,
-it is `refit`: noise and scale are chosen anew, the oldest rows beyond the budget are forgotten, and the posterior is rebuilt from
-its rows. A state that was just refit is a function of its rows, its pending slates and its counts, which is what a snapshot keeps.
+A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the
+same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
+counts, it is `refit`: noise and scale are chosen anew, the oldest rows beyond the budget are forgotten, and the
+posterior is rebuilt from its rows. A state that was just refit is a function of its rows, its pending slates and its
+counts, which is what a snapshot keeps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Observations, PendingSlates
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of", "warm_up"]
+__all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Limits:
     row_bytes
         Bytes of the rows' whitened features; fewer rows are kept where features are many.
     pending_rows
-        Pending slates that count for the variance; the oldest stop counting first, and are still learned from when their
-        reward comes.
+        Pending slates that count for the variance; the oldest stop counting first, and are still learned from when
+        their reward comes.
     """
 
     rows: int = 1000
@@ -161,11 +162,11 @@ class State:
         return replace(self, posterior=_rescaled(posterior), since_refit=0)
 
     def _refit_is_due(self) -> bool:
-        """Tell whether the rows grew by a quarter, or by eight: so all refits together cost a constant times the last."""
+        """Tell whether the rows grew by a quarter and by eight: so all refits together cost a few times the last."""
         return self.since_refit >= max(8, self.posterior.n_rows // 4)
 
     def _rows_to_keep(self) -> int:
-        """Return how many rows to keep: all while they fit, else four fifths of the budget, so that forgetting is seldom."""
+        """Return how many rows to keep: all while they fit, else four fifths of the budget."""
         n_rows = self.posterior.n_rows
         budget = min(self.limits.rows, max(32, self.limits.row_bytes // self.posterior.bytes_per_row))
         return n_rows if n_rows <= budget * 4 // 5 else min(n_rows, budget * 4 // 5)
@@ -244,8 +245,8 @@ def decide(
 ) -> Decision:
     """Choose a slate for a context.
 
-    The best slate by UCB is a function of the state, the context and the eligible items alone; `rng` only decides whether the
-    exploration share draws a slate instead, and which. So the propensity is exact.
+    The best slate by UCB is a function of the state, the context and the eligible items alone; `rng` only decides
+    whether the exploration share draws a slate instead, and which. So the propensity is exact.
 
     Parameters
     ----------
@@ -310,17 +311,3 @@ def _seen(state: State, landscape: Landscape) -> Rankings:
     place[landscape.items] = np.arange(len(landscape.items), dtype=np.int32)
     local = place[rankings]
     return local[(local >= 0).all(axis=1)]
-
-
-def warm_up() -> None:
-    """Compile all that a decision and a fold need, so that no request has to wait for it."""
-    rng = np.random.default_rng(0)
-    state = State.initial(weighted_convolutional_kendall(6, 3), context_dim=2, limits=Limits(pending_rows=4))
-    items = np.arange(6, dtype=np.int32)
-    for number in range(12):
-        context = rng.normal(size=2)
-        decision = decide(state, Exploration(ConstantBeta(1.0), 0.0), context=context, eligible=items, rng=rng)
-        state = state.shown(str(number), context, decision.ranking)
-        if number >= 2:
-            state = state.rewarded(str(number - 1), context, decision.ranking, reward=float(rng.normal()))
-    state.closed(state.pending_ids[0])

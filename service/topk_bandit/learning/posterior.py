@@ -1,17 +1,18 @@
 """The exact Gaussian-process posterior of a slate's reward, without a kernel matrix and without a Cholesky factor.
 
-With x the sparse vector of a ranking (`kendall`), B the fixed matrix with k_r = x' B x, X the N sparse rows seen so far, C their
-contexts and L the Cholesky factor of K + sigma^2 I, it keeps for each context coordinate a
+With x the sparse vector of a ranking (`kendall`), B the fixed matrix with k_r = x' B x, X the N sparse rows so far,
+C their contexts and L the Cholesky factor of K + sigma^2 I, it keeps for each context coordinate a
 
     R_a = L^-1 diag(C[:, a]) X B        (N x F)         z = L^-1 y        (N,)         m_a = R_a' z        (F,)
 
-A slate that is shown and not yet rewarded is a *pending* row: the rows of rewarded slates come first, the pending ones last, and
-the z of a pending row is zero, which is its reward hallucinated at the posterior mean (GP-BUCB: Desautels, Krause and Burdick,
-2014). It shrinks the variance and leaves every mean as it is. When its reward arrives the row is rotated to the front of the
-pending ones and so becomes the newest of the rewarded; when it is discarded it is rotated out. Neither depends on N.
+A slate that is shown and not yet rewarded is a *pending* row: the rows of rewarded slates come first, the pending ones
+last, and the z of a pending row is zero, which is its reward hallucinated at the posterior mean (GP-BUCB: Desautels,
+Krause and Burdick, 2014). It shrinks the variance and leaves every mean as it is. When its reward arrives the row is
+rotated to the front of the pending ones and so becomes the newest of the rewarded; when it is discarded it is rotated
+out. Neither depends on N.
 
-Rewards may be centred on an offset b and the kernel scaled by an amplitude s^2 without touching a row: m = m_y - b m_1, with m_1
-the weights for rewards that are all one, and every variance is multiplied by s^2.
+Rewards may be centred on an offset b and the kernel scaled by an amplitude s^2 without touching a row: m = m_y - b m_1,
+with m_1 the weights for rewards that are all one, and every variance is multiplied by s^2.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class Posterior:
 
     @property
     def best_offset(self) -> float:
-        """The generalised least squares mean of the rewards, 1'A^-1 y / 1'A^-1 1 with A = K + sigma^2 I; 0 without rows."""
+        """The generalised least squares mean 1'A^-1 y / 1'A^-1 1 of the rewards, A = K + sigma^2 I; 0 without rows."""
         return self._sums.y1 / self._sums.ones if self.n_rows else 0.0
 
     def whitened_square(self, offset: float) -> float:
@@ -264,7 +265,7 @@ class Posterior:
         return replace(self, _pending=self._pending.without(chosen, kept, factor, features))
 
     def rescaled(self, *, offset: float, amplitude: float) -> Posterior:
-        """Return the same posterior with rewards centred on `offset` and the kernel scaled by `amplitude`: no row changes."""
+        """Return this posterior with its rewards centred on `offset` and its kernel scaled by `amplitude`."""
         return replace(self, offset=offset, amplitude=amplitude)
 
     def refit(self, *, noise_variance: float, newest: int) -> Posterior:
@@ -351,7 +352,9 @@ class Posterior:
         array = np.asarray(contexts, dtype=np.float64)
         array = array[np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2 or array.shape[1] != self.context_dim:
-            raise InvalidArgumentError("contexts", f"expected {self.context_dim} numbers each, got {np.shape(contexts)}")
+            raise InvalidArgumentError(
+                "contexts", f"expected {self.context_dim} numbers each, got {np.shape(contexts)}"
+            )
         if not np.isfinite(array).all():
             raise InvalidArgumentError("contexts", "expected finite numbers")
         return array

@@ -1,9 +1,10 @@
 """Local search over rankings under any acquisition.
 
-Breadth-first local search (Appendix B.2): from several starts, move to better neighbours until there is none. The neighbours are
-replacements of one item and exchanges of two positions, which reach the same optima as the paper's (n - k) k k! + k! at a small
-part of the evaluations. All starts climb in step: a sweep tries every position in turn and moves at each to the best item, then to
-the best exchange, so that it can move k + 1 times for the evaluations of one neighbourhood.
+Breadth-first local search (Appendix B.2): from several starts, move to better neighbours until there is none. The
+neighbours are replacements of one item and exchanges of two positions, which reach the same optima as the paper's (n -
+k) k k! + k! at a small part of the evaluations. All starts climb in step: a sweep tries every position in turn and
+moves at each to the best item, then to the best exchange, so that it can move k + 1 times for the evaluations of one
+neighbourhood.
 """
 
 from __future__ import annotations

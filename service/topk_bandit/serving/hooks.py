@@ -20,7 +20,7 @@ class Hooks:
         """Note that a slate was chosen, in `seconds` of computing: contraction, search and draw, without the store."""
 
     def recommended(self, recommendation: Recommendation) -> None:
-        """Note that a slate was recorded (or, degraded, could not be) and is about to be returned; repeats are left out."""
+        """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out."""
 
     def rewarded(self, outcome: str, value: float) -> None:
         """Note what became of a posted reward: a `RewardOutcome`, or "not_found", "conflict" or "unavailable"."""

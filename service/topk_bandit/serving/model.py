@@ -1,8 +1,8 @@
 """A bandit as the fold of its log: `fold` takes one event further, and nothing else changes a model.
 
-Models are values. The same events in the same order give the same model to the bit, whichever process folds them and wherever it
-pauses. At *checkpoints*, which depend on counts of events alone, the learner's state is rebuilt from its rows; a model at a
-checkpoint is what a snapshot keeps.
+Models are values. The same events in the same order give the same model to the bit, whichever process folds them and
+wherever it pauses. At *checkpoints*, which depend on counts of events alone, the learner's state is rebuilt from its
+rows; a model at a checkpoint is what a snapshot keeps.
 """
 
 from __future__ import annotations

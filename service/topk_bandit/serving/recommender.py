@@ -32,7 +32,7 @@ DECISIONS_PER_CALL = 8
 
 
 def recommendation_id_of(incarnation: str, request_id: str) -> str:
-    """Return the id of a bandit's recommendation for a request: the same for the same request, 32 hexadecimal digits."""
+    """Return the id of a bandit's recommendation for a request, 32 hexadecimal digits: always the same."""
     return _digest(incarnation, request_id).hex()
 
 

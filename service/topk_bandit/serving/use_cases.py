@@ -1,7 +1,7 @@
 """What can be asked of the service, as a protocol: the floor that `rpc` stands on.
 
-Arguments arrive well-formed (`rpc.converters` sees to it): names and ids have the right shape, numbers are finite. What needs
-a bandit's settings or items to judge, such as a context's length, is judged here and raises an error of
+Arguments arrive well-formed (`rpc.converters` sees to it): names and ids have the right shape, numbers are finite. What
+needs a bandit's settings or items to judge, such as a context's length, is judged here and raises an error of
 `topk_bandit.errors` that names the field as it is called on the wire.
 """
 

@@ -57,7 +57,8 @@ class GpTopK:
     exploration
         How it tries what it does not know.
     count_pending
-        Whether slates that are shown and not yet rewarded count for the variance; False only to show what that is worth.
+        Whether slates that are shown and not yet rewarded count for the variance; False only to show what that is
+        worth.
     rng
         Source of the exploration's randomness.
     """

@@ -7,7 +7,7 @@ quick repetition when a connection breaks (every script may be sent twice), none
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import Redis
@@ -30,6 +30,7 @@ MAX_CONNECTIONS = 64
 """Connections to one server, besides one for each subscription."""
 
 _SENTINEL_PORT = 26379
+_Reply = TypeVar("_Reply")
 
 
 class Deployment(Protocol):
@@ -217,7 +218,7 @@ class _Cluster:
         primaries = self._client.get_primaries()
         return {node.name: await self._client.execute_command(command, target_nodes=node) for node in primaries}
 
-    async def _left_behind_when_cancelled(self, call: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401
+    async def _left_behind_when_cancelled(self, call: Coroutine[Any, Any, _Reply]) -> _Reply:
         task = asyncio.create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._note_end)

@@ -6,7 +6,8 @@ A bandit's log is the truth, and everything else is a fold over it. So the store
 - *Idempotent*: each writing call may be sent again, after a lost reply too, without a second effect.
 - *Ordered*: positions are 1, 2, 3, ... without gaps for the life of a bandit.
 - *One clock*: deadlines are compared with the store's own clock, never with a caller's.
-- *Exactly one end*: of a recommendation's reward, its late reward and its expiry exactly one is decided, by the first call
+- *Exactly one end*: of a recommendation's reward, its late reward and its expiry exactly one is decided, by the first
+call
   that reaches the store.
 
 Everything that is out of reach raises `UnavailableError`, at once rather than after the caller's deadline.
@@ -102,8 +103,9 @@ class RecordOutcome:
     Attributes
     ----------
     status
-        RECORDED: appended now. REPEATED: the same request was recorded before; nothing changed. STALE: items were changed
-        after `items_position`, or the bandit was created anew; nothing changed, and the caller must decide again.
+        RECORDED: appended now. REPEATED: the same request was recorded before; nothing changed. STALE: items were
+        changed after `items_position`, or the bandit was created anew; nothing changed, and the caller must decide
+        again.
     recommendation
         What is recorded, now or before, with its deadline; None when STALE.
     position
@@ -207,9 +209,7 @@ class Store(Protocol):
         """Remove a bandit with everything that belongs to it, or raise `NotFoundError`."""
         ...
 
-    async def change_items(
-        self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]
-    ) -> BanditRecord:
+    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """Append one `ItemsChanged` with what differs from the items in place; nothing when nothing does.
 
         New items get the next free indices, in the order given.
@@ -261,8 +261,8 @@ class Store(Protocol):
     async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
         """Decide a recommendation's reward.
 
-        ACCEPTED appends `Rewarded`. After the deadline it is LATE: counted, and `Expired` is appended first if it was not
-        yet. The same value again (by ``==``) is DUPLICATE.
+        ACCEPTED appends `Rewarded`. After the deadline it is LATE: counted, and `Expired` is appended first if it was
+        not yet. The same value again (by ``==``) is DUPLICATE.
 
         Raises
         ------
@@ -294,7 +294,7 @@ class Store(Protocol):
         ...
 
     async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:
-        """Return the kept snapshots, newest first: none, one or two. Whether they verify is for the reader to find out."""
+        """Return the kept snapshots that verify, newest first: none, one or two."""
         ...
 
     def changes(self) -> AsyncIterator[BanditName | None]:

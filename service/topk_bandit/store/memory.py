@@ -7,7 +7,6 @@ survives the process.
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from topk_bandit.store.log import (
     Snapshot,
     StoreReport,
 )
-from topk_bandit.store.refusals import not_finite, refusal
+from topk_bandit.store.refusals import finite_text, refusal
 from topk_bandit.types import (
     BanditCreated,
     Expired,
@@ -112,6 +111,10 @@ class _Bandit:
         if not recorded.answers(request):
             raise refusal("request_id_reused", self.name)
         return recorded.recommendation
+
+    def expiry(self, recommendation_id: str) -> Expired:
+        default = self.settings.default_reward
+        return Expired(recommendation_id, None if default is None else default + 0.0)
 
     def close(self, recommendation_id: str, state: _State, *, at_ms: int, value: float | None = None) -> None:
         recorded = self.recorded[recommendation_id]
@@ -258,8 +261,7 @@ class MemoryStore:
 
     async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
         """See `Store.record_reward`."""
-        if not math.isfinite(value):
-            raise not_finite("value")
+        value = float(finite_text("value", value))
         bandit = self._bandit(name)
         recorded = bandit.recorded.get(recommendation_id)
         if recorded is None:
@@ -274,7 +276,7 @@ class MemoryStore:
             self._append(bandit, Rewarded(recommendation_id, value))
             return RewardOutcome.ACCEPTED
         if recorded.state is _State.PENDING:
-            self._append(bandit, Expired(recommendation_id, bandit.settings.default_reward))
+            self._append(bandit, bandit.expiry(recommendation_id))
         bandit.close(recommendation_id, _State.LATE, at_ms=now_ms, value=value)
         bandit.late_rewards += 1
         return RewardOutcome.LATE
@@ -289,7 +291,7 @@ class MemoryStore:
         chosen = [key for _, _, key in sorted(due)[:limit]]
         for key in chosen:
             bandit.close(key, _State.EXPIRED, at_ms=now_ms)
-            self._append(bandit, Expired(key, bandit.settings.default_reward))
+            self._append(bandit, bandit.expiry(key))
         bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
         return len(chosen)
 

@@ -34,7 +34,7 @@ from topk_bandit.store.keys import KeySpace
 from topk_bandit.store.link import Link
 from topk_bandit.store.log import RecordOutcome, RecordStatus
 from topk_bandit.store.memory import DEFAULT_RECORD_RETENTION_MS
-from topk_bandit.store.refusals import REFUSALS, not_finite, refusal
+from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 from topk_bandit.store.replies import read_bandit, read_items, read_recommendation, read_slice
 from topk_bandit.store.subscription import Subscription
 from topk_bandit.store.tenant_index import RESERVATION_MS, TenantIndex
@@ -226,10 +226,7 @@ class RedisStore:
 
     async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
         """See `Store.record_reward`."""
-        try:
-            text = canonical(value)
-        except ValueError as error:
-            raise not_finite("value") from error
+        text = finite_text("value", value)
         keys = self._keys.bandit(name)
         status, *_ = await self._ask(
             scripts.RECORD_REWARD,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, TopkBanditError
+from topk_bandit.store.codec import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from topk_bandit.types import BanditName
 
-__all__ = ["REFUSALS", "not_finite", "refusal"]
+__all__ = ["REFUSALS", "finite_text", "refusal"]
 
 
 def _quota(name: BanditName, quota: str) -> TopkBanditError:
@@ -62,6 +63,9 @@ def refusal(word: str, name: BanditName, detail: object = "") -> TopkBanditError
     return REFUSALS[word](name, str(detail))
 
 
-def not_finite(field: str) -> TopkBanditError:
-    """Return the error for a number that can't be stored."""
-    return InvalidArgumentError(field, "must be a finite number")
+def finite_text(field: str, value: float) -> str:
+    """Return the one text of a number, or raise `InvalidArgumentError` for one that can't be stored."""
+    try:
+        return canonical(value)
+    except ValueError as error:
+        raise InvalidArgumentError(field, "must be a finite number") from error

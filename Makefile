@@ -1,0 +1,74 @@
+# `make demo` and `make test` are all that a fresh machine needs; each installs what it needs into .venv, locked and hashed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check format lint types layers protos protos-check bench lock clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml | $(BIN)/python
+	$(INSTALL) --require-hashes -r requirements/runtime.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.lock $(VENV)/runtime.stamp
+	$(INSTALL) --require-hashes -r requirements/dev.lock
+	@touch $@
+
+demo: $(VENV)/runtime.stamp  ## Watch it learn in a simulated shop, in about half a minute
+	$(BIN)/topk-bandit demo
+
+serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl-C
+	$(BIN)/topk-bandit serve --log-format text
+
+test: $(VENV)/dev.stamp  ## Run all tests
+	$(BIN)/python -m pytest
+
+check: lint types layers protos-check test  ## Run all that CI runs
+
+format: $(VENV)/dev.stamp  ## Format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+layers: $(VENV)/dev.stamp
+	$(BIN)/lint-imports
+
+protos: $(VENV)/dev.stamp  ## Generate the code of the wire contract
+	rm -f service/topk_bandit/v1/*_pb2*
+	$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=service --pyi_out=service --grpc_python_out=service \
+		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=service protos/topk_bandit/v1/*.proto
+
+protos-check: $(VENV)/dev.stamp
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=$(VENV) --pyi_out=$(VENV) --grpc_python_out=$(VENV) \
+		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(VENV) protos/topk_bandit/v1/*.proto
+	@diff -r --exclude=__init__.py --exclude=__pycache__ $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
+		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
+
+bench: $(VENV)/dev.stamp  ## Print what the service reaches on this machine, beside its targets
+	$(BIN)/python loadtests/bench.py
+
+lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
+		pyproject.toml requirements/build.in -o requirements/runtime.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
+		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev -o requirements/dev.lock
+
+clean:  ## Remove the environment and everything that was built
+	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
