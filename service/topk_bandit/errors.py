@@ -11,7 +11,7 @@
     ├── CorruptDataError         stored bytes do not verify
     └── ConfigurationError       the service can't run on what it was given
 
-Every call that raises one of these has changed nothing. ``rpc/converters.py`` owns the one table from this tree to gRPC
+Every call that raises one of these has changed nothing. ``rpc/failures.py`` owns the one table from this tree to gRPC
 statuses, and a test shows that the table is total.
 """
 

@@ -180,14 +180,22 @@ def _norm2(vector):
     return total
 
 
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _set_sum(target, base, weight, source, other_weight, other):
+    for i in range(target.shape[0]):
+        target[i] = base[i] + weight * source[i] + other_weight * other[i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_two(target, weight, source, other_weight, other):
+    for i in range(target.shape[0]):
+        target[i] += weight * source[i] + other_weight * other[i]
+
+
 @njit(nogil=True, cache=True)
-def _add_item(target, features, weights, slots, slate, position, item, u, d, v):
-    """Add what `item` at `position` brings in beside the rest of `slate`; return its part of the mean."""
-    real = target.dtype.type
-    n_items = slots.shape[0]
-    _add(target, real(u[position]), features[item])
-    _add(target, real(v[position]), features[n_items + item])
-    mean = u[position] * weights[item] + v[position] * weights[n_items + item]
+def _pair_terms(slots, slate, position, item, d, columns, values):
+    """Set `columns` and `values` to D of `item` at `position` with the rest; return how many are in any row."""
+    count = 0
     for other in range(slate.shape[0]):
         if other == position:
             continue
@@ -198,8 +206,30 @@ def _add_item(target, features, weights, slots, slate, position, item, u, d, v):
             slot, sign = _pair(slots, item, slate[other])
             weight = sign * d[position, other]
         if slot >= 0:
-            _add(target, real(weight), features[slot])
-            mean += weight * weights[slot]
+            columns[count] = slot
+            values[count] = weight
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _place(target, base, features, weights, slots, slate, position, item, u, d, v, columns, values):
+    """Set target = base + what `item` at `position` brings in beside the rest of `slate`; return its part of the mean.
+
+    `columns` and `values` are scratch space of k numbers each.
+    """
+    real = target.dtype.type
+    n_items = slots.shape[0]
+    count = _pair_terms(slots, slate, position, item, d, columns, values)
+    _set_sum(target, base, real(u[position]), features[item], real(v[position]), features[n_items + item])
+    mean = u[position] * weights[item] + v[position] * weights[n_items + item]
+    for j in range(count):
+        mean += values[j] * weights[columns[j]]
+    # Two at a time: the sum is read and written half as often.
+    for j in range(0, count - 1, 2):
+        _add_two(target, real(values[j]), features[columns[j]], real(values[j + 1]), features[columns[j + 1]])
+    if count % 2 == 1:
+        _add(target, real(values[count - 1]), features[columns[count - 1]])
     return mean
 
 
@@ -265,17 +295,18 @@ def replacements(features, weights, slots, chosen, position, u, d, v, s):
     own = np.empty(features.shape[1], dtype=features.dtype)
     without = np.empty_like(own)
     vector = np.empty_like(own)
+    columns = np.empty(chosen.shape[1], dtype=np.int64)
+    values = np.empty(chosen.shape[1])
     for row in range(chosen.shape[0]):
         slate = chosen[row]
         _slate_vector(own, features, slots, slate, u, d, v, s)
         own_mean = _slate_mean(weights, slots, slate, u, d, v, s)
-        vector[:] = 0
-        part = _add_item(vector, features, weights, slots, slate, position, slate[position], u, d, v)
+        # What the item brings in is the difference that placing it once more makes.
+        part = _place(vector, own, features, weights, slots, slate, position, slate[position], u, d, v, columns, values)
         for i in range(own.shape[0]):
-            without[i] = own[i] - vector[i]
+            without[i] = own[i] - (vector[i] - own[i])
         for item in range(n_items):
-            vector[:] = without
-            gained = _add_item(vector, features, weights, slots, slate, position, item, u, d, v)
+            gained = _place(vector, without, features, weights, slots, slate, position, item, u, d, v, columns, values)
             mean[row, item] = own_mean - part + gained
             explained[row, item] = _norm2(vector)
         own_explained = _norm2(own)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
 
-__all__ = ["FeatureIndex", "SparseVector", "sparse_values"]
+__all__ = ["FeatureIndex", "SparseVector", "count_columns", "sparse_values"]
 
 IntArray = NDArray[np.int32]
 
@@ -36,6 +36,14 @@ def sparse_values(kernel: KendallKernel) -> tuple[NDArray[np.float64], NDArray[n
     values = np.concatenate([s, u, v, d])
     images = kernel.scale * np.concatenate([-s, kernel.n_items * u + v, u, d])
     return values, images
+
+
+def count_columns(rankings: NDArray[np.integer], *, n_items: int) -> int:
+    """Return how many columns a `FeatureIndex` gives to rankings (N, k)."""
+    first, second = np.triu_indices(rankings.shape[1], 1)
+    low = np.minimum(rankings[:, first], rankings[:, second]).astype(np.int64)
+    high = np.maximum(rankings[:, first], rankings[:, second])
+    return 1 + 2 * len(np.unique(rankings)) + len(np.unique(low * n_items + high))
 
 
 class FeatureIndex:

@@ -158,15 +158,13 @@ def _kernel(n_items: int, slate_size: int, rank_weight: RankWeight, *, outside_w
     _check_sizes(n_items, slate_size)
     positions = range(slate_size)
     u = outside_weight
-    d = np.array(
-        [
-            [rank_weight(a + 1, b + 1) - (u[a] - u[b]) if a < b else 0.0 for b in positions]
-            for a in positions
-        ]
-    )  # fmt: skip
-    v = d.sum(axis=1) - d.sum(axis=0)
-    s = float(u.sum())
-    self_bracket = float((d * d).sum() + n_items * (u @ u) + 2.0 * (u @ v) - s * s)
+    weights = np.array([[rank_weight(a + 1, b + 1) if a < b else 0.0 for b in positions] for a in positions])
+    # Weights whose squares are not finite give no kernel; that is said below, not warned of here.
+    with np.errstate(over="ignore", invalid="ignore"):
+        d = np.triu(weights - (u[:, None] - u[None, :]), 1)
+        v = d.sum(axis=1) - d.sum(axis=0)
+        s = float(u.sum())
+        self_bracket = float((d * d).sum() + n_items * (u @ u) + 2.0 * (u @ v) - s * s)
     if not self_bracket > 0.0 or not math.isfinite(self_bracket):
         raise InvalidArgumentError("rank_weight", "gives every ranking the norm zero, or one that is not finite")
     return KendallKernel(n_items, slate_size, u, d, v, s, 1.0 / self_bracket)

@@ -162,14 +162,14 @@ class State:
         return replace(self, posterior=_rescaled(posterior), since_refit=0)
 
     def _refit_is_due(self) -> bool:
-        """Tell whether the rows grew by a quarter and by eight: so all refits together cost a few times the last."""
-        return self.since_refit >= max(8, self.posterior.n_rows // 4)
+        """Tell whether the rows grew by a quarter and by eight, so that all refits cost a few times the last one."""
+        return self.since_refit >= max(8, self.posterior.n_rows // 4) or self.posterior.n_rows > self.limits.rows
 
     def _rows_to_keep(self) -> int:
-        """Return how many rows to keep: all while they fit, else four fifths of the budget."""
-        n_rows = self.posterior.n_rows
-        budget = min(self.limits.rows, max(32, self.limits.row_bytes // self.posterior.bytes_per_row))
-        return n_rows if n_rows <= budget * 4 // 5 else min(n_rows, budget * 4 // 5)
+        """Return how many rows to keep: all while they fit, else four fifths of what fits."""
+        n_rows, rankings = self.posterior.n_rows, self.posterior.observations.rankings
+        fitting = min(self.limits.rows, self.limits.row_bytes * n_rows // max(self.posterior.bytes_of(rankings), 1))
+        return n_rows if n_rows <= fitting else max(fitting * 4 // 5, 1)
 
 
 def _rescaled(posterior: Posterior) -> Posterior:
@@ -231,8 +231,9 @@ def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:
             return weighted_kendall(n_items, slate_size)
 
 
-RANDOM_STARTS = 8
-SHOWN_STARTS = 4
+RANDOM_CANDIDATES = 128
+RANDOM_STARTS = 12
+SEEN_STARTS = 4
 
 
 def decide(
@@ -263,7 +264,7 @@ def decide(
     landscape = state.posterior.at(context, eligible)
     log_n_slates = log_count(len(eligible), slate_size)
     acquisition = UpperConfidenceBound(_beta(exploration, log_n_slates, state.observations + 1))
-    found = local_search(landscape, acquisition, _starts(state, landscape))
+    found = local_search(landscape, acquisition, _starts(state, landscape, acquisition))
     explored = bool(rng.random() < exploration.uniform_share)
     places = np.arange(len(eligible))
     drawn = random_rankings(places, slate_size=slate_size, count=1, rng=rng)[0] if explored else found.ranking
@@ -292,16 +293,15 @@ def _beta(exploration: Exploration, log_n_slates: float, round_number: int) -> f
     return paper_beta(exploration.beta.scale, log_n_arms=log_n_slates, round_number=round_number)
 
 
-def _starts(state: State, landscape: Landscape) -> Rankings:
-    """Return random starts, the same for the same state and items, and the best of the slates seen so far."""
+def _starts(state: State, landscape: Landscape, acquisition: UpperConfidenceBound) -> Rankings:
+    """Return the best of many random slates (the same ones for the same state), and the best of those seen so far."""
     rng = np.random.default_rng([state.observations, state.posterior.n_pending, len(landscape.items)])
     places = np.arange(len(landscape.items))
-    fresh = random_rankings(places, slate_size=landscape.slate_size, count=RANDOM_STARTS, rng=rng)
+    drawn = random_rankings(places, slate_size=landscape.slate_size, count=RANDOM_CANDIDATES, rng=rng)
+    drawn = drawn[np.argsort(-acquisition(landscape.moments(drawn)), kind="stable")[:RANDOM_STARTS]]
     seen = _seen(state, landscape)
-    if not len(seen):
-        return fresh
-    best = np.argsort(-landscape.means(seen), kind="stable")[:SHOWN_STARTS]
-    return np.concatenate([fresh, seen[best]])
+    best = np.argsort(-landscape.means(seen), kind="stable")[:SEEN_STARTS]
+    return np.concatenate([drawn, seen[best]])
 
 
 def _seen(state: State, landscape: Landscape) -> Rankings:

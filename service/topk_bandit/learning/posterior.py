@@ -17,6 +17,7 @@ with m_1 the weights for rewards that are all one, and every variance is multipl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,10 +27,10 @@ from scipy.linalg import cholesky, solve_triangular
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning import _compiled
-from topk_bandit.learning._features import FeatureIndex, SparseVector
+from topk_bandit.learning._features import FeatureIndex, SparseVector, count_columns
 from topk_bandit.learning._rows import Observations, PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning.landscape import Landscape, Moments
-from topk_bandit.learning.rankings import Rankings, validated_rankings
+from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -176,10 +177,10 @@ class Posterior:
         arrays = (self._rows.features, self._rows.contexts, self._rows.rankings, self._pending.features, self._weights)
         return sum(array.nbytes for array in arrays)
 
-    @property
-    def bytes_per_row(self) -> int:
-        """Bytes of the whitened features of one row, over the columns in use."""
-        return self.context_dim * self._n_columns * self._rows.features.dtype.itemsize
+    def bytes_of(self, rankings: Rankings) -> int:
+        """Return the bytes that rows with these rankings (N, k) need for their whitened features."""
+        columns = count_columns(rankings, n_items=self.kernel.n_items)
+        return len(rankings) * self.context_dim * columns * self._rows.features.dtype.itemsize
 
     @property
     def best_offset(self) -> float:
@@ -208,7 +209,7 @@ class Posterior:
             Shapes that do not fit, indices that are no ranking, numbers that are not finite.
         """
         rows, orders = self._validated(contexts, rankings)
-        values = np.atleast_1d(np.asarray(rewards, dtype=np.float64))
+        values = np.atleast_1d(_real(rewards, field="rewards"))
         if values.shape != (len(orders),):
             raise InvalidArgumentError("rewards", f"expected shape ({len(orders)},), got {np.shape(rewards)}")
         if not np.isfinite(values).all():
@@ -241,7 +242,15 @@ class Posterior:
             0-based index among the pending rows, oldest first.
         value
             Its reward.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such row, or the reward is not finite.
         """
+        self._check_pending(chosen)
+        if not math.isfinite(value):
+            raise InvalidArgumentError("value", f"expected a finite number, got {value}")
         factor, features = self._pending.factor.copy(), self._pending.features.copy()
         _compiled.rotate_to_front(factor, features, chosen)
         row = features[:, :, 0]
@@ -258,7 +267,8 @@ class Posterior:
         )
 
     def discard(self, chosen: int) -> Posterior:
-        """Forget the pending row at index `chosen`, as if it had never been shown: O(C F P)."""
+        """Forget the pending row at index `chosen`, as if it had never been shown: O(C F P); errors as for `reward`."""
+        self._check_pending(chosen)
         factor, features = self._pending.factor.copy(), self._pending.features.copy()
         _compiled.rotate_out(factor, features, chosen)
         kept = slice(None, self._pending.size - 1)
@@ -309,9 +319,14 @@ class Posterior:
             Shape (C,).
         items
             Distinct item indices in ascending order, shape (E,).
+
+        Raises
+        ------
+        InvalidArgumentError
+            The context or the items are not that.
         """
-        point = self._validated_contexts(context)[0]
-        chosen = np.asarray(items, dtype=np.int32)
+        point = self._validated_context(context)
+        chosen = validated_items(items, n_items=self.kernel.n_items)
         slots, columns = self._columns_among(chosen)
         n, pending = self.n_rows, self._pending
         features = np.empty((len(columns), n + pending.size), dtype=self._rows.features.dtype)
@@ -348,8 +363,20 @@ class Posterior:
         centred: FloatArray = self._weights[0] - self.offset * self._weights[1]
         return centred
 
+    def _check_pending(self, chosen: int) -> None:
+        if not 0 <= chosen < self.n_pending:
+            raise InvalidArgumentError("chosen", f"expected 0 to {self.n_pending - 1}, got {chosen}")
+
+    def _validated_context(self, context: ArrayLike) -> FloatArray:
+        point = _real(context, field="context")
+        if point.shape != (self.context_dim,) or not np.isfinite(point).all():
+            raise InvalidArgumentError(
+                "context", f"expected {self.context_dim} finite numbers, got {np.shape(context)}"
+            )
+        return point
+
     def _validated_contexts(self, contexts: ArrayLike) -> FloatArray:
-        array = np.asarray(contexts, dtype=np.float64)
+        array = _real(contexts, field="contexts")
         array = array[np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2 or array.shape[1] != self.context_dim:
             raise InvalidArgumentError(
@@ -449,3 +476,10 @@ class Posterior:
         fitted = replace(self, n_rows=n, _rows=rows, _tail=Tail(n), _weights=weights, _sums=sums)
         pending = replace(self._pending, features=np.zeros((self.context_dim, n_columns, 0), dtype=dtype))
         return replace(fitted, _n_columns=n_columns, _pending=pending)
+
+
+def _real(values: ArrayLike, *, field: str) -> FloatArray:
+    try:
+        return np.asarray(as_array(values, field=field), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(field, "expected numbers") from None

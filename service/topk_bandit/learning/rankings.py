@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 __all__ = [
     "Rankings",
     "all_rankings",
+    "as_array",
     "full_neighbourhood",
     "log_count",
     "random_rankings",
+    "validated_items",
     "validated_rankings",
 ]
 
 Rankings: TypeAlias = NDArray[np.int32]
 """Shape (A, k): one ranking a row."""
+
+
+def as_array(values: ArrayLike, *, field: str) -> NDArray[Any]:
+    """Return `values` as an array, or raise `InvalidArgumentError` for rows of different lengths and the like."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidArgumentError(field, f"is no array: {error}") from None
 
 
 def validated_rankings(rankings: ArrayLike, *, n_items: int, slate_size: int, field: str = "rankings") -> Rankings:
@@ -42,11 +52,11 @@ def validated_rankings(rankings: ArrayLike, *, n_items: int, slate_size: int, fi
     InvalidArgumentError
         Wrong shape, not integers, an index out of range, or an item twice in a ranking.
     """
-    array = np.asarray(rankings)
+    array = as_array(rankings, field=field)
     if array.ndim == 1:
         array = array[np.newaxis]
     if array.ndim != 2 or array.shape[1] != slate_size:
-        raise InvalidArgumentError(field, f"expected shape (A, {slate_size}), got {np.shape(rankings)}")
+        raise InvalidArgumentError(field, f"expected shape (A, {slate_size}), got {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):
         raise InvalidArgumentError(field, f"expected integers, got {array.dtype}")
     if array.size and (array.min() < 0 or array.max() >= n_items):
@@ -54,6 +64,22 @@ def validated_rankings(rankings: ArrayLike, *, n_items: int, slate_size: int, fi
     ordered = np.sort(array, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise InvalidArgumentError(field, "an item occurs twice in a ranking")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def validated_items(items: ArrayLike, *, n_items: int, field: str = "items") -> NDArray[np.int32]:
+    """Return `items` as an int32 array of distinct indices in [0, n_items), in ascending order as given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are none of that.
+    """
+    array = as_array(items, field=field)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidArgumentError(field, f"expected a list of item indices, got shape {array.shape} of {array.dtype}")
+    if array.size and (array[0] < 0 or array[-1] >= n_items or (array[1:] <= array[:-1]).any()):
+        raise InvalidArgumentError(field, f"expected distinct indices in [0, {n_items}), in ascending order")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
@@ -69,9 +95,15 @@ def random_rankings(items: NDArray[np.integer], *, slate_size: int, count: int, 
     -------
     Shape (count, slate_size).
     """
-    drawn = [rng.choice(len(items), size=slate_size, replace=False) for _ in range(count)]
-    order = np.array(drawn, dtype=np.intp).reshape(count, slate_size)
-    return np.ascontiguousarray(np.asarray(items)[order], dtype=np.int32)
+    among_remaining = rng.integers(0, len(items) - np.arange(slate_size), size=(count, slate_size))
+    drawn = np.empty((count, slate_size), dtype=np.intp)
+    for position in range(slate_size):
+        # The r-th of the items not drawn yet: step over each item drawn before, in ascending order.
+        place = among_remaining[:, position]
+        for taken in np.sort(drawn[:, :position], axis=1).T:
+            place = place + (place >= taken)
+        drawn[:, position] = place
+    return np.ascontiguousarray(np.asarray(items)[drawn], dtype=np.int32)
 
 
 def all_rankings(items: NDArray[np.integer], *, slate_size: int) -> Rankings:
