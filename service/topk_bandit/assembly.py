@@ -7,10 +7,10 @@ import logging
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import UnavailableError
+from topk_bandit.errors import ConfigurationError, UnavailableError
 from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.post import READY
@@ -47,33 +47,55 @@ async def serve(settings: Settings, post: Post, line: Connection) -> None:
         learners = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="learn"))
         await loop.run_in_executor(deciders, warm_up)
         metrics = Metrics.of_worker(post.number, post.metrics_folder, methods=served_methods())
-        store = ObservedStore(await _connected(settings, post.store_url), metrics)
+        connected = await _connected(settings, post.store_url, stopped)
+        if connected is None:
+            return
+        store = ObservedStore(connected, metrics)
         stack.push_async_callback(store.close)
-        learner = Learner(store, learners, limits=Limits(), hooks=metrics, clock_ms=_clock_ms)
+        learner = Learner(store, learners, limits=Limits(), hooks=metrics, clock_ms=_clock_ms, follower=_new_id())
         stack.push_async_callback(learner.stop)
         learner.start()
         recommender = Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id)
         server = _server(settings, post, recommender, _bandits(settings, store, learner), metrics)
         await server.start()
-        line.send(READY)
+        with suppress(OSError):  # the supervisor may be gone by now, which is heard next
+            line.send(READY)
         await stopped.wait()
         loop.remove_reader(line.fileno())
         await server.drain(settings.drain_seconds)
 
 
-async def _connected(settings: Settings, url: str) -> RedisStore:
-    """Connect, however long the store is away: a worker that restarts meanwhile must not give up."""
-    while True:
+async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> RedisStore | None:
+    """Connect, however long the store is away: a worker that restarts meanwhile must not give up; None once stopped."""
+    while not stopped.is_set():
         try:
-            return await RedisStore.connect(
-                url,
-                prefix=settings.key_prefix,
-                timeout=settings.store_timeout_seconds,
-                record_retention_ms=round(settings.record_retention_seconds * 1000),
-            )
+            return await _examined(await _opened(settings, url))
         except UnavailableError as error:
             _log.warning("waiting for the store: %s", error)
-            await asyncio.sleep(error.retry_after)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), error.retry_after)
+    return None
+
+
+async def _opened(settings: Settings, url: str) -> RedisStore:
+    return await RedisStore.connect(
+        url,
+        prefix=settings.key_prefix,
+        timeout=settings.store_timeout_seconds,
+        record_retention_ms=round(settings.record_retention_seconds * 1000),
+    )
+
+
+async def _examined(store: RedisStore) -> RedisStore:
+    """Return a store that can keep its promises, or close it and raise."""
+    try:
+        report = await store.check()
+        if report.problems:
+            raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(report.problems)}")
+    except BaseException:
+        await store.close()
+        raise
+    return store
 
 
 def _bandits(settings: Settings, store: ObservedStore, learner: Learner) -> Bandits:

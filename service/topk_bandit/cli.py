@@ -79,8 +79,9 @@ def _serve(given: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
     _log.info("starting", extra={"settings": chosen.redacted()})
-    with Supervisor(chosen) as service:
-        _log.info("serving", extra={"address": service.address, "metrics_port": service.metrics_port})
+    with Supervisor(chosen, asked=asked) as service:
+        if service.ready:
+            _log.info("serving", extra={"address": service.address, "metrics_port": service.metrics_port})
         while not asked.is_set():
             service.watch(0.5)
         _log.info("draining")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -98,7 +99,10 @@ class _Visit:
 
     def table(self, rounds: int) -> Table:
         """Return what the screen shows."""
-        table = Table(title=f"50 items, slates of 6, one number per slate: request {len(self.seconds)} of {rounds}")
+        table = Table(
+            title=f"50 items, slates of 6, one number per slate: request {len(self.seconds)} of {rounds}",
+            box=SIMPLE_HEAD,
+        )
         table.add_column("policy")
         for title in ("mean reward", "last third", "mean regret", "last third", "all regret"):
             table.add_column(title, justify="right")

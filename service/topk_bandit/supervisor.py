@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ START_SECONDS = 120.0
 """How long a worker may take to serve: the first start on a machine compiles."""
 
 RESTART_PAUSE_SECONDS = 1.0
+LISTEN_SECONDS = 0.1
 
 
 class _Employed:
@@ -81,6 +83,11 @@ class _Employed:
 class Supervisor:
     """A running service: `start` returns once every worker serves, `watch` keeps it so, `stop` drains.
 
+    Parameters
+    ----------
+    asked
+        Set when the service is to end: `start` and `watch` then return early, for `stop` to be called.
+
     Attributes
     ----------
     address
@@ -89,8 +96,9 @@ class Supervisor:
         Where the metrics page is; None when there is none.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, asked: threading.Event | None = None) -> None:
         self._settings = settings
+        self._asked = asked or threading.Event()
         self._stack = ExitStack()
         self._workers: list[_Employed] = []
         self._embedded: EmbeddedStore | None = None
@@ -134,7 +142,7 @@ class Supervisor:
     def watch(self, seconds: float) -> None:
         """Look after everything for `seconds`: bring a dead worker or a dead embedded store back."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > 0 and not self._asked.is_set():
             multiprocessing.connection.wait(
                 [one.process.sentinel for one in self._workers] + [one.line for one in self._workers if not one.ready],
                 timeout=min(left, 0.5),
@@ -191,10 +199,12 @@ class Supervisor:
         self._stack.enter_context(page)
 
     def _await_ready(self, one: _Employed, deadline: float) -> None:
-        word = one.listen(max(deadline - time.monotonic(), 0.0))
-        if word is None:
-            raise ConfigurationError(f"worker {one.post.number} does not serve within {START_SECONDS:.0f} seconds")
-        if word != READY:
+        word = None
+        while word is None and not self._asked.is_set():
+            if time.monotonic() > deadline:
+                raise ConfigurationError(f"worker {one.post.number} does not serve within {START_SECONDS:.0f} seconds")
+            word = one.listen(LISTEN_SECONDS)
+        if word not in {None, READY}:
             raise ConfigurationError(word or f"worker {one.post.number} died while starting; see its log")
 
     def _look(self) -> None:

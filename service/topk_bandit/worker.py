@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from topk_bandit import logs
@@ -32,4 +33,5 @@ def run(settings: Settings, post: Post, line: Connection) -> None:
         asyncio.run(serve(settings, post, line))
     except TopkBanditError as error:
         _log.error("worker %s gives up: %s", post.number, error)
-        line.send(str(error))
+        with suppress(OSError):
+            line.send(str(error))

@@ -41,7 +41,7 @@ class TestMemoryStore(StoreContract):
 
     @pytest.fixture
     def forgetful_stores(self) -> Stores:
-        return MemoryStores(record_retention_ms=50)
+        return MemoryStores(record_retention_ms=500)
 
 
 class RedisContract(StoreContract):
@@ -57,7 +57,7 @@ class RedisContract(StoreContract):
 
     @pytest.fixture
     def forgetful_stores(self, url: str) -> Stores:
-        return RedisStores(url, record_retention_ms=50)
+        return RedisStores(url, record_retention_ms=500)
 
 
 class TestValkey(RedisContract):

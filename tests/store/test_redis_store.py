@@ -407,6 +407,7 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
         await furnish(store)
         await store.change_items(NAME, upserted=ITEMS, retired=[])
         await store.record_reward(NAME, "pending", 1.0)
+        await store.note_follower(NAME, follower="worker", items_position=2)
         for position in (1, 2):
             await store.save_snapshot(NAME, Snapshot(position, b""), incarnation="first")
         with valkey.client() as client:
@@ -543,7 +544,7 @@ def test_tls() -> None:
         pytest.skip("openssl is not installed")
     port = free_port()
     options = ("--tls-port", str(port), "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
-    options += ("--tls-ca-cert-file", "cert.pem", "--tls-auth-clients", "no")
+    trust = ("--tls-ca-cert-file", "cert.pem", "--tls-auth-clients", "no")
 
     def make_certificate(folder: Path) -> None:
         command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
@@ -551,7 +552,7 @@ def test_tls() -> None:
         command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
-    with running_server(redis_binary(), *options, prepare=make_certificate) as server:
+    with running_server(redis_binary(), *options, *trust, prepare=make_certificate) as server:
         run(RedisStores(f"rediss://127.0.0.1:{port}?ssl_ca_certs={server.folder}/cert.pem"), furnish)
         with pytest.raises(UnavailableError):
             asyncio.run(RedisStore.connect(f"rediss://127.0.0.1:{port}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from topk_bandit.types import BanditName, BanditSettings, Exploration, Item
 
 __all__ = ["Bandits"]
+
+FOLLOWER_SILENCE_MS = 3000
+"""A follower not heard of for so long is taken for dead; live ones are heard of every second."""
+
+FOLLOWER_PAUSE_SECONDS = 0.005
 
 UPDATES_PER_CALL = 16
 """How often a call reads the settings again because somebody else changed them meanwhile, before it gives up."""
@@ -108,13 +114,16 @@ class Bandits:
         return _stats(record, await self._learner.refreshed(name))
 
     async def _changed(self, name: BanditName, record: BanditRecord) -> int:
-        """Return how many items there are, once this worker's model knows of the change.
+        """Return how many items there are, once every follower that is heard of knows of the change.
 
-        The change stands whether or not the model can be brought up to it now: a slate of an older one is not recorded.
+        A slate of an older model is not recorded in any case. The wait is for the slates that can't be recorded: a
+        follower that loses the store afterwards goes on from a model that knows of the change.
         """
         model = self._learner.published(name)
         if model is None or model.items_position < record.items_position:
             model = await self._learner.refreshed(name)
+        while await self._store.slowest_follower(name, heard_within_ms=FOLLOWER_SILENCE_MS) < record.items_position:
+            await asyncio.sleep(FOLLOWER_PAUSE_SECONDS)
         return model.catalogue.size
 
 

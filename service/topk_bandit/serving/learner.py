@@ -36,6 +36,8 @@ class _Desk:
         self.turn = asyncio.Lock()
         self.task: asyncio.Task[None] | None = None
         self.expire_at = 0.0
+        self.noted_position = -1
+        self.note_at = 0.0
 
 
 class Learner:
@@ -53,6 +55,8 @@ class Learner:
         Where telemetry listens.
     clock_ms
         This machine's clock, for telemetry only.
+    follower
+        What the store is to know this learner by, different from all others.
     look_seconds
         How often each bandit is looked at though nothing was heard of it: deadlines pass silently, and hints get lost.
     """
@@ -65,6 +69,7 @@ class Learner:
         limits: Limits,
         hooks: Hooks,
         clock_ms: Callable[[], int],
+        follower: str,
         look_seconds: float = 1.0,
     ) -> None:
         self._store = store
@@ -72,6 +77,7 @@ class Learner:
         self._limits = limits
         self._hooks = hooks
         self._clock_ms = clock_ms
+        self._follower = follower
         self._look_seconds = look_seconds
         self._desks: dict[BanditName, _Desk] = {}
         self._listener: asyncio.Task[None] | None = None
@@ -102,13 +108,26 @@ class Learner:
         desk = self._desk(name)
         try:
             async with desk.turn:
-                return await desk.follower.catch_up()
+                return await self._caught_up(name, desk)
         except NotFoundError:
             self._drop(name, desk)
             raise
         finally:
             if desk.follower.model is None:
                 self._drop(name, desk)
+
+    async def _caught_up(self, name: BanditName, desk: _Desk) -> Model:
+        """Follow the log to its end, and tell the store how far the items are known: at news, and regularly."""
+        model = await desk.follower.catch_up()
+        now = asyncio.get_running_loop().time()
+        while desk.noted_position != model.items_position or now >= desk.note_at:
+            position = model.items_position
+            newest = await self._store.note_follower(name, follower=self._follower, items_position=position)
+            desk.noted_position, desk.note_at = position, now + self._look_seconds
+            if newest <= position:
+                break
+            model = await desk.follower.catch_up()
+        return model
 
     async def expire(self, name: BanditName) -> None:
         """Close what is overdue in a bandit."""

@@ -61,6 +61,17 @@ class ObservedStore:
         call = self._store.change_items(name, upserted=upserted, retired=retired)
         return await self._timed("change_items", call)
 
+    async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
+        """See `Store.note_follower`."""
+        call = self._store.note_follower(name, follower=follower, items_position=items_position)
+        return await self._timed("note_follower", call)
+
+    async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
+        """See `Store.slowest_follower`."""
+        return await self._timed(
+            "slowest_follower", self._store.slowest_follower(name, heard_within_ms=heard_within_ms)
+        )
+
     async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
         """See `Store.list_items`."""
         return await self._timed("list_items", self._store.list_items(name))

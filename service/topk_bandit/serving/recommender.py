@@ -108,7 +108,11 @@ class Recommender:
             try:
                 outcome = await self._record(name, request, recommendation, model)
             except UnavailableError:
-                return self._degraded(recommendation)
+                newest = self._learner.published(name)
+                if newest is None or newest.items_position == model.items_position:
+                    return self._degraded(recommendation)
+                model = newest
+                continue
             if outcome.recommendation is not None:
                 return self._given_out(name, outcome, outcome.recommendation)
             model = await self._learner.refreshed(name)

@@ -8,6 +8,7 @@
     {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint value recommendation"
     {prefix}:{t/b}:deadlines_ms      zset     recommendation id by deadline, while pending
     {prefix}:{t/b}:closed_ms         zset     recommendation id by when it was closed, while remembered
+    {prefix}:{t/b}:followers         hash     follower -> "items_position at_ms"
     {prefix}:{t/b}:snapshot0, 1      string   framed snapshots, the newer one in either
     {prefix}:{t}:bandits             zset     the tenant's bandit ids, all with score 0
     {prefix}:{t}:reservations        hash     bandit id -> "incarnation at_ms" of the attempt to create it
@@ -66,6 +67,11 @@ class BanditKeys:
         return f"{self.stem}:closed_ms"
 
     @property
+    def followers(self) -> str:
+        """How far each follower knows its items, and when it was heard of."""
+        return f"{self.stem}:followers"
+
+    @property
     def snapshots(self) -> tuple[str, str]:
         """Two generations, in no order."""
         return f"{self.stem}:snapshot0", f"{self.stem}:snapshot1"
@@ -80,6 +86,7 @@ class BanditKeys:
             self.recommendations,
             self.deadlines,
             self.closed,
+            self.followers,
             *self.snapshots,
         )
 

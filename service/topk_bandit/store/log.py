@@ -225,6 +225,21 @@ class Store(Protocol):
         """
         ...
 
+    async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
+        """Note that a follower's model knows the items up to `items_position`, and that it was heard of now.
+
+        Returns the position of the newest item change, which a model must know before it shows a slate that is not
+        recorded. `NotFoundError` if there is no such bandit.
+        """
+        ...
+
+    async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
+        """Return the smallest position noted by the followers heard of so recently, or `NotFoundError`.
+
+        Without any it is the position of the newest item change.
+        """
+        ...
+
     async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
         """Return all items ever added, retired ones too, by index; or raise `NotFoundError`."""
         ...

@@ -89,6 +89,7 @@ class _Bandit:
     recorded: dict[str, _Recorded] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
+    followers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def record(self) -> BanditRecord:
         return BanditRecord(
@@ -226,6 +227,19 @@ class MemoryStore:
             bandit.items = items
             bandit.items_position = self._append(bandit, changed)
         return bandit.record()
+
+    async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
+        """See `Store.note_follower`."""
+        bandit = self._bandit(name)
+        bandit.followers[follower] = (items_position, self._clock_ms())
+        return bandit.items_position
+
+    async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
+        """See `Store.slowest_follower`."""
+        bandit = self._bandit(name)
+        since_ms = self._clock_ms() - heard_within_ms
+        heard = (position for position, at_ms in bandit.followers.values() if at_ms >= since_ms)
+        return min(heard, default=bandit.items_position)
 
     async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
         """See `Store.list_items`."""

@@ -53,6 +53,10 @@ _LOG = logging.getLogger(__name__)
 _PAGE = 256
 
 
+FOLLOWER_RETENTION_MS = 60_000
+"""How long a silent follower is kept; nothing but tidiness depends on it."""
+
+
 class _Generations(NamedTuple):
     """The kept snapshots: `newest_position` as the bandit says, and those that verify by slot, newest first."""
 
@@ -175,6 +179,19 @@ class RedisStore:
             (*self._announcing(name), len(upserted), *upserts, *retired),
         )
         return read_bandit(name, meta)
+
+    async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
+        """See `Store.note_follower`; one that was not heard of for long is forgotten."""
+        keys = self._keys.bandit(name)
+        arguments = (follower, items_position, FOLLOWER_RETENTION_MS)
+        _, newest = await self._ask(scripts.NOTE_FOLLOWER, name, (keys.meta, keys.followers), arguments)
+        return int(newest)
+
+    async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
+        """See `Store.slowest_follower`."""
+        keys = self._keys.bandit(name)
+        _, position = await self._ask(scripts.SLOWEST_FOLLOWER, name, (keys.meta, keys.followers), (heard_within_ms,))
+        return int(position)
 
     async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
         """See `Store.list_items`."""
