@@ -108,7 +108,7 @@ def test_the_defaults() -> None:
         key_prefix="topk-bandit",
         store_timeout_seconds=1.0,
         record_retention_seconds=7 * 24 * 3600.0,
-        max_calls_in_flight=256,
+        max_calls_in_flight=32,
         max_bandits_per_tenant=1000,
         max_message_bytes=4 * 1024 * 1024,
         drain_seconds=10.0,

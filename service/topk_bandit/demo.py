@@ -102,10 +102,11 @@ class _Visit:
         table = Table(
             title=f"50 items, slates of 6, one number per slate: request {len(self.seconds)} of {rounds}",
             box=SIMPLE_HEAD,
+            pad_edge=False,
         )
-        table.add_column("policy")
+        table.add_column("policy", no_wrap=True)
         for title in ("mean reward", "last third", "mean regret", "last third", "all regret"):
-            table.add_column(title, justify="right")
+            table.add_column(title, justify="right", no_wrap=True)
         for name, record in (("topk-bandit", self.learned), ("random", self.random)):
             table.add_row(name, *_figures(record))
         milliseconds = np.array(self.seconds or [0.0]) * 1e3

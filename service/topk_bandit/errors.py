@@ -43,17 +43,23 @@ class InvalidArgumentError(TopkBanditError):
     """
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
+        super().__init__(field, problem)
         self.field = field
         self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
 
 
 class NotFoundError(TopkBanditError):
     """There is no such resource, or it belongs to another tenant: the text is the same either way."""
 
     def __init__(self, resource: str) -> None:
-        super().__init__(f"{resource} not found")
+        super().__init__(resource)
         self.resource = resource
+
+    def __str__(self) -> str:
+        return f"{self.resource} not found"
 
 
 class ConflictError(TopkBanditError):
@@ -68,17 +74,25 @@ class ConflictError(TopkBanditError):
     """
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(reason, message)
         self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ExhaustedError(TopkBanditError):
     """Something limited is used up; trying again after `retry_after` seconds may help."""
 
     def __init__(self, reason: str, message: str, *, retry_after: float = 1.0) -> None:
-        super().__init__(message)
+        super().__init__(reason, message)
         self.reason = reason
+        self.message = message
         self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class UnavailableError(TopkBanditError):

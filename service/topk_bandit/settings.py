@@ -263,7 +263,7 @@ class Settings:
         metadata=_about(_real(1.0, 31_536_000.0), "how long a closed recommendation is remembered", metavar="SECONDS"),
     )
     max_calls_in_flight: int = field(
-        default=256,
+        default=32,
         metadata=_about(
             _whole(1, 100_000), "calls that a worker handles at once before it refuses more", metavar="COUNT"
         ),

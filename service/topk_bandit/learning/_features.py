@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,10 +50,11 @@ def count_columns(rankings: NDArray[np.integer], *, n_items: int) -> int:
 class FeatureIndex:
     """Columns in the order of first use: 0 is s, an item has two (u and v), a pair of items shown together one.
 
-    Columns are only ever added, so a reader with an older column count sees a consistent older index.
+    Columns are only ever added, so a reader with an older column count sees a consistent older index, whoever adds more.
     """
 
     def __init__(self, kernel: KendallKernel) -> None:
+        self._lock = threading.Lock()
         self._values, self._images = sparse_values(kernel)
         self._first, self._second = np.triu_indices(kernel.slate_size, 1)
         self._pair_columns: dict[tuple[int, int], int] = {}
@@ -63,9 +65,10 @@ class FeatureIndex:
     def sparse(self, ranking: NDArray[np.integer]) -> SparseVector:
         """Return a ranking's sparse vector, giving columns to what is new in it."""
         items = ranking.tolist()
-        item_columns = np.array([self._item_column(item) for item in items], dtype=np.int32)
         pairs = zip(self._first.tolist(), self._second.tolist(), strict=True)
-        pair_columns = np.array([self._pair_column(items[a], items[b]) for a, b in pairs], dtype=np.int32)
+        with self._lock:
+            item_columns = np.array([self._item_column(item) for item in items], dtype=np.int32)
+            pair_columns = np.array([self._pair_column(items[a], items[b]) for a, b in pairs], dtype=np.int32)
         signs = np.sign(ranking[self._second].astype(np.float64) - ranking[self._first])
         tail = np.concatenate([np.ones(1 + 2 * len(items)), signs])
         columns = np.concatenate([np.zeros(1, dtype=np.int32), item_columns, item_columns + 1, pair_columns])

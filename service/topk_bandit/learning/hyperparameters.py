@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +54,8 @@ def profile_likelihood(
     ratios
         Values of r > 0, shape (G,).
     """
-    eigenvalues, vectors = eigh(covariance)
+    # Unlike scipy's, numpy's lets other threads decide meanwhile.
+    eigenvalues, vectors = np.linalg.eigh(covariance)
     spectrum = np.maximum(eigenvalues, 0.0)[None, :] + ratios[:, None]
     y, ones = vectors.T @ rewards, vectors.sum(axis=0)
     offset = (ones * y / spectrum).sum(axis=1) / (ones**2 / spectrum).sum(axis=1)

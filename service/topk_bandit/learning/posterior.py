@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning import _compiled
@@ -41,6 +41,8 @@ __all__ = ["Moments", "Observations", "PendingSlates", "Posterior"]
 
 FloatArray = NDArray[np.float64]
 RealArray = NDArray[np.floating]
+
+_COLUMNS_PER_SOLVE = 64
 
 
 class _Sums(NamedTuple):
@@ -461,14 +463,14 @@ class Posterior:
         rows.contexts[:n], rows.rankings[:n], rows.rewards[:n] = data
         covariance = (data.contexts @ data.contexts.T) * self.kernel.gram(data.rankings, data.rankings)
         covariance[np.diag_indices(n)] += self.noise_variance
-        lower = cholesky(covariance, lower=True)
-        targets = solve_triangular(lower, np.column_stack([data.rewards, np.ones(n)]), lower=True)
+        lower: FloatArray = np.linalg.cholesky(covariance)
+        targets = _solved(lower, np.column_stack([data.rewards, np.ones(n)]))
         weights = np.zeros((2, self.context_dim, n_columns))
         images = np.zeros((n, n_columns))
         for i, x in enumerate(vectors):
             images[i, x.columns] = x.images
         for a in range(self.context_dim):
-            whitened = solve_triangular(lower, data.contexts[:, a, None] * images, lower=True)
+            whitened = _solved(lower, data.contexts[:, a, None] * images)
             rows.features[a, :, :n] = whitened.T
             weights[:, a] = targets.T @ whitened
         z_y, z_1 = targets.T
@@ -476,6 +478,16 @@ class Posterior:
         fitted = replace(self, n_rows=n, _rows=rows, _tail=Tail(n), _weights=weights, _sums=sums)
         pending = replace(self._pending, features=np.zeros((self.context_dim, n_columns, 0), dtype=dtype))
         return replace(fitted, _n_columns=n_columns, _pending=pending)
+
+
+def _solved(lower: FloatArray, right: FloatArray) -> FloatArray:
+    """Return L^-1 G, a few columns at a time: one call would keep all other threads waiting."""
+    blocks = range(0, right.shape[1], _COLUMNS_PER_SOLVE)
+    solved = [
+        solve_triangular(lower, right[:, start : start + _COLUMNS_PER_SOLVE], lower=True, check_finite=False)
+        for start in blocks
+    ]
+    return np.concatenate(solved, axis=1)
 
 
 def _real(values: ArrayLike, *, field: str) -> FloatArray:
