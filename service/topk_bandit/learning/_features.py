@@ -50,7 +50,7 @@ def count_columns(rankings: NDArray[np.integer], *, n_items: int) -> int:
 class FeatureIndex:
     """Columns in the order of first use: 0 is s, an item has two (u and v), a pair of items shown together one.
 
-    Columns are only ever added, so a reader with an older column count sees a consistent older index, whoever adds more.
+    Columns are only ever added, so a reader with an older column count sees a consistent older index.
     """
 
     def __init__(self, kernel: KendallKernel) -> None:

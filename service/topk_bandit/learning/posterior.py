@@ -463,7 +463,7 @@ class Posterior:
         rows.contexts[:n], rows.rankings[:n], rows.rewards[:n] = data
         covariance = (data.contexts @ data.contexts.T) * self.kernel.gram(data.rankings, data.rankings)
         covariance[np.diag_indices(n)] += self.noise_variance
-        lower: FloatArray = np.linalg.cholesky(covariance)
+        lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         targets = _solved(lower, np.column_stack([data.rewards, np.ones(n)]))
         weights = np.zeros((2, self.context_dim, n_columns))
         images = np.zeros((n, n_columns))

@@ -114,7 +114,7 @@ class Follower:
             model = await self._decoded(snapshot)
             if model is None:
                 continue
-            self._saved = max(self._saved, snapshot.position)
+            self._saved = snapshot.position
             part = await self._store.read_log(self.name, start=model.version, limit=EVENTS_PER_READ)
             if _continues(part, model):
                 return model, part

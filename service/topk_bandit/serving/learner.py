@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import NotFoundError, TopkBanditError, UnavailableError
+from topk_bandit.errors import NotFoundError, UnavailableError
 from topk_bandit.serving.follower import Follower
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = ["Learner"]
 _log = logging.getLogger(__name__)
 
 EXPIRIES_PER_CALL = 256
+CANCEL_AGAIN_SECONDS = 0.1
 
 
 class _Desk:
@@ -90,8 +91,11 @@ class Learner:
         """Stop following; all models are gone."""
         desks, self._desks = self._desks, {}
         tasks = [task for task in (self._listener, *(desk.task for desk in desks.values())) if task is not None]
-        for task in tasks:
-            task.cancel()
+        left = set(tasks)
+        while left:  # a task can miss a cancellation that meets what it waits for just when that is done
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def published(self, name: BanditName) -> Model | None:
@@ -105,10 +109,12 @@ class Learner:
 
     async def refreshed(self, name: BanditName) -> Model:
         """Follow the bandit's log to its end as of now, and return its model; the errors of `Follower.catch_up`."""
-        desk = self._desk(name)
+        return await self._caught_up(name, self._desk(name))
+
+    async def _caught_up(self, name: BanditName, desk: _Desk) -> Model:
         try:
             async with desk.turn:
-                return await self._caught_up(name, desk)
+                return await self._known_to_the_end(name, desk)
         except NotFoundError:
             self._drop(name, desk)
             raise
@@ -116,7 +122,7 @@ class Learner:
             if desk.follower.model is None:
                 self._drop(name, desk)
 
-    async def _caught_up(self, name: BanditName, desk: _Desk) -> Model:
+    async def _known_to_the_end(self, name: BanditName, desk: _Desk) -> Model:
         """Follow the log to its end, and tell the store how far the items are known: at news, and regularly."""
         model = await desk.follower.catch_up()
         now = asyncio.get_running_loop().time()
@@ -167,7 +173,7 @@ class Learner:
                 return
             except UnavailableError as error:
                 await asyncio.sleep(error.retry_after)
-            except TopkBanditError:
+            except Exception:
                 _log.exception("a log can't be followed", extra={"bandit": str(name)})
                 await asyncio.sleep(self._look_seconds)
 
@@ -175,11 +181,13 @@ class Learner:
         with suppress(TimeoutError):
             await asyncio.wait_for(desk.bell.wait(), timeout=self._look_seconds)
         desk.bell.clear()
+        if self._desks.get(name) is not desk:
+            return
         now = asyncio.get_running_loop().time()
         if now >= desk.expire_at:
             desk.expire_at = now + self._look_seconds
             await self.expire(name)
-        await self.refreshed(name)
+        await self._caught_up(name, desk)
 
     async def _listen(self) -> None:
         async for name in self._store.changes():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +61,10 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
         if header["schema"] != SCHEMA:
             raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
         return _model(header, arrays, limits=limits)
-    except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile) as error:
-        raise CorruptDataError(f"a model can't be read: {error}") from error
+    except CorruptDataError:
+        raise
+    except Exception as error:  # the readers of the archive, of its arrays and of the header each have errors of their own
+        raise CorruptDataError(f"a model can't be read: {error!r}") from error
 
 
 def _header(model: Model, memory: Memory) -> dict[str, Any]:

@@ -7,6 +7,7 @@ quick repetition when a connection breaks (every script may be sent twice), none
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -22,7 +23,7 @@ from redis.exceptions import RedisClusterException
 from topk_bandit.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
 __all__ = ["Deployment", "open_deployment"]
 
@@ -115,10 +116,11 @@ class _OneClient:
         return ""
 
     async def execute(self, *command: bytes | str | int) -> Any:  # noqa: ANN401
-        return await self._execute(*command)
+        with _closed_connections_noticed():
+            return await self._execute(*command)
 
     async def ask_primaries(self, command: str) -> Mapping[str, Any]:
-        return {"": await self._execute(command)}
+        return {"": await self.execute(command)}
 
     async def drop_idle_connections(self) -> None:
         await self.client.connection_pool.disconnect(inuse_connections=False)
@@ -227,12 +229,22 @@ class _Cluster:
         except asyncio.CancelledError:
             task.cancel()
             raise
-        return task.result()
+        with _closed_connections_noticed():
+            return task.result()
 
     def _note_end(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
         if not task.cancelled():
             task.exception()
+
+
+@contextmanager
+def _closed_connections_noticed() -> Iterator[None]:
+    """Name what the client library trips over when another call, which failed, has closed a connection just taken."""
+    try:
+        yield
+    except AttributeError as error:
+        raise RedisConnectionError("another call closed the connection") from error
 
 
 def _telling_of_losses(options: Mapping[str, Any]) -> dict[str, Any]:

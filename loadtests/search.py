@@ -1,0 +1,113 @@
+"""Whether the search finds the best slate: against every ranking, and against a known maximiser."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from figures import Bench, Figure, Outcome, mean_with_error
+from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
+from topk_bandit.learning.policy import RANDOM_STARTS, Limits, State, decide, kernel_of
+from topk_bandit.learning.posterior import Posterior
+from topk_bandit.learning.rankings import all_rankings, log_count, random_rankings
+from topk_bandit.learning.search import local_search
+from topk_bandit.settings import Settings
+from topk_bandit.simulation.environments import Shop
+from topk_bandit.types import Exploration, Kernel, PaperBeta
+
+__all__ = ["exhaustive", "figure4"]
+
+TRIALS = 100
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """One search: how far it fell short, relative to the optimum, and what it cost."""
+
+    observations: int
+    shortfall: float
+    evaluations: int
+
+
+def exhaustive(bench: Bench) -> Outcome:
+    """Compare the slates that the policy decides for with the best of all 6,840, by upper confidence bound."""
+    seeds = range(bench.scaled(TRIALS, 16))
+    results = bench.each(_against_all, seeds)
+    reached = [result.shortfall <= TOLERANCE for result in results]
+    shortfalls = [result.shortfall for result in results]
+    return Outcome(
+        [
+            Figure("reached_share", f"optimum reached, of {len(results)} posteriors", float(np.mean(reached)), "share"),
+            Figure("largest_shortfall", "largest shortfall of the bound", float(np.max(shortfalls)), "share"),
+            Figure("evaluations", "rankings evaluated, mean", float(np.mean([r.evaluations for r in results]))),
+        ],
+        {"n": 20, "k": 3, "C": 5, "pending": _PENDING, "seeds": len(results), "tolerance": TOLERANCE}
+        | {"observations": [result.observations for result in results]},
+    )
+
+
+_PENDING = 5
+
+
+def _against_all(seed: int) -> _Reached:
+    rng = np.random.default_rng([seed, 1])
+    shop = Shop.random(rng, n_items=20, slate_size=3)
+    observations = round(math.exp(rng.uniform(0.0, math.log(400.0))))
+    state = _informed(shop, observations, rng)
+    exploration = Exploration(PaperBeta(Settings().beta_scale), uniform_share=0.0)
+    items = np.arange(20, dtype=np.int32)
+    context = shop.customers[int(rng.integers(len(shop.customers)))]
+    decision = decide(state, exploration, context=context, eligible=items, rng=rng)
+    beta = paper_beta(Settings().beta_scale, log_n_arms=log_count(20, 3), round_number=state.observations + 1)
+    bounds = UpperConfidenceBound(beta)(state.posterior.at(context, items).moments(all_rankings(items, slate_size=3)))
+    reached = decision.mean + math.sqrt(beta) * decision.standard_deviation
+    shortfall = (float(bounds.max()) - reached) / abs(float(bounds.max()))
+    return _Reached(observations, shortfall, decision.evaluations)
+
+
+def _informed(shop: Shop, observations: int, rng: np.random.Generator) -> State:
+    """Return what the service would know after rewards of random slates, with the newest slates pending."""
+    n_items, context_dim = shop.items.shape
+    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, n_items, shop.slate_size)
+    state = State.initial(kernel, context_dim=context_dim, limits=Limits())
+    slates = random_rankings(np.arange(n_items), slate_size=shop.slate_size, count=observations + _PENDING, rng=rng)
+    for number, slate in enumerate(slates):
+        customer = int(rng.integers(len(shop.customers)))
+        context = shop.customers[customer]
+        if number < observations:
+            state = state.rewarded(str(number), context, slate, reward=shop.draw(customer, slate, rng))
+        else:
+            state = state.shown(str(number), context, slate)
+    return state
+
+
+def figure4(bench: Bench) -> Outcome:
+    """Look for the ranking that is most similar to a hidden one: the hidden one itself (paper, Figure 4)."""
+    trials = bench.scaled(TRIALS, 10)
+    jobs = [(kind, seed) for kind in _NAMES for seed in range(trials)]
+    values = dict(zip(jobs, bench.each(_similarity_found, jobs), strict=True))
+    figures = []
+    for kind, name in _NAMES.items():
+        mine = [values[kind, seed] for seed in range(trials)]
+        found = float(np.mean([value > 1.0 - 1e-9 for value in mine]))
+        figures.append(Figure(f"{kind}_found_share", f"{name}: maximiser found, of {trials} trials", found, "share"))
+        figures.append(mean_with_error(f"{kind}_value", f"{name}: similarity of what was found (best: 1)", mine))
+    return Outcome(figures, {"n": 50, "k": 6, "random_starts": RANDOM_STARTS, "seeds": trials})
+
+
+_NAMES = {Kernel.WEIGHTED_CONVOLUTIONAL: "WCK", Kernel.CONVOLUTIONAL: "CK", Kernel.WEIGHTED: "WK"}
+
+
+def _similarity_found(job: tuple[Kernel, int]) -> float:
+    kind, seed = job
+    rng = np.random.default_rng([seed, 2])
+    kernel, items = kernel_of(kind, 50, 6), np.arange(50, dtype=np.int32)
+    hidden, *starts = random_rankings(items, slate_size=6, count=1 + RANDOM_STARTS, rng=rng)
+    # With one reward of 1 the mean of a ranking is its similarity to the hidden one, times a constant.
+    prior = Posterior.prior(kernel, context_dim=1, noise_variance=0.1, dtype=np.float32)
+    landscape = prior.observe([1.0], hidden, 1.0).at([1.0], items)
+    found = local_search(landscape, UpperConfidenceBound(0.0), np.array(starts))
+    return float(kernel.gram(found.ranking, hidden)[0, 0])
