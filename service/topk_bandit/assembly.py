@@ -89,12 +89,13 @@ async def _opened(settings: Settings, url: str) -> RedisStore:
 async def _examined(store: RedisStore) -> RedisStore:
     """Return a store that can keep its promises, or close it and raise."""
     try:
-        report = await store.check()
-        if report.problems:
-            raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(report.problems)}")
+        problems = (await store.check()).problems
     except BaseException:
         await store.close()
         raise
+    if problems:
+        await store.close()
+        raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(problems)}")
     return store
 
 

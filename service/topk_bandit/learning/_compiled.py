@@ -109,38 +109,25 @@ def _annihilate(factor, rows, row, first):
 
 
 @njit(nogil=True, cache=True)
-def _make_diagonal_positive(factor, rows):
-    for t in range(rows.shape[2]):
-        if factor[t, t] < 0.0:
-            for i in range(factor.shape[0]):
-                factor[i, t] = -factor[i, t]
-            for a in range(rows.shape[0]):
-                for f in range(rows.shape[1]):
-                    rows[a, f, t] = -rows[a, f, t]
-
-
-@njit(nogil=True, cache=True)
 def rotate_to_front(factor, rows, chosen):
-    """Make row `chosen` the first: `factor` becomes L of the permuted matrix, and `rows` its rows of R."""
+    """Make row `chosen` the first: `factor` becomes L of the permuted matrix, `rows` its R, up to signs."""
     moved = factor[chosen].copy()
     for i in range(chosen, 0, -1):
         factor[i] = factor[i - 1]
     factor[0] = moved
     for t in range(chosen - 1, -1, -1):
         _annihilate(factor, rows, 0, t)
-    _make_diagonal_positive(factor, rows)
 
 
 @njit(nogil=True, cache=True)
 def rotate_out(factor, rows, chosen):
-    """Make row `chosen` removable: then the last row and column of `factor`, and the last row of R, can be dropped."""
+    """Make row `chosen` removable: the last row and column of `factor`, and the last row of R, can be dropped then."""
     size = factor.shape[0]
     for i in range(chosen, size - 1):
         factor[i] = factor[i + 1]
     factor[size - 1] = 0.0
     for t in range(chosen, size - 1):
         _annihilate(factor, rows, t, t)
-    _make_diagonal_positive(factor, rows)
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)

@@ -28,7 +28,7 @@ class Observations(NamedTuple):
     rewards: FloatArray
 
     def newest(self, count: int) -> Observations:
-        """Return the last `count` rows, or all if there are fewer."""
+        """Return the last `count` >= 0 rows, or all if there are fewer."""
         start = max(len(self.rewards) - count, 0)
         return Observations(self.contexts[start:], self.rankings[start:], self.rewards[start:])
 

@@ -28,6 +28,9 @@ __all__ = ["RELATIVE_NOISE_GRID", "Profile", "choose_noise_variance", "profile_l
 RELATIVE_NOISE_GRID = np.logspace(-3.0, 1.0, 17)
 """Noise ratios tried, relative to the mean of K_r's diagonal."""
 
+_SMALLEST_UNIT = 1e-100
+"""A smaller prior variance is that of contexts that are all zero."""
+
 _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
 
@@ -80,7 +83,8 @@ def choose_noise_variance(kernel: KendallKernel, data: Observations) -> float:
         At least one row.
     """
     covariance = (data.contexts @ data.contexts.T) * kernel.gram(data.rankings, data.rankings)
-    unit = float(np.mean(np.diag(covariance))) or 1.0
+    unit = float(np.mean(np.diag(covariance)))
+    unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not np.ptp(data.rewards) > 0.0:
         return float(unit * 10.0**_PRIOR_LOG10_MEAN)
     profile = profile_likelihood(covariance, data.rewards, RELATIVE_NOISE_GRID * unit)

@@ -54,6 +54,11 @@ class Limits:
     row_bytes: int = 32 * 2**20
     pending_rows: int = 128
 
+    def __post_init__(self) -> None:
+        for name in ("rows", "row_bytes", "pending_rows"):
+            if getattr(self, name) < 1:
+                raise InvalidArgumentError(name, f"expected at least 1, got {getattr(self, name)}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:

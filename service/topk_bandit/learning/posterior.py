@@ -44,6 +44,9 @@ RealArray = NDArray[np.floating]
 
 _COLUMNS_PER_SOLVE = 64
 
+_NOISE_FLOOR: dict[type[np.floating], float] = {np.float32: 1e-5, np.float64: 1e-13}
+"""Smallest noise of a row, relative to the prior variance in its context: with less, repeated slates end in NaN."""
+
 
 class _Sums(NamedTuple):
     """z'z for the rewards, for all ones, and across: what the profile likelihood needs."""
@@ -100,7 +103,7 @@ class Posterior:
         context_dim
             C, at least 1.
         noise_variance
-            sigma^2 > 0, in units of the kernel.
+            sigma^2 > 0, in units of the kernel. A row's noise is at least 1e-5 (float32) or 1e-13 (float64) of c.c.
         dtype
             Of the stored rows: float64, or float32 for half the memory and time at about six digits.
         """
@@ -278,6 +281,8 @@ class Posterior:
 
     def rescaled(self, *, offset: float, amplitude: float) -> Posterior:
         """Return this posterior with its rewards centred on `offset` and its kernel scaled by `amplitude`."""
+        if not (math.isfinite(offset) and math.isfinite(amplitude) and amplitude > 0.0):
+            raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
         return replace(self, offset=offset, amplitude=amplitude)
 
     def refit(self, *, noise_variance: float, newest: int) -> Posterior:
@@ -285,6 +290,8 @@ class Posterior:
 
         The oldest rows are forgotten first. Forgetting only widens the variance.
         """
+        if newest < 0:
+            raise InvalidArgumentError("newest", f"expected at least 0, got {newest}")
         fitted = Posterior.fit(
             self.kernel,
             self.observations.newest(newest),
@@ -418,14 +425,20 @@ class Posterior:
         _compiled.whiten(self._rows.features, self.n_rows, context, x.columns, x.values, before)
         _compiled.whiten(self._pending.features, self._pending.size, context, x.columns, x.values, beside)
         explained = float(before.astype(np.float64) @ before) + float(beside.astype(np.float64) @ beside)
-        left = float(context @ context) + self.noise_variance - explained
+        noise = float(self._noise_of(context[None])[0])
+        left = float(context @ context) + noise - explained
         # In exact arithmetic at least the noise is left.
-        diagonal = float(np.sqrt(max(left, 0.5 * self.noise_variance)))
+        diagonal = float(np.sqrt(max(left, 0.5 * noise)))
         row = np.zeros((self.context_dim, self._n_columns), dtype=dtype)
         row[:, x.columns] = np.outer(context, x.images)
         _compiled.residual_row(self._rows.features, self.n_rows, before, row)
         _compiled.residual_row(self._pending.features, self._pending.size, beside, row)
         return row / dtype.type(diagonal), beside, diagonal
+
+    def _noise_of(self, contexts: FloatArray) -> FloatArray:
+        """Return the noise of rows in these contexts (N, C), shape (N,): not so small that rounding could swamp it."""
+        floor = _NOISE_FLOOR[self._rows.features.dtype.type]
+        return np.asarray(np.maximum(self.noise_variance, floor * np.einsum("na,na->n", contexts, contexts)))
 
     def _widened(self, n_columns: int) -> Posterior:
         """Return the same posterior with `n_columns` columns; the new ones are zero, since no row has used them."""
@@ -462,7 +475,7 @@ class Posterior:
         rows = self._rows.grown(n_columns, n + max(64, n // 2), used_columns=0, used_rows=0)
         rows.contexts[:n], rows.rankings[:n], rows.rewards[:n] = data
         covariance = (data.contexts @ data.contexts.T) * self.kernel.gram(data.rankings, data.rankings)
-        covariance[np.diag_indices(n)] += self.noise_variance
+        covariance[np.diag_indices(n)] += self._noise_of(data.contexts)
         lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         targets = _solved(lower, np.column_stack([data.rewards, np.ones(n)]))
         weights = np.zeros((2, self.context_dim, n_columns))

@@ -173,7 +173,7 @@ class Learner:
                 return
             except UnavailableError as error:
                 await asyncio.sleep(error.retry_after)
-            except Exception:
+            except Exception:  # noqa: BLE001 - one log must not stop the following for good
                 _log.exception("a log can't be followed", extra={"bandit": str(name)})
                 await asyncio.sleep(self._look_seconds)
 

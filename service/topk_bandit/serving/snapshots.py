@@ -57,14 +57,18 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
             arrays = dict(archive)
-        header = json.loads(arrays.pop("header").tobytes())
-        if header["schema"] != SCHEMA:
-            raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
-        return _model(header, arrays, limits=limits)
+        return _model(_header_of(arrays), arrays, limits=limits)
     except CorruptDataError:
         raise
-    except Exception as error:  # the readers of the archive, of its arrays and of the header each have errors of their own
+    except Exception as error:  # the readers of the archive, its arrays and the header each have errors of their own
         raise CorruptDataError(f"a model can't be read: {error!r}") from error
+
+
+def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
+    if header["schema"] != SCHEMA:
+        raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
+    return header
 
 
 def _header(model: Model, memory: Memory) -> dict[str, Any]:
