@@ -139,9 +139,9 @@ def running_server(
 
 
 @contextlib.contextmanager
-def running_cluster(binary: Path) -> Iterator[RunningServer]:
+def running_cluster(binary: Path, *options: str) -> Iterator[RunningServer]:
     """Run a cluster of one server until the end of the block."""
     # The cluster's bus listens 10,000 above the port.
-    with running_server(binary, "--cluster-enabled", "yes", port=free_port(below=50_000)) as server:
+    with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(below=50_000)) as server:
         server.become_cluster()
         yield server

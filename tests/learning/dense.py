@@ -55,9 +55,7 @@ WCK = Kind("wck", weighted_convolutional_kendall, dcg, counts_unshown=True)
 KINDS = (WK, CK, WCK)
 
 
-def unit_features(
-    rankings: ArrayLike, *, n_items: int, rank_weight: RankWeight, counts_unshown: bool
-) -> FloatArray:
+def unit_features(rankings: ArrayLike, *, n_items: int, rank_weight: RankWeight, counts_unshown: bool) -> FloatArray:
     """Return the features of Claim 3, one row per ranking, one column per pair of items, each row of norm 1."""
     orders = np.atleast_2d(np.asarray(rankings))
     slate_size = orders.shape[1]
@@ -184,6 +182,15 @@ class Sample:
         return Sample(self.contexts[chosen], self.rankings[chosen], self.rewards[chosen])
 
 
+def joined(first: Sample, second: Sample) -> Sample:
+    """Return the rows of both, one after the other."""
+    return Sample(
+        np.concatenate([first.contexts, second.contexts]),
+        np.concatenate([first.rankings, second.rankings]),
+        np.concatenate([first.rewards, second.rewards]),
+    )
+
+
 def rankings_of(n_items: int, slate_size: int, count: int, rng: np.random.Generator) -> IntArray:
     drawn = [rng.permutation(n_items)[:slate_size] for _ in range(count)]
     return np.array(drawn, dtype=np.int32).reshape(count, slate_size)
@@ -201,7 +208,9 @@ def sample(
 ) -> Sample:
     """Draw contexts, rankings and rewards; without contexts (C = 1) the context is [1.0]."""
     rankings = rankings_of(n_items, slate_size, count, rng)
-    contexts = rng.normal(size=(count, context_dim)) / math.sqrt(context_dim) if context_dim > 1 else np.ones((count, 1))
+    contexts = (
+        rng.normal(size=(count, context_dim)) / math.sqrt(context_dim) if context_dim > 1 else np.ones((count, 1))
+    )
     rewards = rewards_of(kind, contexts, rankings, rng, n_items=n_items, noise_variance=noise_variance)
     return Sample(contexts, rankings, rewards)
 

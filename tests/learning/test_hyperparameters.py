@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
-
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, fitted, sample
+
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, choose_noise_variance, profile_likelihood
 from topk_bandit.learning.posterior import Observations
 
@@ -105,7 +105,9 @@ def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
 @pytest.mark.parametrize("count", [1, 30])
 def test_equal_rewards_leave_the_prior_s_mean(value: float, count: int) -> None:
     data = draw(6, count=count, context_dim=1)
-    chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), Observations(data.contexts, data.rankings, np.full(count, value)))
+    chosen = choose_noise_variance(
+        WCK.make(N_ITEMS, 3), Observations(data.contexts, data.rankings, np.full(count, value))
+    )
     assert chosen == pytest.approx(0.1)
 
 

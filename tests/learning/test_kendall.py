@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-
 from tests.learning.dense import CK, KINDS, WCK, WK, Kind, convolution, dcg, one, shown_pairs
+
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.kendall import (
     KendallKernel,
@@ -74,7 +74,9 @@ def coupled(first: int, second: int) -> float:
     return 1.0 + math.cos(first + second) - 0.3 * abs(first - second)
 
 
-def normalised(definition: Callable[[tuple[int, ...], tuple[int, ...]], float], rankings: NDArray[np.int32]) -> NDArray:
+def normalised(
+    definition: Callable[[tuple[int, ...], tuple[int, ...]], float], rankings: NDArray[np.int32]
+) -> NDArray[np.float64]:
     orders = [tuple(row) for row in rankings.tolist()]
     gram = np.array([[definition(left, right) for right in orders] for left in orders])
     norms = np.sqrt(np.diag(gram))
@@ -103,9 +105,7 @@ def test_the_convolutional_kernels_are_means_over_all_completions(
 
 @pytest.mark.parametrize("weight", [dcg, one, steep, coupled])
 @pytest.mark.parametrize(("n_items", "slate_size"), [(2, 2), (5, 2), (6, 3), (9, 4), (5, 5)])
-def test_the_weighted_kernel_counts_the_pairs_in_both_slates(
-    n_items: int, slate_size: int, weight: RankWeight
-) -> None:
+def test_the_weighted_kernel_counts_the_pairs_in_both_slates(n_items: int, slate_size: int, weight: RankWeight) -> None:
     rankings = some_rankings(n_items, slate_size, 25)
 
     def definition(left: tuple[int, ...], right: tuple[int, ...]) -> float:

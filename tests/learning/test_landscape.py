@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-
 from tests.learning.dense import CK, KINDS, WCK, Kind, assert_close, fitted, rankings_of, sample
+
 from topk_bandit.learning.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def posterior_of(kind: Kind, slate_size: int, *, seed: int = 1, count: int = 40)
 
 
 CASES = [(kind, k) for kind in KINDS for k in (2, 3, 5)] + [(CK, 1), (WCK, 1), (WCK, len(ITEMS))]
-each_case = pytest.mark.parametrize(("kind", "slate_size"), CASES, ids=lambda v: v.name if isinstance(v, Kind) else str(v))
+each_case = pytest.mark.parametrize(
+    ("kind", "slate_size"), CASES, ids=lambda v: v.name if isinstance(v, Kind) else str(v)
+)
 
 
 def replaced(ranking: NDArray[np.int32], position: int, n_items: int) -> NDArray[np.int32]:

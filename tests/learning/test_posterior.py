@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-
 from tests.learning.dense import (
     CK,
     KINDS,
@@ -17,11 +16,13 @@ from tests.learning.dense import (
     Sample,
     assert_close,
     fitted,
+    joined,
     rankings_of,
     rewards_of,
     same,
     sample,
 )
+
 from topk_bandit.learning.posterior import Observations, PendingSlates, Posterior
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_float64_agrees_with_the_dense_process(kind: Kind, context_dim: int, noi
                  atol=1e-8)  # fmt: skip
 
 
-# A noise of 1e-4 under 320 rows, a third of them the same, has a condition number of about 1e6: six digits lose about three.
+# A noise of 1e-4 under 320 rows, a third of them the same, has a condition number of 1e6: six digits lose about three.
 @each_kind
 @pytest.mark.parametrize("context_dim", [1, 3])
 @pytest.mark.parametrize(("noise_variance", "atol"), [(1e-4, 1e-3), (1e-3, 1e-4), (0.1, 1e-4), (10.0, 1e-4)])
@@ -141,7 +142,9 @@ def test_pending_slates_shrink_the_variance_and_leave_every_mean(kind: Kind) -> 
 def test_a_pending_reward_counts_as_the_mean_predicted_for_it() -> None:
     data, waiting = draw(WCK, 2, count=30), draw(WCK, 3, count=3)
     posterior = empty(WCK).observe(*data.rows)
-    hallucinated = [posterior.predict(c, r[None]).mean[0] for c, r in zip(waiting.contexts, waiting.rankings, strict=True)]
+    hallucinated = [
+        posterior.predict(c, r[None]).mean[0] for c, r in zip(waiting.contexts, waiting.rankings, strict=True)
+    ]
     imagined = posterior.observe(waiting.contexts, waiting.rankings, hallucinated)
     shown = posterior.show(waiting.contexts, waiting.rankings)
     assert_close(shown.predict(question(2), TO_ASK), imagined.predict(question(2), TO_ASK), atol=1e-10)
@@ -156,7 +159,7 @@ def test_rewards_may_come_in_any_order(kind: Kind) -> None:
     for place in order.tolist():
         posterior = posterior.reward(left.index(place), float(waiting.rewards[place]))
         left.remove(place)
-    together = Sample(*(np.concatenate(pair) for pair in zip(data.rows, waiting.rows, strict=True)))
+    together = joined(data, waiting)
     assert (posterior.n_rows, posterior.n_pending) == (42, 0)
     assert_close(posterior.predict(question(2), TO_ASK), dense(kind, together).predict(question(2), TO_ASK), atol=1e-8)
     assert posterior.observations.rewards[30:].tolist() == waiting.rewards[order].tolist()
@@ -274,7 +277,7 @@ def test_offset_and_amplitude_are_those_of_centred_rewards_and_a_scaled_kernel(k
 
 def test_scale_survives_what_happens_next() -> None:
     data, more = draw(WCK, 2, count=60), draw(WCK, 3, count=8)
-    together = Sample(*(np.concatenate(pair) for pair in zip(data.rows, more.rows, strict=True)))
+    together = joined(data, more)
     expected = replace(dense(WCK, together), offset=-0.6, amplitude=0.3).predict(question(2), TO_ASK)
     scaled = empty(WCK).observe(*data.rows).rescaled(offset=-0.6, amplitude=0.3)
     assert_close(scaled.observe(*more.rows).predict(question(2), TO_ASK), expected, atol=1e-8)
@@ -311,6 +314,19 @@ def test_the_variance_is_never_negative() -> None:
         assert posterior.predict([1.0], data.rankings).variance[0] < 1e-5
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("noise_variance", [1e-4, 1e-6, 1e-8])
+def test_two_slates_shown_over_and_over_leave_everything_finite(dtype: type, noise_variance: float) -> None:
+    rng = np.random.default_rng(0)
+    rankings = rankings_of(N_ITEMS, SLATE_SIZE, 2, rng)[rng.integers(2, size=300)]
+    prior = empty(WCK, context_dim=1, noise_variance=noise_variance, dtype=dtype)
+    moments = prior.observe(np.ones((300, 1)), rankings, rng.normal(size=300)).predict([1.0], rankings[:20])
+    assert np.isfinite(moments.mean).all()
+    assert np.abs(moments.mean).max() < 1.0
+    assert (moments.variance >= 0.0).all()
+    assert moments.variance.max() < 0.01
+
+
 def test_single_and_batched_observations_are_the_same() -> None:
     data = draw(WCK, 2, count=40)
     batched = empty(WCK).observe(*data.rows)
@@ -326,6 +342,6 @@ def test_float32_rows_take_half_the_memory() -> None:
     data = draw(WCK, 2, count=100)
     wide = empty(WCK).observe(*data.rows)
     narrow = empty(WCK, dtype=np.float32).observe(*data.rows)
-    assert narrow.bytes_per_row * 2 == wide.bytes_per_row
+    assert narrow.bytes_of(data.rankings) * 2 == wide.bytes_of(data.rankings)
     assert narrow.memory_bytes < 0.6 * wide.memory_bytes
-    assert wide.memory_bytes >= wide.bytes_per_row * wide.n_rows
+    assert wide.memory_bytes >= wide.bytes_of(data.rankings)

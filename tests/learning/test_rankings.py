@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.rankings import (
@@ -12,6 +14,7 @@ from topk_bandit.learning.rankings import (
     full_neighbourhood,
     log_count,
     random_rankings,
+    validated_items,
     validated_rankings,
 )
 
@@ -73,6 +76,16 @@ def test_random_rankings_are_of_the_items_and_repeat_with_the_generator() -> Non
     assert random_rankings(items, slate_size=3, count=0, rng=np.random.default_rng(5)).shape == (0, 3)
 
 
+@pytest.mark.parametrize(("n_items", "slate_size"), [(4, 1), (4, 2), (5, 3), (4, 4)])
+def test_random_rankings_are_uniform_over_all_rankings(n_items: int, slate_size: int) -> None:
+    items = np.arange(n_items) + 10
+    count = 100 * math.perm(n_items, slate_size)
+    drawn = random_rankings(items, slate_size=slate_size, count=count, rng=np.random.default_rng(1))
+    counts = Counter(tuple(row) for row in drawn.tolist())
+    assert set(counts) == set(permutations(items.tolist(), slate_size))
+    assert chisquare(list(counts.values())).pvalue > 1e-3
+
+
 @pytest.mark.parametrize(("n_items", "slate_size"), [(6, 3), (7, 2), (5, 1), (4, 4), (6, 4)])
 def test_the_full_neighbourhood_is_every_ranking_with_at_most_one_other_item(n_items: int, slate_size: int) -> None:
     ranking = np.random.default_rng(n_items).permutation(n_items)[:slate_size]
@@ -90,3 +103,15 @@ def test_the_full_neighbourhood_stays_inside_the_items() -> None:
     neighbours = full_neighbourhood(np.array([4, 9]), np.array([1, 4, 9, 30]))
     assert set(neighbours.ravel().tolist()) == {1, 4, 9, 30}
     assert len(neighbours) == 2 * 2 * 2 + 2
+
+
+@pytest.mark.parametrize("items", [[3, 1], [1, 1, 2], [-1, 2], [0, 5], [[0, 1]], [0.0, 1.0], [[0], [1, 2]], 3], ids=str)
+def test_what_is_no_list_of_items_is_refused_by_name(items: object) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        validated_items(items, n_items=5, field="eligible")  # type: ignore[arg-type]
+    assert caught.value.field == "eligible"
+
+
+def test_ascending_items_are_accepted() -> None:
+    assert validated_items([0, 2, 4], n_items=5).tolist() == [0, 2, 4]
+    assert validated_items(np.array([], dtype=int), n_items=5).tolist() == []

@@ -66,7 +66,7 @@ class Agreement(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             for name in NAMES:
-                self.both(lambda store, name=name: self.everything(store, name))
+                self.look(name)
         finally:
             for connection in self.connections:
                 self.runner.run(connection.__aexit__(None, None, None))
@@ -104,7 +104,7 @@ class Agreement(RuleBasedStateMachine):
     def update(self, name: BanditName, wanted: BanditSettings, revision: int) -> None:
         self.both(lambda store: store.update_settings(name, wanted, revision=revision))
 
-    @rule(name=st.sampled_from([NAMES[1], BanditName("shop", "absent")]))
+    @rule(name=st.sampled_from([NAMES[1], *[BanditName("shop", "absent")] * 4]))
     def delete(self, name: BanditName) -> None:
         self.both(lambda store: store.delete_bandit(name))
 
@@ -164,9 +164,14 @@ class Agreement(RuleBasedStateMachine):
     def read(self, name: BanditName, start: int, limit: int) -> None:
         self.both(lambda store: store.read_log(name, start=start, limit=limit))
 
-    @rule(name=names, position=positions, payload=st.binary(max_size=3), incarnation=incarnations)
-    def snapshot(self, name: BanditName, position: int, payload: bytes, incarnation: str) -> None:
-        self.both(lambda store: store.save_snapshot(name, Snapshot(position, payload), incarnation=incarnation))
+    @rule(name=names, back=st.integers(-1, 2), payload=st.binary(max_size=3), incarnation=incarnations)
+    def snapshot(self, name: BanditName, back: int, payload: bytes, incarnation: str) -> None:
+        async def save(store: Store) -> bool:
+            now = await store.get_bandit(name)
+            taken = Snapshot(max(0, now.log_position - back), payload)
+            return await store.save_snapshot(name, taken, incarnation=incarnation)
+
+        self.both(save)
         self.both(lambda store: store.load_snapshots(name))
 
     @rule(name=names)

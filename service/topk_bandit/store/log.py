@@ -2,7 +2,8 @@
 
 A bandit's log is the truth, and everything else is a fold over it. So the store gives a few promises, and nothing more:
 
-- *Atomic*: each call does all of what it says or nothing. A call that raises has changed nothing.
+- *Atomic*: each call does all of what it says or nothing. A call that raises has changed nothing; only an
+  `UnavailableError` may also mean that the reply was lost, and then the same call again finds out.
 - *Idempotent*: each writing call may be sent again, after a lost reply too, without a second effect.
 - *Ordered*: positions are 1, 2, 3, ... without gaps for the life of a bandit.
 - *One clock*: deadlines are compared with the store's own clock, never with a caller's.

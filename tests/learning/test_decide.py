@@ -1,0 +1,227 @@
+"""A decision: what is chosen, how probable it was, and what is said about it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+from tests.learning.dense import WCK, Sample, rankings_of, sample
+
+from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.learning.acquisition import paper_beta
+from topk_bandit.learning.policy import Decision, Limits, State, decide
+from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.types import ConstantBeta, Exploration, PaperBeta
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONTEXT = np.array([0.6, -0.7])
+
+
+def learned(n_items: int, slate_size: int, *, count: int = 25, seed: int = 0, dtype: type = np.float64) -> State:
+    rng = np.random.default_rng(seed)
+    data: Sample = sample(WCK, rng, n_items=n_items, slate_size=slate_size, context_dim=2, count=count)
+    state = State.initial(WCK.make(n_items, slate_size), context_dim=2, limits=Limits(), dtype=dtype)
+    for place, (context, ranking, reward) in enumerate(zip(*data.rows, strict=True)):
+        state = state.rewarded(str(place), context, ranking, reward=float(reward))
+    for place, ranking in enumerate(rankings_of(n_items, slate_size, 3, rng)):
+        state = state.shown(f"waiting-{place}", CONTEXT, ranking)
+    return state
+
+
+def ask(
+    state: State, *, share: float, seed: int, eligible: NDArray[np.int32] | None = None, beta: float = 1.0
+) -> Decision:
+    items = np.arange(state.posterior.kernel.n_items, dtype=np.int32) if eligible is None else eligible
+    exploration = Exploration(ConstantBeta(beta), uniform_share=share)
+    return decide(state, exploration, context=CONTEXT, eligible=items, rng=np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_slates_are_as_frequent_as_their_propensities_say(share: float) -> None:
+    state = learned(4, 2)
+    best = tuple(ask(state, share=0.0, seed=0).ranking.tolist())
+    decisions = [ask(state, share=share, seed=seed) for seed in range(2000)]
+    counts = Counter(tuple(decision.ranking.tolist()) for decision in decisions)
+    said = {tuple(decision.ranking.tolist()): decision.propensity for decision in decisions}
+    slates = [tuple(row) for row in all_rankings(np.arange(4), slate_size=2).tolist()]
+    assert set(counts) == set(slates)
+    for decision in decisions:
+        assert decision.propensity == said[tuple(decision.ranking.tolist())]
+    for slate in slates:
+        assert said[slate] == pytest.approx(share / 12 + (1.0 - share) * (slate == best))
+    assert math.fsum(said.values()) == pytest.approx(1.0)
+    test = chisquare([counts[slate] for slate in slates], [2000 * said[slate] for slate in slates])
+    assert test.pvalue > 1e-3
+    explored = sum(decision.explored for decision in decisions)
+    assert abs(explored - 2000 * share) <= 4.0 * math.sqrt(2000 * share * (1.0 - share)) + 1e-9
+
+
+def test_without_a_share_the_same_slate_is_certain() -> None:
+    state = learned(4, 2)
+    decisions = [ask(state, share=0.0, seed=seed) for seed in range(200)]
+    assert len({tuple(decision.ranking.tolist()) for decision in decisions}) == 1
+    assert {decision.propensity for decision in decisions} == {1.0}
+    assert not any(decision.explored for decision in decisions)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_best_slate_does_not_depend_on_the_generator(share: float) -> None:
+    state = learned(20, 4, count=60)
+    best = ask(state, share=0.0, seed=0)
+    exploited = [each for seed in range(40) if not (each := ask(state, share=share, seed=seed)).explored]
+    assert len(exploited) >= 10
+    for decision in exploited:
+        assert decision.ranking.tolist() == best.ranking.tolist()
+        assert (decision.mean, decision.standard_deviation) == (best.mean, best.standard_deviation)
+        assert (decision.regret_bound, decision.evaluations) == (best.regret_bound, best.evaluations)
+
+
+def test_the_same_generator_repeats_the_decision() -> None:
+    state = learned(20, 4, count=60)
+    for seed in range(10):
+        one, other = ask(state, share=0.5, seed=seed), ask(state, share=0.5, seed=seed)
+        assert one.ranking.tolist() == other.ranking.tolist()
+        assert (one.propensity, one.explored) == (other.propensity, other.explored)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_only_eligible_items_are_shown(share: float) -> None:
+    state = learned(20, 3, count=60)
+    eligible = np.array([1, 4, 5, 13, 19], dtype=np.int32)
+    shown = set()
+    for seed in range(200):
+        decision = ask(state, share=share, seed=seed, eligible=eligible)
+        assert len(set(decision.ranking.tolist())) == 3
+        shown.update(decision.ranking.tolist())
+        assert decision.propensity == pytest.approx(1.0 / 60.0 if share else 1.0)
+    assert shown == set(eligible.tolist()) if share else shown <= set(eligible.tolist())
+
+
+def test_a_slate_of_every_eligible_item_is_an_order_of_them() -> None:
+    eligible = np.array([2, 3, 9], dtype=np.int32)
+    decision = ask(learned(12, 3), share=0.0, seed=0, eligible=eligible)
+    assert sorted(decision.ranking.tolist()) == [2, 3, 9]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 9.0])
+def test_the_figures_are_those_of_all_slates(share: float, beta: float) -> None:
+    everything = all_rankings(np.arange(4), slate_size=2)
+    for seed in range(10):
+        state = learned(4, 2, seed=seed)
+        decision = ask(state, share=share, seed=seed, beta=beta)
+        moments = state.posterior.predict(CONTEXT, everything)
+        place = everything.tolist().index(decision.ranking.tolist())
+        deviation = np.sqrt(moments.variance)
+        assert decision.mean == pytest.approx(moments.mean[place])
+        assert decision.standard_deviation == pytest.approx(deviation[place])
+        upper, lower = moments.mean + math.sqrt(beta) * deviation, moments.mean - math.sqrt(beta) * deviation
+        assert decision.regret_bound == pytest.approx(upper.max() - lower[place], abs=1e-6)
+        assert decision.estimated_regret == pytest.approx(moments.mean.max() - moments.mean[place], abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_no_regret_is_negative(dtype: type) -> None:
+    for seed in range(30):
+        state = learned(15, 3, seed=seed, count=seed, dtype=dtype)
+        for share in (0.0, 1.0):
+            for beta in (0.0, 1.0):
+                decision = ask(state, share=share, seed=seed, beta=beta)
+                assert decision.regret_bound >= 0.0
+                assert decision.estimated_regret >= 0.0
+                assert decision.regret_bound >= decision.estimated_regret - 1e-6
+                assert decision.standard_deviation >= 0.0
+                assert decision.evaluations > 0
+
+
+def test_nothing_learned_still_gives_a_slate() -> None:
+    state = State.initial(WCK.make(8, 3), context_dim=2, limits=Limits())
+    decision = ask(state, share=0.0, seed=0)
+    assert len(set(decision.ranking.tolist())) == 3
+    assert decision.mean == 0.0
+    assert decision.standard_deviation == pytest.approx(float(np.linalg.norm(CONTEXT)))
+
+
+def test_the_paper_s_width_grows_with_the_slates_and_the_rewards() -> None:
+    state = learned(4, 2)
+    exploration = Exploration(PaperBeta(0.5), uniform_share=0.0)
+    eligible = np.arange(4, dtype=np.int32)
+    decision = decide(state, exploration, context=CONTEXT, eligible=eligible, rng=np.random.default_rng(0))
+    beta = paper_beta(0.5, log_n_arms=math.log(12), round_number=26)
+    constant = ask(state, share=0.0, seed=0, beta=beta)
+    assert decision.ranking.tolist() == constant.ranking.tolist()
+    assert decision.regret_bound == pytest.approx(constant.regret_bound)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_rewards_do_not_stop_exploration(value: float) -> None:
+    state = State.initial(WCK.make(6, 2), context_dim=1, limits=Limits())
+    exploration = Exploration(ConstantBeta(1.0), uniform_share=0.0)
+    shown: list[tuple[int, ...]] = []
+    for place in range(60):
+        rng = np.random.default_rng(place)
+        decision = decide(state, exploration, context=np.ones(1), eligible=np.arange(6, dtype=np.int32), rng=rng)
+        assert decision.standard_deviation > 0.0
+        shown.append(tuple(decision.ranking.tolist()))
+        state = state.rewarded(str(place), np.ones(1), decision.ranking, reward=value)
+    assert len(set(shown)) >= 15
+    assert {item for slate in shown[-30:] for item in slate} == set(range(6))
+
+
+def test_slates_on_screen_are_not_shown_again_at_once() -> None:
+    state = State.initial(WCK.make(10, 3), context_dim=1, limits=Limits())
+    exploration = Exploration(ConstantBeta(1.0), uniform_share=0.0)
+    shown = []
+    for place in range(20):
+        rng = np.random.default_rng(0)
+        decision = decide(state, exploration, context=np.ones(1), eligible=np.arange(10, dtype=np.int32), rng=rng)
+        shown.append(tuple(decision.ranking.tolist()))
+        state = state.shown(str(place), np.ones(1), decision.ranking)
+    assert len(set(shown)) == 20
+
+
+@pytest.mark.parametrize(("n_items", "slate_size"), [(3, 2), (6, 3)])
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 1e3, 1e6])
+def test_contexts_of_any_size_leave_every_figure_finite(n_items: int, slate_size: int, norm: float) -> None:
+    state = State.initial(WCK.make(n_items, slate_size), context_dim=2, limits=Limits())
+    exploration = Exploration(ConstantBeta(1.0), uniform_share=0.0)
+    context, eligible = norm * np.array([0.6, 0.8]), np.arange(n_items, dtype=np.int32)
+    for place in range(128):
+        rng = np.random.default_rng(place)
+        decision = decide(state, exploration, context=context, eligible=eligible, rng=rng)
+        assert math.isfinite(decision.mean)
+        assert 0.0 <= decision.standard_deviation <= norm * (1.0 + 1e-5)
+        assert 0.0 <= decision.regret_bound < math.inf
+        state = state.shown(str(place), context, decision.ranking)
+
+
+def test_too_few_eligible_items_are_refused_by_name() -> None:
+    state = learned(8, 3)
+    for eligible in ([], [2, 5]):
+        with pytest.raises(InvalidArgumentError) as caught:
+            ask(state, share=0.0, seed=0, eligible=np.array(eligible, dtype=np.int32))
+        assert caught.value.field == "eligible"
+
+
+@pytest.mark.parametrize(
+    "eligible", [[3, 1, 2, 0], [0, 1, 1, 2], [-1, 0, 1, 2], [0, 1, 2, 8]], ids=["order", "twice", "negative", "range"]
+)
+def test_eligible_items_that_are_none_are_refused_by_name(eligible: list[int]) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ask(learned(8, 3), share=0.0, seed=0, eligible=np.array(eligible, dtype=np.int32))
+    assert caught.value.field in {"eligible", "items"}
+
+
+@pytest.mark.parametrize("context", [[1.0], [1.0, 2.0, 3.0], [1.0, np.nan], [[1.0, 0.0], [0.0, 1.0]]])
+def test_a_context_that_cannot_be_used_is_refused_by_name(context: object) -> None:
+    state, exploration = learned(8, 3), Exploration(ConstantBeta(1.0), 0.0)
+    items, rng = np.arange(8, dtype=np.int32), np.random.default_rng(0)
+    with pytest.raises(InvalidArgumentError) as caught:
+        decide(state, exploration, context=np.array(context), eligible=items, rng=rng)
+    assert caught.value.field == "context"

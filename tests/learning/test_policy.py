@@ -1,0 +1,252 @@
+"""GP-TopK as a fold: the same happenings give the same state, and a refit state is its rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, Sample, assert_close, same, sample
+from tests.learning.happenings import (
+    ASK_CONTEXT,
+    KERNEL,
+    N_ITEMS,
+    SLATE_SIZE,
+    Closed,
+    Earned,
+    Shown,
+    folded,
+    happenings,
+    initial,
+)
+
+from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.posterior import Posterior
+from topk_bandit.types import Kernel
+
+EVERYTHING = np.array(list(permutations(range(N_ITEMS), SLATE_SIZE)), dtype=np.int32)
+LIMITS = [
+    pytest.param(Limits(), id="roomy"),
+    pytest.param(Limits(rows=50), id="few rows"),
+    pytest.param(Limits(row_bytes=20_000), id="few bytes"),
+    pytest.param(Limits(rows=60, pending_rows=4), id="few pending"),
+]
+
+
+def assert_same(left: State, right: State) -> None:
+    assert left.pending_ids == right.pending_ids
+    assert (left.observations, left.since_refit) == (right.observations, right.since_refit)
+    one, other = left.posterior, right.posterior
+    assert (one.n_rows, one.n_pending, one.noise_variance) == (other.n_rows, other.n_pending, other.noise_variance)
+    assert (one.offset, one.amplitude) == (other.offset, other.amplitude)
+    assert same(one.predict(ASK_CONTEXT, EVERYTHING), other.predict(ASK_CONTEXT, EVERYTHING))
+
+
+def rebuilt(state: State) -> State:
+    """Return a state of the same rows, pending slates and counts that has lived through nothing else."""
+    old = state.posterior
+    prior = Posterior.prior(
+        old.kernel, context_dim=old.context_dim, noise_variance=old.noise_variance, dtype=np.float32
+    )
+    posterior = prior.observe(*old.observations).show(*old.pending)
+    return State(posterior, state.limits, state.pending_ids, state.observations, state.since_refit)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_the_same_happenings_give_the_same_state_to_the_bit(limits: Limits) -> None:
+    drawn = happenings(1, 250)
+    assert_same(folded(initial(limits), drawn), folded(initial(limits), drawn))
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_refit_twice_is_a_refit_once(limits: Limits) -> None:
+    for seed in range(4):
+        refit = folded(initial(limits), happenings(seed, 150)).refit()
+        assert refit.since_refit == 0
+        assert_same(refit.refit(), refit)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_refit_is_a_function_of_rows_pending_slates_and_counts(limits: Limits) -> None:
+    for seed in range(4):
+        state = folded(initial(limits), happenings(seed, 150))
+        assert state.posterior.n_pending > 0
+        assert_same(rebuilt(state).refit(), state.refit())
+
+
+def test_slates_that_were_closed_leave_no_trace_in_a_refit() -> None:
+    rng = np.random.default_rng(3)
+    kernel = WCK.make(60, 4)
+    data = sample(WCK, rng, n_items=8, slate_size=4, context_dim=2, count=100)
+    # As many bytes as 100 rows of the 8 items need, and a bit more.
+    alone = Posterior.prior(kernel, context_dim=2, noise_variance=0.1, dtype=np.float32).observe(*data.rows)
+    limits = Limits(row_bytes=alone.bytes_of(data.rankings) * 14 // 10)
+    state = State.initial(kernel, context_dim=2, limits=limits)
+    for place in range(30):
+        ranking = rng.permutation(60)[:4].astype(np.int32)
+        state = state.shown(f"closed-{place}", ASK_CONTEXT, ranking).closed(f"closed-{place}")
+    for place, (context, ranking, reward) in enumerate(zip(*data.rows, strict=True)):
+        state = replace(state.rewarded(str(place), context, ranking, reward=float(reward)), since_refit=0)
+    assert state.posterior.n_rows == 100
+    assert rebuilt(state).refit().posterior.n_rows == 100
+    assert state.refit().posterior.n_rows == 100
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits) -> None:
+    live = folded(initial(limits), happenings(1, 120)).refit()
+    restored = State.restored(KERNEL, live.memory, limits=limits)
+    assert_same(restored, live)
+    for happening in happenings(2, 120, prefix="later-"):
+        live, restored = happening.fold(live), happening.fold(restored)
+    assert_same(restored, live)
+
+
+def test_a_restored_empty_state_is_the_initial_one() -> None:
+    start = initial()
+    assert_same(State.restored(KERNEL, start.memory, limits=Limits()), start)
+    assert_same(start.refit(), start)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40, 100])
+def test_there_are_never_more_rows_than_the_limit(rows: int) -> None:
+    state = initial(Limits(rows=rows))
+    most = 0
+    for happening in happenings(3, 300):
+        state = happening.fold(state)
+        most = max(most, state.posterior.n_rows)
+    assert most <= rows
+    assert state.observations > 200
+    assert state.posterior.n_rows >= rows // 2
+
+
+def test_the_rows_that_are_kept_are_the_newest() -> None:
+    drawn = happenings(3, 300)
+    state = folded(initial(Limits(rows=40)), drawn)
+    earned = [happening.reward for happening in drawn if isinstance(happening, Earned)]
+    kept = state.posterior.observations.rewards.tolist()
+    assert kept == earned[-len(kept) :]
+    assert state.observations == len(earned)
+
+
+def test_a_refit_keeps_the_rows_within_their_bytes() -> None:
+    limits = Limits(row_bytes=40_000)
+    state = folded(initial(limits), happenings(3, 300)).refit()
+    assert state.posterior.n_rows > 32
+    assert state.posterior.bytes_of(state.posterior.observations.rankings) <= limits.row_bytes
+    assert state.posterior.n_rows < folded(initial(), happenings(3, 300)).posterior.n_rows
+
+
+def test_the_oldest_pending_slates_stop_counting_first_and_are_still_learned_from() -> None:
+    slates = [slate for slate in happenings(4, 12) if isinstance(slate, Shown)]
+    state = folded(initial(Limits(pending_rows=5), dtype=np.float64), slates)
+    assert state.pending_ids == tuple(slate.slate_id for slate in slates[-5:])
+    newest = folded(initial(dtype=np.float64), slates[-5:])
+    assert_close(
+        state.posterior.predict(ASK_CONTEXT, EVERYTHING), newest.posterior.predict(ASK_CONTEXT, EVERYTHING), atol=1e-12
+    )
+    learned = Earned(slates[0], 2.5).fold(state)
+    assert learned.pending_ids == state.pending_ids
+    assert (learned.posterior.n_rows, learned.observations) == (1, 1)
+    assert learned.posterior.observations.rankings[0].tolist() == slates[0].ranking.tolist()
+    assert learned.posterior.observations.rewards.tolist() == [2.5]
+
+
+def test_a_reward_is_learned_whether_its_slate_is_pending_or_not() -> None:
+    slates = [slate for slate in happenings(4, 6) if isinstance(slate, Shown)]
+    shown = folded(initial(dtype=np.float64), slates)
+    through_pending = folded(shown, [Earned(slate, float(place)) for place, slate in enumerate(slates)])
+    directly = folded(initial(dtype=np.float64), [Earned(slate, float(place)) for place, slate in enumerate(slates)])
+    assert through_pending.pending_ids == directly.pending_ids == ()
+    assert through_pending.observations == directly.observations == 6
+    one = through_pending.posterior.predict(ASK_CONTEXT, EVERYTHING)
+    assert_close(one, directly.posterior.predict(ASK_CONTEXT, EVERYTHING), atol=1e-10)
+
+
+def test_a_closed_slate_was_never_shown() -> None:
+    drawn = happenings(5, 40)
+    state = folded(initial(dtype=np.float64), drawn)
+    extra = Shown("extra", ASK_CONTEXT, EVERYTHING[77])
+    closed = folded(state, [extra, Closed("extra")])
+    assert closed.pending_ids == state.pending_ids
+    assert closed.observations == state.observations
+    after = closed.posterior.predict(ASK_CONTEXT, EVERYTHING)
+    assert_close(after, state.posterior.predict(ASK_CONTEXT, EVERYTHING), atol=1e-10)
+    shown = extra.fold(state).posterior.predict(ASK_CONTEXT, EVERYTHING)
+    assert shown.variance[77] < after.variance[77] - 1e-3
+
+
+def test_closing_what_is_not_pending_changes_nothing() -> None:
+    state = folded(initial(), happenings(5, 10))
+    assert_same(state.closed("nobody"), state)
+
+
+def test_older_states_keep_their_answers() -> None:
+    state = initial(Limits(rows=40))
+    history = []
+    for happening in happenings(6, 150):
+        history.append((state, state.posterior.predict(ASK_CONTEXT, EVERYTHING)))
+        state = happening.fold(state)
+    for older, before in history:
+        assert same(older.posterior.predict(ASK_CONTEXT, EVERYTHING), before)
+
+
+def test_what_is_predicted_is_the_dense_process_at_its_best_offset_and_scale() -> None:
+    state = folded(initial(dtype=np.float64), happenings(7, 120))
+    posterior = state.posterior
+    dense = DenseGp(WCK, N_ITEMS, posterior.noise_variance, *posterior.observations, *posterior.pending)
+    offset = dense.best_offset
+    amplitude = dense.whitened_square(offset) / posterior.n_rows
+    assert posterior.offset == pytest.approx(offset, abs=1e-8)
+    assert posterior.amplitude == pytest.approx(amplitude, rel=1e-8)
+    expected = replace(dense, offset=offset, amplitude=amplitude).predict(ASK_CONTEXT, EVERYTHING)
+    assert_close(posterior.predict(ASK_CONTEXT, EVERYTHING), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(1.0, 100.0), (1e4, 0.0), (1e-3, -5.0)])
+def test_the_unit_and_the_zero_of_the_rewards_do_not_matter(factor: float, shift: float) -> None:
+    drawn = happenings(8, 120)
+    moved = [replace(each, reward=factor * each.reward + shift) if isinstance(each, Earned) else each for each in drawn]
+    one = folded(initial(), drawn).posterior.predict(ASK_CONTEXT, EVERYTHING)
+    other = folded(initial(), moved).posterior.predict(ASK_CONTEXT, EVERYTHING)
+    np.testing.assert_allclose((other.mean - shift) / factor, one.mean, atol=1e-4)
+    np.testing.assert_allclose(other.variance / factor**2, one.variance, rtol=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.5])
+def test_equal_rewards_are_the_offset_and_leave_the_prior_variance(value: float) -> None:
+    drawn = [replace(each, reward=value) if isinstance(each, Earned) else each for each in happenings(9, 60)]
+    posterior = folded(initial(), drawn).posterior
+    assert posterior.offset == pytest.approx(value)
+    assert posterior.amplitude == 1.0
+    moments = posterior.predict(ASK_CONTEXT, EVERYTHING)
+    np.testing.assert_allclose(moments.mean, value, atol=1e-5)
+    assert (moments.variance > 0.0).all()
+
+
+def test_noise_is_chosen_from_the_rewards() -> None:
+    chosen = []
+    for noise_variance in (0.01, 1.0):
+        rng = np.random.default_rng(0)
+        data: Sample = sample(
+            WCK, rng, n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=2, count=200, noise_variance=noise_variance
+        )
+        slates = [
+            Earned(Shown(str(place), c, r), float(y)) for place, (c, r, y) in enumerate(zip(*data.rows, strict=True))
+        ]
+        chosen.append(folded(initial(), slates).posterior.noise_variance)
+    assert chosen[0] < 0.05 < 0.3 < chosen[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(Kernel.WEIGHTED_CONVOLUTIONAL, WCK), (Kernel.CONVOLUTIONAL, CK), (Kernel.WEIGHTED, WK)],
+    ids=str,
+)
+def test_settings_name_their_kernel(name: Kernel, kind: Kind) -> None:
+    rankings = EVERYTHING[::17]
+    features = kind.features(rankings, N_ITEMS)
+    np.testing.assert_allclose(
+        kernel_of(name, N_ITEMS, SLATE_SIZE).gram(rankings, rankings), features @ features.T, atol=1e-12
+    )
