@@ -170,7 +170,8 @@ def test_compose_keeps_every_acknowledged_write() -> None:
 
 def test_warming_compiles_all_that_serving_calls(tmp_path: Path) -> None:
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-W", "error", str(DEPLOY / "warm.py")], env=environ, check=True)
+    warm = next(rest for word, rest in instructions() if word == "RUN" and "warm_up" in rest)
+    subprocess.run([sys.executable, "-W", "error", *json.loads(warm)[1:]], env=environ, check=True)
     compiled = {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")}
     assert compiled == {f"_compiled.{name}" for name, value in vars(_compiled).items() if hasattr(value, "py_func")}
     assert len(compiled) > 5
