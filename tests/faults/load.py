@@ -1,0 +1,175 @@
+"""Storefronts that keep a ledger of what the service promised them, and a reader that keeps the whole log."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tests.contracts.harness import whole_log
+
+from topk_bandit.client import Client, ClientError, RewardOutcome
+from topk_bandit.errors import TopkBanditError
+from topk_bandit.store.redis import RedisStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topk_bandit.types import BanditName, LoggedEvent
+
+__all__ = ["Customers", "Scribe", "shopping", "writing"]
+
+
+class Customers:
+    """Threads that ask for slates and post rewards, through whatever happens to the service.
+
+    Attributes
+    ----------
+    acknowledged
+        Rewards by recommendation id that the service said it took, now or before.
+    sent
+        All rewards that were ever posted.
+    """
+
+    def __init__(self, address: str, bandit: str, *, threads: int, context_dim: int) -> None:
+        self.acknowledged: dict[str, float] = {}
+        self.sent: dict[str, float] = {}
+        self.surprises: list[str] = []
+        self._address = address
+        self._bandit = bandit
+        self._context_dim = context_dim
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._shop, args=(seed,)) for seed in range(threads)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _shop(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        unanswered: list[str] = []
+        with Client(self._address, tenant="shop", timeout=1.0) as client:
+            while not self._ended.wait(float(rng.random()) * 0.03):
+                try:
+                    self._visit(client, rng, unanswered)
+                except ClientError:
+                    continue
+                except Exception as error:  # noqa: BLE001 - told by the test, which owns this thread
+                    self.surprises.append(repr(error))
+
+    def _visit(self, client: Client, rng: np.random.Generator, unanswered: list[str]) -> None:
+        if unanswered and rng.random() < 0.5:
+            chosen = unanswered.pop()  # posted before without an answer: half are posted again, the others never
+            self._post(client, chosen, unanswered)
+            return
+        slate = client.recommend(self._bandit, rng.normal(size=self._context_dim).tolist())
+        if slate.degraded:
+            return
+        self.sent[slate.id] = float(rng.normal())
+        self._post(client, slate.id, unanswered)
+
+    def _post(self, client: Client, chosen: str, unanswered: list[str]) -> None:
+        try:
+            outcome = client.reward(self._bandit, chosen, self.sent[chosen])
+        except ClientError:
+            unanswered.append(chosen)
+            raise
+        if outcome not in {RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE}:
+            self.surprises.append(f"{chosen}: {outcome}")
+        self.acknowledged[chosen] = self.sent[chosen]
+
+
+@contextmanager
+def shopping(address: str, bandit: str, *, threads: int = 4, context_dim: int = 1) -> Iterator[Customers]:
+    customers = Customers(address, bandit, threads=threads, context_dim=context_dim)
+    customers.start()
+    try:
+        yield customers
+    finally:
+        customers.stop()
+
+
+class Scribe:
+    """Copies a bandit's log while it grows, before the older part is trimmed away; nothing that was read may change."""
+
+    def __init__(self, url: str, name: BanditName) -> None:
+        self.events: list[LoggedEvent] = []
+        self.problem = ""
+        self._url = url
+        self._name = name
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._copy()))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def finish(self) -> list[LoggedEvent]:
+        """Read to the end once more, and return the whole log."""
+        self.stop()
+        assert self.problem == "", self.problem
+        asyncio.run(self._read_all())
+        return self.events
+
+    async def _copy(self) -> None:
+        while not self._ended.is_set() and not self.problem:
+            try:
+                await self._follow()
+            except TopkBanditError:
+                await asyncio.sleep(0.02)
+
+    async def _follow(self) -> None:
+        store = await RedisStore.connect(self._url, timeout=1.0)
+        try:
+            while not self._ended.is_set() and not self.problem:
+                await self._read(store)
+                await asyncio.sleep(0.05)
+        finally:
+            await store.close()
+
+    async def _read_all(self) -> None:
+        store = await RedisStore.connect(self._url, timeout=5.0)
+        try:
+            await self._read(store)
+            kept = await whole_log(store, self._name)
+            assert self.events[kept[0].position - 1 :] == kept
+        finally:
+            await store.close()
+
+    async def _read(self, store: RedisStore) -> None:
+        """Read from the last event that is known on, which must still be the same."""
+        while True:
+            last = self.events[-1:]
+            part = await store.read_log(self._name, start=max(len(self.events), 1), limit=500)
+            if list(part.events[: len(last)]) != last:
+                self.problem = f"event {len(self.events)} was {last} and is {part.events[:1]} in {part.log_position}"
+                return
+            self.events.extend(part.events[len(last) :])
+            if len(self.events) == part.log_position:
+                return
+
+
+@contextmanager
+def writing(url: str, name: BanditName) -> Iterator[Scribe]:
+    scribe = Scribe(url, name)
+    scribe.start()
+    try:
+        yield scribe
+    finally:
+        scribe.stop()
+
+
+def counted(values: list[str]) -> dict[str, int]:
+    """Return what is there more than once."""
+    return {value: count for value, count in Counter(values).items() if count > 1}

@@ -1,0 +1,216 @@
+"""The real command in processes of its own, to be called over gRPC, frozen and killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from topk_bandit.client import Client, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["COMMAND", "PATIENCE", "Service", "alive", "clean_environment", "commands", "page", "serving", "until"]
+
+PATIENCE = 60.0
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "topk-bandit")
+
+
+def until(holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE) -> None:
+    """Wait for a condition; a call that fails counts as not yet."""
+    deadline = time.monotonic() + seconds
+    seen: object = None
+    while time.monotonic() < deadline:
+        try:
+            seen = holds()
+        except (ClientError, grpc.RpcError, OSError) as error:
+            seen = error
+        if seen and not isinstance(seen, Exception):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"not within {seconds:g} s: {what}; last seen: {seen!r}")
+
+
+def clean_environment(**variables: str) -> dict[str, str]:
+    """Return this process's environment without any setting of the service."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOPK_BANDIT_")}
+    return kept | variables
+
+
+def _processes() -> list[tuple[int, int, str, str]]:
+    """Return all processes as (pid, parent's pid, state, command)."""
+    table = subprocess.run(
+        ["ps", "-axww", "-o", "pid=,ppid=,stat=,command="], stdout=subprocess.PIPE, text=True, check=True
+    )
+    rows = [line.split(None, 3) for line in table.stdout.splitlines()]
+    return [(int(row[0]), int(row[1]), row[2], row[3] if len(row) > 3 else "") for row in rows]
+
+
+def commands() -> list[str]:
+    """Return what runs on this machine."""
+    return [line for _, _, _, line in _processes()]
+
+
+def alive(*pids: int) -> set[int]:
+    """Return those of the processes that run; one that ended and was not waited for does not."""
+    return {pid for pid, _, state, _ in _processes() if pid in pids and not state.startswith("Z")}
+
+
+def page(port: int, path: str) -> tuple[int, str]:
+    """Return status and body of a page of this machine."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+class Service:
+    """`topk-bandit serve` with given flags; `start` may be called again after it ended, on the same flags."""
+
+    def __init__(self, flags: Sequence[str]) -> None:
+        self.address = ""
+        self.metrics_port = 0
+        self.process: subprocess.Popen[str] | None = None
+        self._flags = flags
+        self._serving = threading.Event()
+        self._store_pids: list[int] = []
+        self._children: set[int] = set()
+        self._reader: threading.Thread | None = None
+        self.records: list[dict[str, Any]] = []
+
+    def spawn(self) -> None:
+        """Start the command and do not wait until it serves."""
+        self._serving.clear()
+        self.records = []
+        self.process = subprocess.Popen(
+            [COMMAND, "serve", *self._flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self.process,))
+        self._reader.start()
+
+    def start(self) -> None:
+        """Start the command, and return once it serves."""
+        self.spawn()
+        process = self.running
+        until(lambda: self._serving.is_set() or process.poll() is not None, what="serve starts")
+        assert self._serving.is_set(), self.log
+
+    @property
+    def running(self) -> subprocess.Popen[str]:
+        assert self.process is not None
+        return self.process
+
+    @property
+    def pid(self) -> int:
+        return self.running.pid
+
+    @property
+    def log(self) -> str:
+        return "\n".join(str(record.get("raw", record)) for record in self.records)
+
+    @property
+    def store_pid(self) -> int:
+        """The embedded store's newest process."""
+        return self._store_pids[-1]
+
+    @property
+    def worker_pids(self) -> list[int]:
+        mine = [(pid, line) for pid, parent, state, line in _processes() if parent == self.pid and state[0] != "Z"]
+        self._children |= {pid for pid, _ in mine}
+        return [pid for pid, line in mine if "spawn_main" in line]
+
+    def everything(self) -> set[int]:
+        """Return all processes of the service that run, orphans too, as far as they were seen before."""
+        assert self.worker_pids is not None
+        return alive(self.pid, *self._children, *self._store_pids)
+
+    def client(self, *, tenant: str = "shop", timeout: float = 20.0) -> Client:
+        return Client(self.address, tenant=tenant, timeout=timeout)
+
+    def page(self, path: str) -> tuple[int, str]:
+        return page(self.metrics_port, path)
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        """Wait for the command's end; return its exit status."""
+        status = self.running.wait(seconds)
+        assert self._reader is not None
+        self._reader.join(seconds)
+        return status
+
+    def kill_supervisor(self) -> None:
+        self.running.kill()
+        self.running.wait(PATIENCE)
+
+    def kill_everything(self) -> None:
+        """Kill the supervisor first, so that it brings nothing back, then all that is left."""
+        everything = self.everything()
+        self.kill_supervisor()
+        for pid in everything:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(*everything), what="the killed are dead")
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        with process.stderr:
+            for line in process.stderr:
+                self._note(line)
+
+    def _note(self, line: str) -> None:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = {"raw": line.rstrip()}
+        self.records.append(record)
+        if "store_pid" in record:
+            self._store_pids.append(record["store_pid"])
+        if record.get("message") == "serving":
+            self.address, self.metrics_port = record["address"], record["metrics_port"]
+            self._serving.set()
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *flags: str, start: bool = True, excused: str = "no traceback") -> Iterator[Service]:
+    """Run the service on an embedded store in `folder` (or elsewhere, if a flag says so) until the end of the block.
+
+    It must not log a traceback, unless the record's message holds what is `excused`.
+    """
+    service = Service(["--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", f"--data-dir={folder}", *flags])
+    try:
+        if start:
+            service.start()
+        yield service
+    finally:
+        if service.process is not None:
+            service.kill_everything()
+            service.wait()
+            print(service.log)
+    unexpected = [
+        record
+        for record in service.records
+        if "exception" in record or "Traceback" in record.get("raw", "")
+        if excused not in record.get("message", "")
+    ]
+    if unexpected:
+        pytest.fail(f"the service logged a traceback:\n{service.log}")

@@ -1,0 +1,134 @@
+"""The service killed again and again under load: what was acknowledged stays, once, and the posterior is the log's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.faults.load import counted, shopping, writing
+from tests.faults.service import Service, alive, serving, until
+from tests.servers import free_port
+from tests.serving.harness import replayed
+
+from topk_bandit.learning.policy import Limits
+from topk_bandit.serving.recommender import choose_slate
+from topk_bandit.store.redis import RedisStore
+from topk_bandit.types import BanditName, Recommended, Rewarded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from topk_bandit.client import BanditStats
+    from topk_bandit.serving.model import Model
+
+NAME = BanditName("shop", "home")
+KILLS = ["store"] * 14 + ["worker"] * 5 + ["supervisor"] * 5 + ["everything"] * 3 + ["everything while it starts"] * 3
+
+
+def kill_store(service: Service, rng: np.random.Generator) -> None:
+    """The supervisor starts it again."""
+    before = service.store_pid
+    os.kill(before, signal.SIGKILL)
+    until(lambda: service.store_pid != before, what="a new store")
+
+
+def kill_worker(service: Service, rng: np.random.Generator) -> None:
+    """The supervisor hires another."""
+    [before] = service.worker_pids
+    os.kill(before, signal.SIGKILL)
+    until(lambda: service.worker_pids not in ([], [before]) and service.page("/readyz")[0] == 200, what="a new worker")
+
+
+def kill_supervisor(service: Service, rng: np.random.Generator) -> None:
+    """The worker ends by itself, and the next service takes over the store that is left."""
+    workers, store = service.worker_pids, service.store_pid
+    service.kill_supervisor()
+    until(lambda: not alive(*workers), what="the worker notices")
+    assert alive(store) == {store}
+    service.start()
+    assert service.store_pid == store
+
+
+def kill_everything(service: Service, rng: np.random.Generator) -> None:
+    service.kill_everything()
+    service.start()
+
+
+def kill_everything_while_it_starts(service: Service, rng: np.random.Generator) -> None:
+    service.kill_everything()
+    service.spawn()
+    time.sleep(float(rng.random()))
+    kill_everything(service, rng)
+
+
+@pytest.mark.timeout(400)
+def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path) -> None:
+    rng = np.random.default_rng(11)
+    address = f"127.0.0.1:{free_port()}"
+    with serving(folder, f"--listen={address}") as service:
+        with service.client() as client:
+            client.create_bandit("home", slate_size=2, item_capacity=6, context_dimension=2, uniform_share=0.1)
+            client.upsert_items("home", [f"item-{n}" for n in range(6)])
+        with writing(f"unix://{folder}/valkey.sock", NAME) as scribe:
+            with shopping(address, "home", context_dim=2) as customers:
+                for kind in rng.permutation(KILLS):
+                    heard = len(customers.acknowledged)
+                    until(lambda heard=heard: len(customers.acknowledged) >= heard + 5, what="business goes on")
+                    time.sleep(float(rng.random()) * 0.2)
+                    globals()[f"kill_{str(kind).replace(' ', '_')}"](service, rng)
+                until(lambda: service.page("/readyz")[0] == 200, what="ready")
+            with service.client() as client:
+                checks = [client.recommend("home", [x, 1.0], request_id=f"check-{x}") for x in range(5)]
+                stats = client.stats("home")
+            events = scribe.finish()
+        incarnation = asyncio.run(_incarnation(folder))
+        models = replayed(incarnation, events, limits=Limits())
+
+    assert customers.surprises == []
+    rewarded = {logged.event.recommendation_id: logged.event.value for logged in events if _is_reward(logged.event)}
+    assert counted([logged.event.recommendation_id for logged in events if _is_reward(logged.event)]) == {}
+    assert len(customers.acknowledged) > 10 * len(KILLS)
+    assert customers.acknowledged.items() <= rewarded.items()
+    assert rewarded.items() <= customers.sent.items()
+    assert stats.observation_count == len(rewarded)
+    assert_same_figures(stats, models[stats.model_version - 1])
+    recorded = [logged.event for logged in events if isinstance(logged.event, Recommended)]
+    assert [one.recommendation.recommendation_id for one in recorded[-5:]] == [check.id for check in checks]
+    for one in [*recorded[:-5:11], *recorded[-5:]]:
+        again = choose_slate(models[one.recommendation.model_version - 1], one.request)
+        assert _bare(again) == _bare(one.recommendation)
+
+
+def assert_same_figures(stats: BanditStats, model: Model) -> None:
+    posterior, tally = model.state.posterior, model.tally
+    assert stats.model_version == model.version
+    assert stats.observation_count == model.state.observations
+    assert stats.recommendation_count == tally.recommendations
+    assert stats.pending_count == len(model.open)
+    assert stats.mean_reward == tally.reward_sum / model.state.observations
+    assert stats.regret_bound_sum == tally.regret_bound_sum
+    assert stats.estimated_regret_sum == tally.estimated_regret_sum
+    assert stats.noise_variance == posterior.amplitude * posterior.noise_variance
+    assert stats.prior_variance == posterior.amplitude
+
+
+def _is_reward(event: object) -> bool:
+    return isinstance(event, Rewarded)
+
+
+def _bare(recommendation: object) -> tuple[object, ...]:
+    names = ("recommendation_id", "slate", "propensity", "mean", "standard_deviation", "regret_bound", "explored")
+    return tuple(getattr(recommendation, name) for name in names)
+
+
+async def _incarnation(folder: Path) -> str:
+    store = await RedisStore.connect(f"unix://{folder}/valkey.sock", timeout=5.0)
+    try:
+        return (await store.get_bandit(NAME)).incarnation
+    finally:
+        await store.close()

@@ -1,0 +1,175 @@
+"""More calls than there is room for, and the end of a service under calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.rpc.harness import channel_to
+from tests.rpc.wire import HOME, create, recommend, refused
+
+from topk_bandit.v1 import recommender_service_pb2 as rpb
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import grpc
+
+PATIENT = "--store-timeout-seconds=30"
+
+
+def posted(channel: grpc.Channel, recommendation_id: str) -> grpc.Future:
+    """Post a reward, and do not wait for its answer."""
+    request = rpb.RewardRequest(bandit=HOME, recommendation_id=recommendation_id, value=1.0)
+    return RecommenderServiceStub(channel).Reward.future(request, timeout=60)
+
+
+def started(service_page: str) -> float:
+    lines = [line for line in service_page.splitlines() if line.startswith("grpc_server_started_total")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'grpc_method="Reward"' in line)
+
+
+def test_calls_beyond_the_limit_are_refused_at_once_and_the_others_finish(folder: Path) -> None:
+    with (
+        serving(folder, "--max-calls-in-flight=4", PATIENT) as service,
+        channel_to(service.address) as channel,
+    ):
+        create(channel)
+        ids = [recommend(channel).recommendation_id for _ in range(4)]
+        os.kill(service.store_pid, signal.SIGSTOP)
+        try:
+            accepted = [posted(channel, one) for one in ids]
+            until(lambda: started(service.page("/metrics")[1]) == 4, what="four calls are under way")
+            for _ in range(20):
+                began = time.monotonic()
+                refusal = refused(
+                    RecommenderServiceStub(channel).Recommend, rpb.RecommendRequest(bandit=HOME), timeout=20
+                )
+                assert time.monotonic() - began < 2
+                assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
+                assert refusal.retry_after is not None
+                assert 0 < refusal.retry_after <= 1
+            assert HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == 1
+            assert not any(call.done() for call in accepted)
+        finally:
+            os.kill(service.store_pid, signal.SIGCONT)
+        assert [call.result().outcome for call in accepted] == [rpb.REWARD_OUTCOME_ACCEPTED] * 4
+        assert recommend(channel).recommendation_id != ""
+
+
+def test_a_flood_is_answered_or_refused_and_leaves_the_service_well(folder: Path) -> None:
+    with serving(folder, "--max-calls-in-flight=8") as service, ExitStack() as stack:
+        channels = [stack.enter_context(channel_to(service.address)) for _ in range(3)]
+        create(channels[0])
+        stubs = [RecommenderServiceStub(channel) for channel in channels]
+        # As many as fit on a connection at once.
+        calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=30) for stub in stubs * 100]
+        codes = [call.code().name for call in calls]
+        assert set(codes) == {"OK", "RESOURCE_EXHAUSTED"}
+        given = [call.result().recommendation_id for call in calls if call.code().name == "OK"]
+        assert len(set(given)) == len(given) >= 8
+        with service.client(tenant="acme") as client:
+            assert client.stats("home").recommendation_count == len(given)
+
+
+@pytest.mark.parametrize("how", ["SIGTERM to the supervisor", "Ctrl-C at a terminal"])
+def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: str) -> None:
+    with (
+        serving(folder, "--workers=2", PATIENT) as service,
+        channel_to(service.address) as channel,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        create(channel)
+        ids = [recommend(channel).recommendation_id for _ in range(5)]
+        watch = HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""), timeout=60)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        assert service.page("/readyz")[0] == 200
+        assert len(service.worker_pids) == 2
+        os.kill(service.store_pid, signal.SIGSTOP)
+        try:
+            calls = [posted(channel, one) for one in ids]
+            until(lambda: started(service.page("/metrics")[1]) == 5, what="the calls are under way")
+            last = pool.submit(next, watch)
+            if how == "SIGTERM to the supervisor":
+                os.kill(service.pid, signal.SIGTERM)
+            else:
+                os.killpg(service.pid, signal.SIGINT)
+            assert last.result(timeout=30).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert service.page("/readyz")[0] == 503
+            assert service.page("/livez")[0] == 200
+            assert not any(call.done() for call in calls)
+            assert service.running.poll() is None
+        finally:
+            os.kill(service.store_pid, signal.SIGCONT)
+        assert [call.result().outcome for call in calls] == [rpb.REWARD_OUTCOME_ACCEPTED] * 5
+        assert service.wait() == 0
+        assert service.everything() == set()
+        for port in (service.metrics_port, int(service.address.rpartition(":")[2])):
+            with socket.socket() as probe:
+                assert probe.connect_ex(("127.0.0.1", port)) != 0
+        assert not (folder / "valkey.sock").exists()
+        assert [record["level"] for record in service.records if record["level"] not in {"INFO", "WARNING"}] == []
+
+        service.start()
+        with service.client(tenant="acme") as client:
+            assert client.stats("home").observation_count == 5
+
+
+def test_a_call_that_does_not_end_is_not_waited_for_without_end(folder: Path) -> None:
+    with serving(folder, "--drain-seconds=0.5", PATIENT) as service, channel_to(service.address) as channel:
+        create(channel)
+        shown = recommend(channel).recommendation_id
+        os.kill(service.store_pid, signal.SIGSTOP)
+        try:
+            call = posted(channel, shown)
+            until(lambda: started(service.page("/metrics")[1]) == 1, what="the call is under way")
+            began = time.monotonic()
+            os.kill(service.pid, signal.SIGTERM)
+            assert call.exception(timeout=20) is not None
+        finally:
+            os.kill(service.store_pid, signal.SIGCONT)
+        assert service.wait() == 0
+        assert time.monotonic() - began < 20
+        assert service.everything() == set()
+
+
+def refused_start(*flags: str) -> str:
+    """Run serve, which must refuse; return what it says last."""
+    done = subprocess.run(
+        [COMMAND, "serve", *flags], capture_output=True, text=True, timeout=60, env=clean_environment(), check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_what_is_taken_already_is_refused_and_named(folder: Path, tmp_path: Path) -> None:
+    with serving(folder) as service, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        free, own = "--listen=127.0.0.1:0", f"--data-dir={tmp_path}"
+        said = refused_start(f"--listen=127.0.0.1:{port}", own, "--metrics-listen=")
+        assert said == f"topk-bandit: listen: 127.0.0.1:{port} can't be used: Address already in use"
+        said = refused_start(f"--listen={service.address}", own, "--metrics-listen=")
+        assert said == f"topk-bandit: listen: {service.address} can't be used: Address already in use"
+        said = refused_start(free, own, f"--metrics-listen=127.0.0.1:{port}")
+        assert said == f"topk-bandit: metrics can't be served on 127.0.0.1:{port}: Address already in use"
+        said = refused_start(free, f"--data-dir={folder}", "--metrics-listen=")
+        assert said == (
+            f"topk-bandit: data folder {folder} is owned by process {service.pid}; stop it or use another folder"
+        )
+        with service.client() as client:
+            assert list(client.list_bandits()) == []
+    assert not (tmp_path / "valkey.sock").exists()

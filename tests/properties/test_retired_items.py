@@ -1,0 +1,270 @@
+"""An item that is retired or unavailable is in no slate from the moment that the call that said so returned."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Self
+
+import grpc
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.faults.service import serving, until
+from tests.rpc.harness import channel_to
+from tests.rpc.wire import recommend, refused
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.v1 import bandit_service_pb2 as bpb
+from topk_bandit.v1 import recommender_service_pb2 as rpb
+from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.service import Service
+
+CAPACITY = 200
+ALWAYS = ["base-0", "base-1", "base-2"]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with TemporaryDirectory(prefix="tkb-") as folder, serving(Path(folder), "--workers=2") as service:
+        yield service
+
+
+def opened(channel: grpc.Channel, name: str) -> BanditServiceStub:
+    stub = BanditServiceStub(channel)
+    made = bpb.Bandit(name=name, slate_size=3, item_capacity=CAPACITY, exploration={"uniform_share": 0.3})
+    stub.CreateBandit(bpb.CreateBanditRequest(bandit=made), timeout=20)
+    upsert(stub, name, *ALWAYS)
+    return stub
+
+
+def upsert(stub: BanditServiceStub, name: str, *items: str, available: bool = True) -> None:
+    changed = [bpb.Item(item_id=item, unavailable=not available) for item in items]
+    stub.UpsertItems(bpb.UpsertItemsRequest(bandit=name, items=changed), timeout=20)
+
+
+def retire(stub: BanditServiceStub, name: str, *items: str) -> None:
+    stub.RetireItems(bpb.RetireItemsRequest(bandit=name, item_ids=items), timeout=20)
+
+
+@dataclass
+class Shelves:
+    """Which items are out, and how often each was put back: what a call that starts now must not return.
+
+    An item that is being put back is noted before the call that does so is made, one that is taken out after it.
+    """
+
+    out: set[str] = field(default_factory=set)
+    returns: Counter[str] = field(default_factory=Counter)
+    shown: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def gone(self, *items: str) -> None:
+        with self.lock:
+            self.out |= set(items)
+
+    def coming_back(self, *items: str) -> None:
+        with self.lock:
+            self.out -= set(items)
+            self.returns.update(items)
+
+    def now(self) -> dict[str, int]:
+        """Return what is out, with how often it came back so far."""
+        with self.lock:
+            return {item: self.returns[item] for item in self.out}
+
+    def still(self, before: dict[str, int]) -> set[str]:
+        """Return what was out all the time since `before`."""
+        with self.lock:
+            return {item for item, count in before.items() if self.returns[item] == count}
+
+
+class Visitors:
+    """Threads with connections of their own that ask for slates, with and without candidates."""
+
+    def __init__(self, service: Service, name: str, shelves: Shelves) -> None:
+        self.violations: list[str] = []
+        self.failures: list[str] = []
+        self.slates = 0
+        self._service = service
+        self._name = name
+        self._shelves = shelves
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._visit, args=(seed,)) for seed in range(8)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _visit(self, seed: int) -> None:
+        rng = random.Random(seed)
+        with channel_to(self._service.address) as channel:
+            while not self._ended.is_set():
+                out = self._shelves.now()
+                present = [item for item in self._shelves.shown if item not in out]
+                wanted = [*ALWAYS, *rng.sample(present, min(3, len(present)))] if rng.random() < 0.4 else []
+                self._ask(channel, out, wanted)
+
+    def _ask(self, channel: grpc.Channel, out: dict[str, int], wanted: list[str]) -> None:
+        try:
+            slate = recommend(channel, bandit=self._name, candidate_item_ids=wanted, timeout=20)
+        except grpc.RpcError as error:
+            # A candidate may have been retired between the look and the call; nothing else may fail.
+            if error.code() is not grpc.StatusCode.NOT_FOUND or not wanted:
+                self.failures.append(f"{error.code()}: {error.details()}")
+            return
+        self.slates += 1
+        wrong = self._shelves.still(out) & set(slate.item_ids)
+        if wrong or slate.degraded:
+            self.violations.append(f"{list(slate.item_ids)} while {sorted(wrong)} were out; {slate.degraded=}")
+
+
+CHANGES = st.lists(st.sampled_from(["add", "retire", "hide", "show"]), min_size=15, max_size=25)
+_numbers = iter(range(10_000))
+
+
+@settings(max_examples=6, phases=[Phase.generate])
+@given(changes=CHANGES, seed=st.integers(0, 2**16))
+def test_no_slate_holds_what_was_out_when_its_call_started(service: Service, changes: list[str], seed: int) -> None:
+    name = f"tenants/acme/bandits/shelves-{next(_numbers)}"
+    rng = random.Random(seed)
+    shelves = Shelves()
+    with channel_to(service.address) as one, channel_to(service.address) as other:
+        stubs = [opened(one, name), BanditServiceStub(other)]
+        with Visitors(service, name, shelves) as visitors:
+            hidden: list[str] = []
+            on: list[str] = []
+            for number, change in enumerate(["add", *changes]):
+                stub = stubs[number % 2]
+                if change == "add" or not on:
+                    new = [f"item-{number}-{n}" for n in range(4)]
+                    upsert(stub, name, *new)
+                    on += new
+                    shelves.shown += new
+                elif change == "show" and hidden:
+                    shelves.coming_back(*hidden)
+                    upsert(stub, name, *hidden)
+                    on, hidden = on + hidden, []
+                else:
+                    chosen = [on.pop(rng.randrange(len(on))) for _ in range(min(2, len(on)))]
+                    if change == "hide":
+                        upsert(stub, name, *chosen, available=False)
+                        hidden += chosen
+                    else:
+                        retire(stub, name, *chosen)
+                    shelves.gone(*chosen)
+                before = visitors.slates
+                deadline = time.monotonic() + 0.05
+                while visitors.slates < before + 8 and time.monotonic() < deadline:
+                    time.sleep(0.002)
+        assert visitors.violations == []
+        assert visitors.failures == []
+        assert visitors.slates > 50
+        stubs[0].DeleteBandit(bpb.DeleteBanditRequest(name=name), timeout=20)
+
+
+def test_a_retired_candidate_is_refused_by_every_worker_at_once(service: Service) -> None:
+    name = "tenants/acme/bandits/candidates"
+    with channel_to(service.address) as channel:
+        stub = opened(channel, name)
+        for number in range(20):
+            upsert(stub, name, f"item-{number}")
+            retire(stub, name, f"item-{number}")
+            with channel_to(service.address) as fresh:
+                wanted = rpb.RecommendRequest(bandit=name, candidate_item_ids=[*ALWAYS, f"item-{number}"])
+                assert refused(RecommenderServiceStub(fresh).Recommend, wanted).code == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("change", ["retire", "hide"])
+def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:
+    """The store freezes as soon as the change is answered, so that no worker can look at the log any more."""
+    name = "tenants/acme/bandits/degraded"
+    with (
+        TemporaryDirectory(prefix="tkb-") as folder,
+        running_server(valkey_binary()) as server,
+        serving(Path(folder), f"--redis-url={server.url}", "--store-timeout-seconds=0.3", "--workers=2") as service,
+        ExitStack() as stack,
+    ):
+        channels = [stack.enter_context(channel_to(service.address)) for _ in range(8)]
+        stub = opened(channels[0], name)
+        for number in range(2):
+            item = f"item-{number}"
+            for channel in channels:  # the kernel spreads them over the workers; each then follows the bandit
+                await_healthy(channel, name)
+            upsert(stub, name, item)
+            if change == "retire":
+                retire(stub, name, item)
+            else:
+                upsert(stub, name, item, available=False)
+            server.send_signal(signal.SIGSTOP)
+            try:
+                slates = [recommend(channel, bandit=name) for channel in channels * 2]
+            finally:
+                server.send_signal(signal.SIGCONT)
+            assert all(slate.degraded for slate in slates)
+            assert not any(item in slate.item_ids for slate in slates)
+
+
+def await_healthy(channel: grpc.Channel, name: str) -> None:
+    until(lambda: not recommend(channel, bandit=name).degraded, what="recording")
+
+
+def test_a_change_returns_once_every_worker_knows_of_it(service: Service) -> None:
+    """One worker is frozen while the other is told, and then loses the store before it can look at the log again."""
+    name = "tenants/acme/bandits/frozen"
+    with ExitStack() as stack:
+        channels = [stack.enter_context(channel_to(service.address)) for _ in range(16)]
+        upsert(opened(channels[0], name), name, "item")
+        frozen = service.worker_pids[0]
+        with stopped(frozen):
+            calls = [
+                RecommenderServiceStub(channel).Recommend.future(rpb.RecommendRequest(bandit=name), timeout=1.0)
+                for channel in channels
+            ]
+            answered = [call.exception() is None for call in calls]
+        told, others = (
+            [channel for channel, answers in zip(channels, answered, strict=True) if answers is wanted]
+            for wanted in (True, False)
+        )
+        assert min(len(told), len(others)) > 0
+        for channel in channels:
+            await_healthy(channel, name)
+        with stopped(frozen):
+            stub = BanditServiceStub(told[0])
+            retirement = stub.RetireItems.future(bpb.RetireItemsRequest(bandit=name, item_ids=["item"]), timeout=30)
+            with pytest.raises(grpc.FutureTimeoutError):
+                retirement.result(timeout=0.5)
+        assert retirement.result(timeout=30).item_count == len(ALWAYS)
+        with stopped(service.store_pid):
+            slates = [recommend(channel, bandit=name) for channel in others]
+        assert all(slate.degraded for slate in slates)
+        assert {item for slate in slates for item in slate.item_ids} == set(ALWAYS)
+        await_healthy(told[0], name)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.harness import MemoryStores, RedisStores
+
+from topk_bandit.store.embedded import EmbeddedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.contracts.harness import Stores
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore]:
+    with EmbeddedStore.start(tmp_path_factory.mktemp("store"), fsync="everysec") as store:
+        yield store
+
+
+@pytest.fixture(params=["memory", "embedded"])
+def stores(request: pytest.FixtureRequest) -> Stores:
+    if request.param == "memory":
+        return MemoryStores()
+    return RedisStores(request.getfixturevalue("embedded").url)

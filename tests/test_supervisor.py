@@ -1,0 +1,129 @@
+"""A service of several processes: who is started again, who ends with whom, and what they have in common."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.service import Service, alive, serving, until
+from tests.rpc.harness import channel_to
+from tests.rpc.wire import HOME, create, recommend
+
+from topk_bandit.v1 import recommender_service_pb2 as rpb
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("data"), "--workers=2") as service, channel_to(service.address) as channel:
+        create(channel)
+        yield service
+
+
+@pytest.fixture
+def channel(service: Service) -> Iterator[grpc.Channel]:
+    with channel_to(service.address) as channel:
+        yield channel
+
+
+def sample(service: Service, name: str, **labels: str) -> float:
+    """Return the sum of a metric over all series with these labels."""
+    lines = [line for line in service.page("/metrics")[1].splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+    chosen = [line for line in lines if all(f'{label}="{value}"' in line for label, value in labels.items())]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in chosen)
+
+
+def observations(service: Service, *, connections: int) -> list[int]:
+    """Ask over fresh connections, which the kernel spreads over the workers, what the answering model has learned."""
+    counts = []
+    for _ in range(connections):
+        with channel_to(service.address) as channel:
+            counts.append(recommend(channel).observation_count)
+    return counts
+
+
+def test_a_reward_posted_through_one_worker_is_learned_by_all(service: Service, channel: grpc.Channel) -> None:
+    observations(service, connections=16)  # so that both workers follow the bandit
+    before = max(observations(service, connections=16))
+    ids = [recommend(channel).recommendation_id for _ in range(10)]
+    for one in ids:  # one connection is one worker
+        request = rpb.RewardRequest(bandit=HOME, recommendation_id=one, value=1.0)
+        RecommenderServiceStub(channel).Reward(request, timeout=10)
+    deadline = time.monotonic() + 2
+    while min(seen := observations(service, connections=16)) < before + 10:
+        assert time.monotonic() < deadline, seen
+    assert set(seen) == {before + 10}
+
+
+def test_the_page_adds_up_what_all_workers_count(service: Service) -> None:
+    labels = {"grpc_method": "Recommend", "grpc_code": "OK"}
+    before = sample(service, "grpc_server_handled_total", **labels)
+    observations(service, connections=24)
+    until(lambda: sample(service, "grpc_server_handled_total", **labels) == before + 24, what="every call is counted")
+    assert sample(service, "topk_bandit_observations") > 0
+
+
+def test_the_probes_answer(service: Service) -> None:
+    assert service.page("/livez") == (200, "OK\n")
+    assert service.page("/readyz") == (200, "OK\n")
+    assert service.page("/else")[0] == 404
+
+
+def test_a_killed_worker_is_replaced_while_the_other_goes_on(service: Service) -> None:
+    before = service.worker_pids
+    counted = sample(service, "grpc_server_handled_total", grpc_method="Recommend")
+    os.kill(before[0], signal.SIGKILL)
+    until(lambda: service.page("/readyz")[0] == 503, what="it is not ready without all its workers")
+    assert service.page("/livez")[0] == 200
+    with service.client(tenant="acme") as client:
+        assert client.recommend("home").id != ""
+    until(lambda: service.page("/readyz")[0] == 200, what="it is ready again")
+    after = service.worker_pids
+    assert len(after) == 2
+    assert set(before) & set(after) == {before[1]}
+    assert sample(service, "grpc_server_handled_total", grpc_method="Recommend") >= counted
+    assert "worker 1 died" in service.log or "worker 2 died" in service.log
+    observations(service, connections=16)
+
+
+def test_a_killed_store_is_started_again(service: Service) -> None:
+    before, workers = service.store_pid, service.worker_pids
+    with service.client(tenant="acme") as client:
+        count = client.stats("home").observation_count
+        os.kill(before, signal.SIGKILL)
+        until(lambda: service.store_pid != before, what="a new store")
+        assert client.stats("home").observation_count == count
+        until(lambda: not client.recommend("home").degraded, what="recording again")
+    assert service.worker_pids == workers
+
+
+def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(service: Service) -> None:
+    workers, store = service.worker_pids, service.store_pid
+    with service.client(tenant="acme") as client:
+        count = client.stats("home").observation_count
+    service.kill_supervisor()
+    until(lambda: not alive(*workers), what="the workers end", seconds=20)
+    assert alive(store) == {store}
+    service.wait()
+    service.start()
+    assert service.store_pid == store
+    with service.client(tenant="acme") as client:
+        assert client.stats("home").observation_count == count
+
+
+def test_sigterm_while_it_starts_ends_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serving(tmp_path_factory.mktemp("data"), start=False) as service:
+        service.spawn()
+        until(lambda: "embedded store is up" in service.log, what="it is starting")
+        os.kill(service.pid, signal.SIGTERM)
+        assert service.wait(30) == 0
+        assert service.everything() == set()
+        assert service.address == ""
