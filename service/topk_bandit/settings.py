@@ -74,9 +74,7 @@ def _default(declared: Field[object]) -> str:
 def _address(value: object) -> Address:
     if isinstance(value, Address):
         value = str(value)
-    match = (
-        re.fullmatch(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", value) if isinstance(value, str) else None
-    )
+    match = _HOST_AND_PORT.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[3]) > 65535:
         raise ValueError(f"{value!r} is not host:port, with a port up to 65535")
     return Address(host=match[1] or match[2], port=int(match[3]))

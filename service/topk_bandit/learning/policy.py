@@ -21,7 +21,7 @@ from topk_bandit.learning.hyperparameters import choose_noise_variance
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import log_count, random_rankings
-from topk_bandit.learning.search import local_search
+from topk_bandit.learning.search import Found, local_search
 from topk_bandit.types import ConstantBeta, Exploration, Kernel
 
 if TYPE_CHECKING:
@@ -271,17 +271,31 @@ def decide(
     acquisition = UpperConfidenceBound(_beta(exploration, log_n_slates, state.observations + 1))
     found = local_search(landscape, acquisition, _starts(state, landscape, acquisition))
     explored = bool(rng.random() < exploration.uniform_share)
-    places = np.arange(len(eligible))
-    drawn = random_rankings(places, slate_size=slate_size, count=1, rng=rng)[0] if explored else found.ranking
-    is_best = bool((drawn == found.ranking).all())
+    shown = found.ranking
+    if explored:
+        shown = random_rankings(np.arange(len(eligible)), slate_size=slate_size, count=1, rng=rng)[0]
+    is_best = bool((shown == found.ranking).all())
     share = exploration.uniform_share
     propensity = share * math.exp(-log_n_slates) + (1.0 - share) * is_best
-    moments = landscape.moments(drawn[None])
+    return _weighed(landscape, acquisition, found, shown, explored=explored, propensity=propensity)
+
+
+def _weighed(
+    landscape: Landscape,
+    acquisition: UpperConfidenceBound,
+    found: Found,
+    shown: NDArray[np.int32],
+    *,
+    explored: bool,
+    propensity: float,
+) -> Decision:
+    """Return the decision for a slate, with what the posterior holds of it beside the best that the search met."""
+    moments = landscape.moments(shown[None])
     mean, spread = float(moments.mean[0]), math.sqrt(float(moments.variance[0]))
     lower = mean - math.sqrt(acquisition.beta) * spread
     upper = max(found.value, float(acquisition(moments)[0]))
     return Decision(
-        ranking=eligible[drawn],
+        ranking=landscape.items[shown],
         propensity=propensity,
         mean=mean,
         standard_deviation=spread,
