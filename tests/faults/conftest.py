@@ -43,7 +43,9 @@ def shared_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def shared_service(shared_folder: Path) -> Iterator[Service]:
     """A service that several tests call; each has bandits of its own, and deletes those that change by themselves."""
-    with serving(shared_folder, "--max-bandits-per-tenant=12", excused="GetBandit failed, reference") as service:
+    with serving(
+        shared_folder, "--max-bandits-per-tenant=12", "--max-calls-in-flight=256", excused="GetBandit failed, reference"
+    ) as service:
         yield service
 
 

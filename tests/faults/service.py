@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sysconfig
+import tempfile
 import threading
 import time
 import urllib.error
@@ -82,11 +84,12 @@ def page(port: int, path: str) -> tuple[int, str]:
 class Service:
     """`topk-bandit serve` with given flags; `start` may be called again after it ended, on the same flags."""
 
-    def __init__(self, flags: Sequence[str]) -> None:
+    def __init__(self, flags: Sequence[str], *, temporary: Path) -> None:
         self.address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
         self._flags = flags
+        self._environment = clean_environment(TMPDIR=str(temporary))
         self._serving = threading.Event()
         self._store_pids: list[int] = []
         self._children: set[int] = set()
@@ -103,7 +106,7 @@ class Service:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=clean_environment(),
+            env=self._environment,
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, args=(self.process,))
@@ -163,7 +166,9 @@ class Service:
         self.running.wait(PATIENCE)
 
     def kill_everything(self) -> None:
-        """Kill the supervisor first, so that it brings nothing back, then all that is left."""
+        """Freeze the supervisor, so that it starts nothing unseen; then kill it, and all that is left."""
+        if self.running.poll() is None:
+            self.running.send_signal(signal.SIGSTOP)
         everything = self.everything()
         self.kill_supervisor()
         for pid in everything:
@@ -196,7 +201,9 @@ def serving(folder: Path, *flags: str, start: bool = True, excused: str = "no tr
 
     It must not log a traceback, unless the record's message holds what is `excused`.
     """
-    service = Service(["--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", f"--data-dir={folder}", *flags])
+    temporary = Path(tempfile.mkdtemp(prefix="tkb-"))
+    flags = ("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", f"--data-dir={folder}", *flags)
+    service = Service(flags, temporary=temporary)
     try:
         if start:
             service.start()
@@ -206,6 +213,7 @@ def serving(folder: Path, *flags: str, start: bool = True, excused: str = "no tr
             service.kill_everything()
             service.wait()
             print(service.log)
+        shutil.rmtree(temporary)
     unexpected = [
         record
         for record in service.records

@@ -237,8 +237,9 @@ def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:
 
 
 RANDOM_CANDIDATES = 128
-RANDOM_STARTS = 12
-SEEN_STARTS = 4
+FEWEST_STARTS, MOST_STARTS = 8, 24
+NEIGHBOURS_TO_START_FROM = 3000
+"""A search has as many starts as have so many replacements together, within bounds: large problems stay affordable."""
 
 
 def decide(
@@ -316,11 +317,13 @@ def _starts(state: State, landscape: Landscape, acquisition: UpperConfidenceBoun
     """Return the best of many random slates (the same ones for the same state), and the best of those seen so far."""
     rng = np.random.default_rng([state.observations, state.posterior.n_pending, len(landscape.items)])
     places = np.arange(len(landscape.items))
-    drawn = random_rankings(places, slate_size=landscape.slate_size, count=RANDOM_CANDIDATES, rng=rng)
-    drawn = drawn[np.argsort(-acquisition(landscape.moments(drawn)), kind="stable")[:RANDOM_STARTS]]
+    affordable = NEIGHBOURS_TO_START_FROM // (landscape.slate_size * len(places))
+    n_starts = min(max(affordable, FEWEST_STARTS), MOST_STARTS)
     seen = _seen(state, landscape)
-    best = np.argsort(-landscape.means(seen), kind="stable")[:SEEN_STARTS]
-    return np.concatenate([drawn, seen[best]])
+    seen = seen[np.argsort(-landscape.means(seen), kind="stable")[: n_starts // 4]]
+    drawn = random_rankings(places, slate_size=landscape.slate_size, count=RANDOM_CANDIDATES, rng=rng)
+    drawn = drawn[np.argsort(-acquisition(landscape.moments(drawn)), kind="stable")[: n_starts - len(seen)]]
+    return np.concatenate([drawn, seen])
 
 
 def _seen(state: State, landscape: Landscape) -> Rankings:
