@@ -14,26 +14,31 @@ from topk_bandit.supervisor import Supervisor
 
 __all__ = ["latency"]
 
-OBSERVATIONS, CALLS, ALONE = 500, 500, 2000
+OBSERVATIONS, CALLS, BANDITS, ALONE = 500, 120, 5, 2000
 
 
 def latency(bench: Bench) -> Outcome:
-    """Time one caller's Recommend and Reward, with an empty call between them, then a restart."""
-    observations, calls = bench.scaled(OBSERVATIONS, 100), bench.scaled(CALLS, 60)
+    """Time one caller's Recommend and Reward around 500 observations, with an empty call in between, then a restart.
+
+    Every call is rewarded, so that learning goes on meanwhile; several bandits take turns, so that none grows far.
+    """
+    observations, calls, bandits = bench.scaled(OBSERVATIONS, 100), bench.scaled(CALLS, 40), bench.scaled(BANDITS, 2)
+    before, total = observations - calls // 2, bandits * (observations + calls // 2)
     with service() as (supervisor, folder):
         with (
             Client(supervisor.address, tenant=TENANT, timeout=CALL_SECONDS) as client,
             grpc.insecure_channel(supervisor.address) as channel,
         ):
-            storefront = Storefront.opened(client, seed=0)
-            storefront.fill(observations, lambda done, _: bench.report(done, observations + calls))
-            figures = _timed(bench, storefront, _Health(channel), calls=calls, done=observations)
-            context = storefront.shop.customers[0].tolist()
+            storefronts = [Storefront.opened(client, seed=n, bandit=f"{BANDIT}-{n}") for n in range(bandits)]
+            for number, storefront in enumerate(storefronts):
+                storefront.fill(before, lambda done, _, at=number * before: bench.report(at + done, total))
+            figures = _timed(bench, storefronts, _Health(channel), calls=calls, observations=before)
+            context = storefronts[0].shop.customers[0].tolist()
         supervisor.stop()
         figures += _restart(Supervisor(settings_in(folder)), context)
     return Outcome(
         figures,
-        {"n": 50, "k": 6, "C": 5, "observations": [observations, observations + calls], "calls": calls}
+        {"n": 50, "k": 6, "C": 5, "observations": [before, before + calls], "calls": bandits * calls}
         | {"callers": 1, "workers": 1, "store": "embedded", "empty_call": "grpc.health.v1.Health/Check"},
     )
 
@@ -51,7 +56,9 @@ class _Health:
         self.seconds.append(time.perf_counter() - start)
 
 
-def _timed(bench: Bench, storefront: Storefront, health: _Health, *, calls: int, done: int) -> list[Figure]:
+def _timed(
+    bench: Bench, storefronts: list[Storefront], health: _Health, *, calls: int, observations: int
+) -> list[Figure]:
     pid, alone = worker_pid(), bench.scaled(ALONE, 500)
     health.check()
     health.seconds.clear()
@@ -62,15 +69,17 @@ def _timed(bench: Bench, storefront: Storefront, health: _Health, *, calls: int,
     idle = percentiles("empty_alone", "empty call while nothing else happens", health.seconds, (50, 99))
     health.seconds.clear()
     before = cpu_seconds(pid)
-    for number in range(calls):
-        storefront.serve_one()
-        health.check()
-        bench.report(done + number, done + calls)
-    storefront.await_learned(done + calls)
-    pair_cpu = (cpu_seconds(pid) - before) / calls - empty_cpu
+    total = len(storefronts) * (observations + calls)
+    for storefront in storefronts:
+        for _ in range(calls):
+            storefront.serve_one()
+            health.check()
+            bench.report(total - len(storefronts) * calls + len(health.seconds), total)
+        storefront.await_learned(observations + calls)
+    pair_cpu = (cpu_seconds(pid) - before) / (len(storefronts) * calls) - empty_cpu
     return [
-        *percentiles("recommend", "Recommend", storefront.recommend_seconds),
-        *percentiles("reward", "Reward", storefront.reward_seconds),
+        *percentiles("recommend", "Recommend", [took for one in storefronts for took in one.recommend_seconds]),
+        *percentiles("reward", "Reward", [took for one in storefronts for took in one.reward_seconds]),
         *percentiles("empty", "empty call in between", health.seconds),
         *idle,
         Figure("recommend_and_reward_cpu", "worker CPU for a Recommend, its Reward and learning", pair_cpu * 1e3, "ms"),
@@ -83,7 +92,7 @@ def _restart(supervisor: Supervisor, context: list[float]) -> list[Figure]:
     start = time.perf_counter()
     with supervisor, Client(supervisor.address, tenant=TENANT, timeout=CALL_SECONDS) as client:
         ready = time.perf_counter()
-        client.recommend(BANDIT, context)
+        client.recommend(f"{BANDIT}-0", context)
         answered = time.perf_counter()
     return [
         Figure("restart", "restart until the service is ready", ready - start, "s"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from figures import Bench, Figure, Outcome, mean_with_error
 from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
-from topk_bandit.learning.policy import RANDOM_STARTS, Limits, State, decide, kernel_of
+from topk_bandit.learning.policy import MOST_STARTS, Limits, State, decide, kernel_of
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings, log_count, random_rankings
 from topk_bandit.learning.search import local_search
@@ -95,7 +95,7 @@ def figure4(bench: Bench) -> Outcome:
         found = float(np.mean([value > 1.0 - 1e-9 for value in mine]))
         figures.append(Figure(f"{kind}_found_share", f"{name}: maximiser found, of {trials} trials", found, "share"))
         figures.append(mean_with_error(f"{kind}_value", f"{name}: similarity of what was found (best: 1)", mine))
-    return Outcome(figures, {"n": 50, "k": 6, "random_starts": RANDOM_STARTS, "seeds": trials})
+    return Outcome(figures, {"n": 50, "k": 6, "random_starts": MOST_STARTS, "seeds": trials})
 
 
 _NAMES = {Kernel.WEIGHTED_CONVOLUTIONAL: "WCK", Kernel.CONVOLUTIONAL: "CK", Kernel.WEIGHTED: "WK"}
@@ -105,7 +105,7 @@ def _similarity_found(job: tuple[Kernel, int]) -> float:
     kind, seed = job
     rng = np.random.default_rng([seed, 2])
     kernel, items = kernel_of(kind, 50, 6), np.arange(50, dtype=np.int32)
-    hidden, *starts = random_rankings(items, slate_size=6, count=1 + RANDOM_STARTS, rng=rng)
+    hidden, *starts = random_rankings(items, slate_size=6, count=1 + MOST_STARTS, rng=rng)
     # With one reward of 1 the mean of a ranking is its similarity to the hidden one, times a constant.
     prior = Posterior.prior(kernel, context_dim=1, noise_variance=0.1, dtype=np.float32)
     landscape = prior.observe([1.0], hidden, 1.0).at([1.0], items)

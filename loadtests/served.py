@@ -85,6 +85,7 @@ class Storefront:
     """One caller: it asks for slates for random customers, and posts each reward ten requests later."""
 
     client: Client
+    bandit: str
     shop: Shop
     rng: np.random.Generator
     recommend_seconds: list[float] = field(default_factory=list)
@@ -92,25 +93,25 @@ class Storefront:
     _unrewarded: deque[tuple[str, float]] = field(default_factory=deque)
 
     @classmethod
-    def opened(cls, client: Client, *, seed: int) -> Storefront:
-        """Create the bandit and fill its shelves with the demo's 50 items."""
+    def opened(cls, client: Client, *, seed: int, bandit: str = BANDIT) -> Storefront:
+        """Create a bandit and fill its shelves with the demo's 50 items."""
         rng = np.random.default_rng(seed)
         shop = Shop.random(rng)
         n_items, context_dim = shop.items.shape
-        client.create_bandit(BANDIT, slate_size=shop.slate_size, context_dimension=context_dim, item_capacity=n_items)
-        client.upsert_items(BANDIT, [f"item-{index}" for index in range(n_items)])
-        return cls(client, shop, rng)
+        client.create_bandit(bandit, slate_size=shop.slate_size, context_dimension=context_dim, item_capacity=n_items)
+        client.upsert_items(bandit, [f"item-{index}" for index in range(n_items)])
+        return cls(client, bandit, shop, rng)
 
     def serve_one(self) -> None:
         """Ask for one slate, and post the reward of an earlier one; both are timed."""
         customer = int(self.rng.integers(len(self.shop.customers)))
         start = time.perf_counter()
-        slate = self.client.recommend(BANDIT, self.shop.customers[customer].tolist())
+        slate = self.client.recommend(self.bandit, self.shop.customers[customer].tolist())
         self.recommend_seconds.append(time.perf_counter() - start)
         self._unrewarded.append((slate.id, self.shop.draw(customer, ranking_of(slate.items), self.rng)))
         if len(self._unrewarded) > REWARD_DELAY:
             start = time.perf_counter()
-            self.client.reward(BANDIT, *self._unrewarded.popleft())
+            self.client.reward(self.bandit, *self._unrewarded.popleft())
             self.reward_seconds.append(time.perf_counter() - start)
 
     def fill(self, observations: int, report: Callable[[int, int], None]) -> None:
@@ -126,7 +127,7 @@ class Storefront:
         """Wait until the model has all that the log holds, and as many rewards."""
         deadline = time.monotonic() + LEARNING_SECONDS
         while time.monotonic() < deadline:
-            stats = self.client.stats(BANDIT)
+            stats = self.client.stats(self.bandit)
             if stats.observation_count >= observations and stats.model_version == stats.log_position:
                 return
             time.sleep(0.05)

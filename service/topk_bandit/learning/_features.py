@@ -41,14 +41,18 @@ def sparse_values(kernel: KendallKernel) -> tuple[NDArray[np.float64], NDArray[n
 
 def count_columns(rankings: NDArray[np.integer], *, n_items: int) -> int:
     """Return how many columns a `FeatureIndex` gives to rankings (N, k)."""
+    return 1 + 2 * len(np.unique(rankings)) + len(np.unique(_pair_codes(rankings, n_items=n_items)))
+
+
+def _pair_codes(rankings: NDArray[np.integer], *, n_items: int) -> NDArray[np.int64]:
+    """Return a number for each pair of items of each ranking (N, k), whatever their order: shape (N, k(k-1)/2)."""
     first, second = np.triu_indices(rankings.shape[1], 1)
     low = np.minimum(rankings[:, first], rankings[:, second]).astype(np.int64)
-    high = np.maximum(rankings[:, first], rankings[:, second])
-    return 1 + 2 * len(np.unique(rankings)) + len(np.unique(low * n_items + high))
+    return np.asarray(low * n_items + np.maximum(rankings[:, first], rankings[:, second]), dtype=np.int64)
 
 
 class FeatureIndex:
-    """Columns in the order of first use: 0 is s, an item has two (u and v), a pair of items shown together one.
+    """Columns: 0 is s, an item has two (u and v), a pair of items shown together one.
 
     Columns are only ever added, so a reader with an older column count sees a consistent older index.
     """
@@ -58,9 +62,28 @@ class FeatureIndex:
         self._values, self._images = sparse_values(kernel)
         self._first, self._second = np.triu_indices(kernel.slate_size, 1)
         self._pair_columns: dict[tuple[int, int], int] = {}
-        self._pairs = np.empty((16, 3), dtype=np.int32)
+        self._pairs = np.empty((0, 3), dtype=np.int32)
         self.item_columns: IntArray = np.full(kernel.n_items, -1, dtype=np.int32)
         self.n_columns = 1
+
+    def image_matrix(self, rankings: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return B x of many rankings (N, k), one a row, over the columns that they get; the index must be new."""
+        n_items = len(self.item_columns)
+        items = np.unique(rankings)
+        self.item_columns[items] = 1 + 2 * np.arange(len(items), dtype=np.int32)
+        codes, places = np.unique(_pair_codes(rankings, n_items=n_items), return_inverse=True)
+        pair_columns = 1 + 2 * len(items) + np.arange(len(codes), dtype=np.int32)
+        self._pairs = np.column_stack([codes // n_items, codes % n_items, pair_columns]).astype(np.int32)
+        self._pair_columns = {(low, high): column for low, high, column in self._pairs.tolist()}
+        self.n_columns = 1 + 2 * len(items) + len(codes)
+        own = self.item_columns[rankings]
+        shared = pair_columns[places.reshape(len(rankings), -1)]
+        columns = np.concatenate([np.zeros((len(rankings), 1), dtype=np.int32), own, own + 1, shared], axis=1)
+        signs = np.sign(rankings[:, self._second].astype(np.float64) - rankings[:, self._first])
+        matrix = np.zeros((len(rankings), self.n_columns))
+        tail = np.concatenate([np.ones((len(rankings), columns.shape[1] - signs.shape[1])), signs], axis=1)
+        np.put_along_axis(matrix, columns.astype(np.intp), self._images * tail, axis=1)
+        return matrix
 
     def sparse(self, ranking: NDArray[np.integer]) -> SparseVector:
         """Return a ranking's sparse vector, giving columns to what is new in it."""
@@ -95,7 +118,7 @@ class FeatureIndex:
     def _add_pair(self, key: tuple[int, int]) -> int:
         size = len(self._pair_columns)
         if size == len(self._pairs):
-            self._pairs = np.concatenate([self._pairs, np.empty_like(self._pairs)])
+            self._pairs = np.concatenate([self._pairs, np.empty((max(size, 16), 3), dtype=np.int32)])
         column = self.n_columns
         self._pairs[size] = (*key, column)
         self._pair_columns[key] = column

@@ -319,17 +319,19 @@ def _starts(state: State, landscape: Landscape, acquisition: UpperConfidenceBoun
     places = np.arange(len(landscape.items))
     affordable = NEIGHBOURS_TO_START_FROM // (landscape.slate_size * len(places))
     n_starts = min(max(affordable, FEWEST_STARTS), MOST_STARTS)
-    seen = _seen(state, landscape)
-    seen = seen[np.argsort(-landscape.means(seen), kind="stable")[: n_starts // 4]]
+    seen = _best_seen(state, landscape, count=n_starts // 4)
     drawn = random_rankings(places, slate_size=landscape.slate_size, count=RANDOM_CANDIDATES, rng=rng)
     drawn = drawn[np.argsort(-acquisition(landscape.moments(drawn)), kind="stable")[: n_starts - len(seen)]]
     return np.concatenate([drawn, seen])
 
 
-def _seen(state: State, landscape: Landscape) -> Rankings:
-    """Return the distinct rankings of rewarded rows that are eligible now, as positions in the landscape's items."""
-    rankings = np.unique(state.posterior.observations.rankings, axis=0)
+def _best_seen(state: State, landscape: Landscape, *, count: int) -> Rankings:
+    """Return up to `count` of the rewarded rankings that are eligible now, by mean, as positions in the items."""
     place = np.full(state.posterior.kernel.n_items, -1, dtype=np.int32)
     place[landscape.items] = np.arange(len(landscape.items), dtype=np.int32)
-    local = place[rankings]
-    return local[(local >= 0).all(axis=1)]
+    local = place[state.posterior.observations.rankings]
+    local = local[(local >= 0).all(axis=1)]
+    best_first = local[np.argsort(-landscape.means(local), kind="stable")]
+    # A good slate has been shown often; so many of the best are likely to hold enough different ones.
+    _, first = np.unique(best_first[: 16 * count], axis=0, return_index=True)
+    return best_first[np.sort(first)[:count]]

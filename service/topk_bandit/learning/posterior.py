@@ -470,7 +470,7 @@ class Posterior:
         n, dtype = len(data.rewards), self._rows.features.dtype
         if n == 0:
             return self
-        vectors = [self._index.sparse(ranking) for ranking in data.rankings]
+        images = self._index.image_matrix(data.rankings)
         n_columns = self._index.n_columns
         rows = self._rows.grown(n_columns, n + max(64, n // 2), used_columns=0, used_rows=0)
         rows.contexts[:n], rows.rankings[:n], rows.rewards[:n] = data
@@ -479,9 +479,6 @@ class Posterior:
         lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         targets = _solved(lower, np.column_stack([data.rewards, np.ones(n)]))
         weights = np.zeros((2, self.context_dim, n_columns))
-        images = np.zeros((n, n_columns))
-        for i, x in enumerate(vectors):
-            images[i, x.columns] = x.images
         for a in range(self.context_dim):
             whitened = _solved(lower, data.contexts[:, a, None] * images)
             rows.features[a, :, :n] = whitened.T

@@ -99,7 +99,7 @@ class _Climb:
     def _replace(self, position: int) -> None:
         scores = self._scores(self._landscape.replacements(self._rankings, position))
         # An item that is shown already stands for the ranking itself; a gain there would be rounding, and no ranking.
-        np.put_along_axis(scores, self._rankings.astype(np.intp), -np.inf, axis=1)
+        scores[np.arange(len(scores))[:, None], self._rankings] = -np.inf
         rows, items = self._rising(scores)
         self._rankings[rows, position] = items
 

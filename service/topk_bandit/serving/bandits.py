@@ -91,7 +91,6 @@ class Bandits:
     async def delete_bandit(self, name: BanditName) -> None:
         """See `BanditUseCases.delete_bandit`."""
         await self._store.delete_bandit(name)
-        self._learner.nudge(name)
 
     async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
         """See `BanditUseCases.upsert_items`."""

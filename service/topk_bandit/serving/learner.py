@@ -142,12 +142,6 @@ class Learner:
             if count < EXPIRIES_PER_CALL:
                 return
 
-    def nudge(self, name: BanditName) -> None:
-        """Hint that the bandit's log grew."""
-        desk = self._desks.get(name)
-        if desk:
-            desk.bell.set()
-
     def _desk(self, name: BanditName) -> _Desk:
         desk = self._desks.get(name)
         if desk is None:
@@ -192,4 +186,5 @@ class Learner:
     async def _listen(self) -> None:
         async for name in self._store.changes():
             for changed in [name] if name else list(self._desks):
-                self.nudge(changed)
+                if desk := self._desks.get(changed):
+                    desk.bell.set()

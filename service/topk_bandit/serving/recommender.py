@@ -114,7 +114,7 @@ class Recommender:
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                return self._given_out(name, outcome, outcome.recommendation)
+                return self._given_out(outcome, outcome.recommendation)
             model = await self._learner.refreshed(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
@@ -126,7 +126,6 @@ class Recommender:
             self._hooks.rewarded(_refused(error), value)
             raise
         self._hooks.rewarded(outcome, value)
-        self._learner.nudge(name)
         return outcome
 
     def _completed(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
@@ -158,10 +157,9 @@ class Recommender:
             name, request, recommendation, incarnation=model.incarnation, items_position=model.items_position
         )
 
-    def _given_out(self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation) -> Recommendation:
+    def _given_out(self, outcome: RecordOutcome, recommendation: Recommendation) -> Recommendation:
         if outcome.status is RecordStatus.RECORDED:
             self._hooks.recommended(recommendation)
-            self._learner.nudge(name)
         return recommendation
 
     def _degraded(self, recommendation: Recommendation) -> Recommendation:
