@@ -104,8 +104,20 @@ class Learner:
         return desk.follower.model if desk else None
 
     async def current(self, name: BanditName) -> Model:
-        """Return the bandit's model as far as it has learned; the first time, follow its log to the end."""
-        return self.published(name) or await self.refreshed(name)
+        """Return the bandit's model as far as it has learned; the first time, follow its log to the end.
+
+        So it is after a silence too: a change of the items may have been answered without asking this learner. While the
+        store is away, the model stays the one there is.
+        """
+        desk = self._desks.get(name)
+        if desk is None or desk.follower.model is None:
+            return await self.refreshed(name)
+        if asyncio.get_running_loop().time() <= desk.note_at + self._look_seconds:
+            return desk.follower.model
+        try:
+            return await self.refreshed(name)
+        except UnavailableError:
+            return desk.follower.model
 
     async def refreshed(self, name: BanditName) -> Model:
         """Follow the bandit's log to its end as of now, and return its model; the errors of `Follower.catch_up`."""
