@@ -106,18 +106,19 @@ class Learner:
     async def current(self, name: BanditName) -> Model:
         """Return the bandit's model as far as it has learned; the first time, follow its log to the end.
 
-        So it is after a silence too: a change of the items may have been answered without asking this learner. While the
-        store is away, the model stays the one there is.
+        After a silence the store is asked first whether the items are known: a change of them may have been answered
+        without this learner. While the store is away the model stays the one there is.
         """
         desk = self._desks.get(name)
         if desk is None or desk.follower.model is None:
             return await self.refreshed(name)
+        model = desk.follower.model
         if asyncio.get_running_loop().time() <= desk.note_at + self._look_seconds:
-            return desk.follower.model
+            return model
         try:
-            return await self.refreshed(name)
+            return model if await self._knows_items(name, desk, model) else await self.refreshed(name)
         except UnavailableError:
-            return desk.follower.model
+            return model
 
     async def refreshed(self, name: BanditName) -> Model:
         """Follow the bandit's log to its end as of now, and return its model; the errors of `Follower.catch_up`."""
@@ -137,15 +138,18 @@ class Learner:
     async def _known_to_the_end(self, name: BanditName, desk: _Desk) -> Model:
         """Follow the log to its end, and tell the store how far the items are known: at news, and regularly."""
         model = await desk.follower.catch_up()
-        now = asyncio.get_running_loop().time()
-        while desk.noted_position != model.items_position or now >= desk.note_at:
-            position = model.items_position
-            newest = await self._store.note_follower(name, follower=self._follower, items_position=position)
-            desk.noted_position, desk.note_at = position, now + self._look_seconds
-            if newest <= position:
+        while desk.noted_position != model.items_position or asyncio.get_running_loop().time() >= desk.note_at:
+            if await self._knows_items(name, desk, model):
                 break
             model = await desk.follower.catch_up()
         return model
+
+    async def _knows_items(self, name: BanditName, desk: _Desk, model: Model) -> bool:
+        """Tell the store how far the model knows the items; return whether that is all there is to know."""
+        position, now = model.items_position, asyncio.get_running_loop().time()
+        newest = await self._store.note_follower(name, follower=self._follower, items_position=position)
+        desk.noted_position, desk.note_at = position, now + self._look_seconds
+        return newest <= position
 
     async def expire(self, name: BanditName) -> None:
         """Close what is overdue in a bandit."""
