@@ -186,9 +186,10 @@ class MemoryStore:
             raise refusal("bandit_exists", name)
         if sum(other.tenant == name.tenant for other in self._bandits) >= quota:
             raise refusal("full", name, quota)
-        bandit = _Bandit(name=name, incarnation=incarnation, settings=settings, created_ms=self._clock_ms())
+        now_ms = self._clock_ms()
+        bandit = _Bandit(name=name, incarnation=incarnation, settings=settings, created_ms=now_ms)
         self._bandits[name] = bandit
-        self._append(bandit, BanditCreated(settings))
+        self._append(bandit, BanditCreated(settings), at_ms=now_ms)
         return bandit.record()
 
     async def get_bandit(self, name: BanditName) -> BanditRecord:
@@ -210,7 +211,7 @@ class MemoryStore:
             raise refusal("revision_changed", name)
         bandit.settings = settings
         bandit.revision += 1
-        self._append(bandit, SettingsChanged(settings))
+        self._append(bandit, SettingsChanged(settings), at_ms=self._clock_ms())
         return bandit.record()
 
     async def delete_bandit(self, name: BanditName) -> None:
@@ -225,7 +226,7 @@ class MemoryStore:
         items, changed = bandit.with_items(upserted, retired)
         if changed != ItemsChanged():
             bandit.items = items
-            bandit.items_position = self._append(bandit, changed)
+            bandit.items_position = self._append(bandit, changed, at_ms=self._clock_ms())
         return bandit.record()
 
     async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
@@ -261,10 +262,11 @@ class MemoryStore:
             return RecordOutcome(status=RecordStatus.REPEATED, recommendation=known)
         if (bandit.incarnation, bandit.items_position) != (incarnation, items_position):
             return RecordOutcome(status=RecordStatus.STALE)
-        dated = replace(recommendation, deadline_ms=self._clock_ms() + bandit.settings.reward_wait_ms)
+        now_ms = self._clock_ms()
+        dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
         bandit.recorded[dated.recommendation_id] = _Recorded(request=request, recommendation=dated)
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
-        position = self._append(bandit, Recommended(request=request, recommendation=dated))
+        position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
 
     async def find_recommendation(
@@ -287,10 +289,10 @@ class MemoryStore:
         now_ms = self._clock_ms()
         if recorded.state is _State.PENDING and now_ms < recorded.recommendation.deadline_ms:
             bandit.close(recommendation_id, _State.REWARDED, at_ms=now_ms, value=value)
-            self._append(bandit, Rewarded(recommendation_id, value))
+            self._append(bandit, Rewarded(recommendation_id, value), at_ms=now_ms)
             return RewardOutcome.ACCEPTED
         if recorded.state is _State.PENDING:
-            self._append(bandit, bandit.expiry(recommendation_id))
+            self._append(bandit, bandit.expiry(recommendation_id), at_ms=now_ms)
         bandit.close(recommendation_id, _State.LATE, at_ms=now_ms, value=value)
         bandit.late_rewards += 1
         return RewardOutcome.LATE
@@ -305,7 +307,7 @@ class MemoryStore:
         chosen = [key for _, _, key in sorted(due)[:limit]]
         for key in chosen:
             bandit.close(key, _State.EXPIRED, at_ms=now_ms)
-            self._append(bandit, bandit.expiry(key))
+            self._append(bandit, bandit.expiry(key), at_ms=now_ms)
         bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
         return len(chosen)
 
@@ -371,9 +373,9 @@ class MemoryStore:
             raise refusal("no_bandit", name)
         return bandit
 
-    def _append(self, bandit: _Bandit, event: Event) -> int:
+    def _append(self, bandit: _Bandit, event: Event, *, at_ms: int) -> int:
         bandit.log_position += 1
-        bandit.events.append(LoggedEvent(position=bandit.log_position, at_ms=self._clock_ms(), event=event))
+        bandit.events.append(LoggedEvent(position=bandit.log_position, at_ms=at_ms, event=event))
         self._announce(bandit.name)
         return bandit.log_position
 
