@@ -67,8 +67,8 @@ def happenings(seed: int, count: int, *, prefix: str = "") -> list[Happening]:
     return drawn
 
 
-def initial(limits: Limits | None = None, *, dtype: type = np.float32) -> State:
-    return State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=limits or Limits(), dtype=dtype)
+def initial(limits: Limits | None = None) -> State:
+    return State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=limits or Limits())
 
 
 def folded(state: State, drawn: Iterable[Happening]) -> State:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, fitted, sample
 
+from topk_bandit.learning.evidence import Evidence, Observations
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, choose_noise_variance, profile_likelihood
-from topk_bandit.learning.posterior import Observations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,10 @@ def draw(seed: int, *, count: int, kind: Kind = WCK, noise_variance: float = 0.1
     return sample(
         kind, rng, n_items=N_ITEMS, slate_size=3, context_dim=context_dim, count=count, noise_variance=noise_variance
     )
+
+
+def evidence_of(data: Sample) -> Evidence:
+    return Evidence.of(Observations(*data.rows))
 
 
 def covariance_of(kind: Kind, data: Sample) -> NDArray[np.float64]:
@@ -40,7 +45,7 @@ def log_density(data: Sample, covariance: NDArray[np.float64], offset: float, am
 def test_the_profile_is_the_density_at_its_best_offset_and_amplitude(kind: Kind) -> None:
     data = draw(1, count=40, kind=kind)
     covariance = covariance_of(kind, data)
-    profile = profile_likelihood(covariance, data.rewards, RATIOS)
+    profile = profile_likelihood(covariance, evidence_of(data), RATIOS)
     for place, ratio in enumerate(RATIOS.tolist()):
         offset, amplitude = float(profile.offset[place]), float(profile.amplitude[place])
         density = log_density(data, covariance, offset, amplitude, ratio)
@@ -52,7 +57,7 @@ def test_no_other_offset_and_amplitude_are_more_likely(place: int) -> None:
     data = draw(2, count=30)
     data.rewards[:] = 3.0 + 2.5 * data.rewards
     covariance = covariance_of(WCK, data)
-    profile = profile_likelihood(covariance, data.rewards, RATIOS)
+    profile = profile_likelihood(covariance, evidence_of(data), RATIOS)
 
     def loss(parameters: NDArray[np.float64]) -> float:
         return -log_density(data, covariance, parameters[0], math.exp(parameters[1]), float(RATIOS[place]))
@@ -67,7 +72,7 @@ def test_no_other_offset_and_amplitude_are_more_likely(place: int) -> None:
 
 def test_the_profile_and_the_posterior_agree_on_offset_and_amplitude() -> None:
     data = draw(3, count=50)
-    profile = profile_likelihood(covariance_of(WCK, data), data.rewards, RATIOS)
+    profile = profile_likelihood(covariance_of(WCK, data), evidence_of(data), RATIOS)
     for place, ratio in enumerate(RATIOS.tolist()):
         posterior = fitted(WCK, data, n_items=N_ITEMS, noise_variance=ratio)
         offset = posterior.best_offset
@@ -81,23 +86,23 @@ def test_the_noise_of_the_model_is_found_to_its_order_of_magnitude(kind: Kind, n
     kernel = kind.make(N_ITEMS, 3)
     for seed in range(3):
         data = draw(seed, count=200, kind=kind, noise_variance=noise_variance)
-        chosen = choose_noise_variance(kernel, Observations(*data.rows))
+        chosen = choose_noise_variance(kernel, evidence_of(data))
         assert abs(math.log10(chosen / noise_variance)) <= 0.5
 
 
 def test_the_unit_of_the_rewards_does_not_matter() -> None:
     data = draw(5, count=100)
     kernel = WCK.make(N_ITEMS, 3)
-    chosen = choose_noise_variance(kernel, Observations(*data.rows))
-    scaled = Observations(data.contexts, data.rankings, 1e6 * data.rewards - 4e6)
+    chosen = choose_noise_variance(kernel, evidence_of(data))
+    scaled = evidence_of(replace(data, rewards=1e6 * data.rewards - 4e6))
     assert choose_noise_variance(kernel, scaled) == chosen
 
 
 def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
     data = draw(5, count=100)
     kernel = WCK.make(N_ITEMS, 3)
-    chosen = choose_noise_variance(kernel, Observations(*data.rows))
-    scaled = Observations(10.0 * data.contexts, data.rankings, data.rewards)
+    chosen = choose_noise_variance(kernel, evidence_of(data))
+    scaled = evidence_of(replace(data, contexts=10.0 * data.contexts))
     assert choose_noise_variance(kernel, scaled) == pytest.approx(100.0 * chosen)
 
 
@@ -105,9 +110,8 @@ def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
 @pytest.mark.parametrize("count", [1, 30])
 def test_equal_rewards_leave_the_prior_s_mean(value: float, count: int) -> None:
     data = draw(6, count=count, context_dim=1)
-    chosen = choose_noise_variance(
-        WCK.make(N_ITEMS, 3), Observations(data.contexts, data.rankings, np.full(count, value))
-    )
+    equal = replace(data, rewards=np.full(count, value))
+    chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(equal))
     assert chosen == pytest.approx(0.1)
 
 
@@ -115,12 +119,12 @@ def test_few_rewards_do_not_lead_to_an_extreme() -> None:
     for seed in range(20):
         data = draw(seed, count=2)
         unit = float(np.mean((data.contexts**2).sum(axis=1)))
-        chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), Observations(*data.rows)) / unit
+        chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(data)) / unit
         assert RELATIVE_NOISE_GRID[0] < chosen < RELATIVE_NOISE_GRID[-1]
 
 
 def test_contexts_of_zero_do_not_stop_the_choice() -> None:
     data = draw(7, count=20)
-    chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), Observations(0.0 * data.contexts, data.rankings, data.rewards))
+    chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(replace(data, contexts=0.0 * data.contexts)))
     assert math.isfinite(chosen)
     assert chosen > 0.0

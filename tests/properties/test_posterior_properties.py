@@ -118,7 +118,7 @@ class PosteriorMachine(RuleBasedStateMachine):
 
     @rule(target=twins, twin=twins, newest=st.integers(0, 20), noise_variance=st.sampled_from([0.01, 0.3, 10.0]))
     def refit(self, twin: Twin, newest: int, noise_variance: float) -> Twin:
-        posterior = twin.posterior.refit(noise_variance=noise_variance, newest=newest)
+        posterior = twin.posterior.refit(twin.posterior.evidence.newest(newest), noise_variance=noise_variance)
         return self.keep(replace(twin, posterior=posterior, rows=twin.rows[max(len(twin.rows) - newest, 0) :]))
 
     @rule(target=twins, twin=twins, offset=REWARDS, amplitude=st.floats(0.1, 9.0))

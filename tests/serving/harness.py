@@ -275,13 +275,13 @@ def _plain(value: object) -> object:
 
 
 def _plain_posterior(posterior: Posterior) -> object:
-    """Leave out the room that arrays have beyond the rows and columns in use, and whom it is shared with."""
-    n, columns = posterior.n_rows, posterior._n_columns
-    scalars = (posterior.noise_variance, posterior.offset, posterior.amplitude, n, columns, *posterior._sums)
+    """Leave out the room that arrays have beyond the rows in use, and whom it is shared with."""
+    n = posterior.n_rows
+    scalars = (posterior.noise_variance, posterior.offset, posterior.amplitude, n, *posterior._sums)
     return (
         _plain(scalars),
-        _plain(tuple(posterior.observations)),
-        _plain(posterior._rows.features[:, :columns, :n]),
+        _plain(posterior.evidence),
+        _plain(posterior._rows.whitener[:n, :n]),
         _plain(posterior._weights),
         _plain(posterior._pending),
         type(posterior.kernel).__name__,

@@ -92,8 +92,8 @@ def test_a_model_survives_as_bytes() -> None:
 
 
 def test_another_schema_is_refused_by_its_number() -> None:
-    with pytest.raises(CorruptDataError, match="unknown schema 2"):
-        decode_model(with_header(lambda header: header.update(schema=2)), limits=LIMITS)
+    with pytest.raises(CorruptDataError, match="unknown schema 3"):
+        decode_model(with_header(lambda header: header.update(schema=3)), limits=LIMITS)
 
 
 def _without_settings(header: dict[str, object]) -> None:
@@ -164,7 +164,7 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
     run(stores, scenario)
 
 
-@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.update(schema=2))])
+@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.update(schema=3))])
 def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
     stores: Stores, payload: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

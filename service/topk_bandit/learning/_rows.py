@@ -10,27 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Observations", "PendingRows", "PendingSlates", "Rows", "Tail"]
+__all__ = ["PendingRows", "PendingSlates", "Rows", "Tail"]
 
 FloatArray = NDArray[np.float64]
-RealArray = NDArray[np.floating]
-
-
-class Observations(NamedTuple):
-    """Rows of a posterior: contexts (N, C), rankings (N, k), rewards (N,)."""
-
-    contexts: FloatArray
-    rankings: Rankings
-    rewards: FloatArray
-
-    def newest(self, count: int) -> Observations:
-        """Return the last `count` >= 0 rows, or all if there are fewer."""
-        start = max(len(self.rewards) - count, 0)
-        return Observations(self.contexts[start:], self.rankings[start:], self.rewards[start:])
 
 
 class PendingSlates(NamedTuple):
@@ -42,30 +26,37 @@ class PendingSlates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rewarded rows, as arrays with room to grow; `features` is (C, F, N) and zero where nothing was written."""
+    """Rewarded rows, as arrays with room to grow; `targets` holds rewards and ones, `whitener` is M' (room, room)."""
 
-    features: RealArray
     contexts: FloatArray
     rankings: Rankings
-    rewards: FloatArray
+    targets: FloatArray
+    whitener: FloatArray
 
     @classmethod
-    def empty(cls, n_columns: int, n_rows: int, *, context_dim: int, slate_size: int, dtype: DTypeLike) -> Rows:
+    def empty(cls, room: int, *, context_dim: int, slate_size: int) -> Rows:
         return cls(
-            features=np.zeros((context_dim, n_columns, n_rows), dtype=dtype),
-            contexts=np.zeros((n_rows, context_dim)),
-            rankings=np.zeros((n_rows, slate_size), dtype=np.int32),
-            rewards=np.zeros(n_rows),
+            contexts=np.zeros((room, context_dim)),
+            rankings=np.zeros((room, slate_size), dtype=np.int32),
+            targets=np.zeros((2, room)),
+            whitener=np.zeros((room, room)),
         )
 
-    def grown(self, n_columns: int, n_rows: int, *, used_columns: int, used_rows: int) -> Rows:
+    @property
+    def room(self) -> int:
+        return len(self.whitener)
+
+    @property
+    def nbytes(self) -> int:
+        return self.contexts.nbytes + self.rankings.nbytes + self.targets.nbytes + self.whitener.nbytes
+
+    def grown(self, room: int, *, used: int) -> Rows:
         """Return a copy of the used part with room for more."""
-        context_dim, slate_size = self.contexts.shape[1], self.rankings.shape[1]
-        new = Rows.empty(n_columns, n_rows, context_dim=context_dim, slate_size=slate_size, dtype=self.features.dtype)
-        new.features[:, :used_columns, :used_rows] = self.features[:, :used_columns, :used_rows]
-        new.contexts[:used_rows] = self.contexts[:used_rows]
-        new.rankings[:used_rows] = self.rankings[:used_rows]
-        new.rewards[:used_rows] = self.rewards[:used_rows]
+        new = Rows.empty(room, context_dim=self.contexts.shape[1], slate_size=self.rankings.shape[1])
+        new.contexts[:used] = self.contexts[:used]
+        new.rankings[:used] = self.rankings[:used]
+        new.targets[:, :used] = self.targets[:, :used]
+        new.whitener[:used, :used] = self.whitener[:used, :used]
         return new
 
 
@@ -86,21 +77,48 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRows:
-    """Rows without a reward: `factor` (P, P) is their block of L, `features` (C, F, P) their rows of R."""
+    """Rows without a reward: `factor` (P, P) is their block of L, `whitened` (N + P, P) their rows of M, transposed."""
 
     factor: FloatArray
-    features: RealArray
+    whitened: FloatArray
     contexts: FloatArray
     rankings: Rankings
+
+    @classmethod
+    def none(cls, n_rows: int, *, context_dim: int, slate_size: int) -> PendingRows:
+        return cls(
+            factor=np.zeros((0, 0)),
+            whitened=np.zeros((n_rows, 0)),
+            contexts=np.zeros((0, context_dim)),
+            rankings=np.zeros((0, slate_size), dtype=np.int32),
+        )
 
     @property
     def size(self) -> int:
         return len(self.factor)
 
-    def without(self, chosen: int, kept: slice, factor: FloatArray, features: RealArray) -> PendingRows:
+    @property
+    def nbytes(self) -> int:
+        return self.factor.nbytes + self.whitened.nbytes + self.contexts.nbytes + self.rankings.nbytes
+
+    def with_row(
+        self, row: FloatArray, ell: FloatArray, diagonal: float, context: FloatArray, ranking: NDArray[np.int32]
+    ) -> PendingRows:
+        """Return these and a last one: `row` (N + P + 1,) of M, `ell` (P,) and `diagonal` of L."""
+        size, columns = self.size, len(self.whitened)
+        factor = np.zeros((size + 1, size + 1))
+        factor[:-1, :-1] = self.factor
+        factor[-1, :-1], factor[-1, -1] = ell, diagonal
+        whitened = np.zeros((columns + 1, size + 1))
+        whitened[:-1, :-1] = self.whitened
+        whitened[:, -1] = row
+        return PendingRows(factor, whitened, np.vstack([self.contexts, context]), np.vstack([self.rankings, ranking]))
+
+    def without(self, chosen: int, kept: slice, factor: FloatArray, whitened: FloatArray) -> PendingRows:
+        """Return the others, from `factor` and `whitened` rotated so that `kept` is what stays of them."""
         return PendingRows(
             factor=np.ascontiguousarray(factor[kept, kept]),
-            features=np.ascontiguousarray(features[:, :, kept]),
+            whitened=np.ascontiguousarray(whitened[:, kept]),
             contexts=np.delete(self.contexts, chosen, axis=0),
             rankings=np.delete(self.rankings, chosen, axis=0),
         )

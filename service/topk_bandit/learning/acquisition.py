@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,15 +13,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.learning.landscape import Moments
 
-__all__ = ["Acquisition", "UpperConfidenceBound", "paper_beta"]
-
-
-class Acquisition(Protocol):
-    """A score for each slate; the largest is chosen. One that needs randomness is built around a generator."""
-
-    def __call__(self, moments: Moments, /) -> NDArray[np.float64]:
-        """Return scores of the shape of `moments.mean`."""
-        ...
+__all__ = ["UpperConfidenceBound", "paper_beta"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning import _compiled
+from topk_bandit.learning import _contraction
+from topk_bandit.learning._contraction import Contraction
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Landscape", "Moments"]
+__all__ = ["Landscape", "Moments", "contracted"]
 
 FloatArray = NDArray[np.float64]
-RealArray = NDArray[np.floating]
 
 
 class Moments(NamedTuple):
@@ -31,49 +31,139 @@ class Moments(NamedTuple):
 class Landscape:
     """The posterior at one context, over the rankings of some items; rankings hold positions in `items`.
 
+    Variances are computed from float32 numbers: they are right to about a millionth of the prior variance. Features are
+    made when they are first needed, so a landscape is for one thread.
+
     Attributes
     ----------
     items
         Item indices in ascending order, shape (E,).
-    slate_size
-        k.
+    kernel
+        Kernel of the rankings.
+    contraction
+        The posterior's arrays at this context, for an offset of zero and an amplitude of one.
+    places
+        The rankings of all rows as positions in `items`, -1 for others, shape (N + P, k).
+    n_rows
+        N.
+    offset
+        As of the posterior.
+    amplitude, prior
+        Their product is the variance of every slate before any observation.
     """
 
     items: NDArray[np.int32]
-    slate_size: int
-    _kernel: KendallKernel
-    _features: RealArray
-    _weights: FloatArray
-    _slots: NDArray[np.int32]
-    _offset: float
-    _amplitude: float
-    _prior: float
+    kernel: KendallKernel
+    contraction: Contraction
+    places: NDArray[np.int32]
+    n_rows: int
+    offset: float
+    amplitude: float
+    prior: float
+
+    @property
+    def slate_size(self) -> int:
+        """K."""
+        return self.kernel.slate_size
+
+    @property
+    def position_weights(self) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+        """u, D, v and s of the kernel."""
+        kernel = self.kernel
+        return kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
 
     def means(self, rankings: Rankings) -> FloatArray:
         """Return the posterior means of `rankings` (A, k), shape (A,): O(k^2) each."""
-        above = _compiled.means(self._weights, self._slots, rankings, *self._position_weights())
-        return np.asarray(self._offset + above, dtype=np.float64)
+        at = self.contraction
+        above = _contraction.means(at.weights, at.pair_weights, rankings, *self.position_weights)
+        return np.asarray(self.offset + above, dtype=np.float64)
 
     def moments(self, rankings: Rankings) -> Moments:
         """Return the moments of `rankings` (A, k), both (A,): O(k^2 N) each."""
-        position_weights = self._position_weights()
-        mean, explained = _compiled.slates(self._features, self._weights, self._slots, rankings, *position_weights)
-        return self._scaled(mean, explained)
+        at, shown = self.contraction, np.unique(rankings)
+        self._make_pairs(shown, shown)
+        explained = _contraction.slates(at.features, at.pairs, rankings, *self.position_weights)
+        return Moments(self.means(rankings), self._variances(explained))
 
     def replacements(self, rankings: Rankings, position: int) -> Moments:
         """Return the moments of `rankings` (A, k) with each item in turn at `position`, both (A, E).
 
         A ranking in which the item is shown already, at whatever position, stands for itself.
         """
-        mean, explained = _compiled.replacements(
-            self._features, self._weights, self._slots, rankings, position, *self._position_weights()
+        at = self.contraction
+        self._make_pairs(np.unique(rankings), np.arange(len(self.items)))
+        above, explained = _contraction.neighbourhoods(
+            at.features, at.weights, at.pair_weights, at.pairs, rankings, position, *self.position_weights
         )
-        return self._scaled(mean, explained)
+        return Moments(self.offset + above, self._variances(explained))
 
-    def _position_weights(self) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-        kernel = self._kernel
-        return kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
+    def _make_pairs(self, left: NDArray[np.integer], right: NDArray[np.integer]) -> None:
+        at = self.contraction
+        _contraction.make_pairs(
+            at.features,
+            at.pairs,
+            at.made,
+            at.starts,
+            at.rows,
+            at.values,
+            at.whitener,
+            at.pending,
+            left.astype(np.int64),
+            right.astype(np.int64),
+        )
 
-    def _scaled(self, mean: FloatArray, explained: FloatArray) -> Moments:
+    def _variances(self, explained: FloatArray) -> FloatArray:
         # Rounding can push an almost certain slate a hair below zero.
-        return Moments(self._offset + mean, self._amplitude * np.maximum(self._prior - explained, 0.0))
+        return np.asarray(self.amplitude * np.maximum(self.prior - explained, 0.0), dtype=np.float64)
+
+
+def contracted(
+    kernel: KendallKernel,
+    items: NDArray[np.int32],
+    *,
+    whitener: FloatArray,
+    pending: FloatArray,
+    rankings: Rankings,
+    similarities: FloatArray,
+    weights: FloatArray,
+    offset: float,
+    amplitude: float,
+    prior: float,
+) -> Landscape:
+    """Return the landscape of a posterior's arrays.
+
+    Parameters
+    ----------
+    kernel, items
+        As in `Landscape`.
+    whitener, pending
+        M' of the rewarded rows, and of the pending ones, shape (N + P, P).
+    rankings, similarities
+        Of all rows, rewarded and then pending: shapes (N + P, k) and (N + P,). A row's similarity is the dot product of
+        its context with the one asked about, at unit length.
+    weights
+        alpha of the rewarded rows, times the context's length, shape (N,).
+    offset, amplitude, prior
+        As in `Landscape`.
+    """
+    place = np.full(kernel.n_items, -1, dtype=np.int32)
+    place[items] = np.arange(len(items), dtype=np.int32)
+    position_weights = kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
+    places, *parts = _contraction.contract(
+        whitener,
+        pending,
+        rankings,
+        similarities,
+        weights,
+        place,
+        len(items),
+        float(kernel.n_items),
+        kernel.scale,
+        *position_weights,
+    )
+    n = len(weights)
+    at = Contraction._make((*parts, whitener, pending))
+    total = -kernel.total * kernel.scale * similarities
+    at.features[2 * len(items), :n] = total[:n] @ whitener[:n, :n]
+    at.features[2 * len(items), n:] = total @ pending
+    return Landscape(items, kernel, at, places, n, offset, amplitude, prior)

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
+from topk_bandit.learning.acquisition import paper_beta
+from topk_bandit.learning.evidence import compacted
 from topk_bandit.learning.hyperparameters import choose_noise_variance
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
-from topk_bandit.learning.posterior import Posterior
+from topk_bandit.learning.posterior import Posterior, room_for
 from topk_bandit.learning.rankings import log_count, random_rankings
-from topk_bandit.learning.search import Found, local_search
+from topk_bandit.learning.search import best_seen, local_search
 from topk_bandit.types import ConstantBeta, Exploration, Kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
+    from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
-    from topk_bandit.learning.landscape import Landscape
-    from topk_bandit.learning.posterior import Observations, PendingSlates
-    from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.posterior import PendingSlates
 
-__all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of"]
+__all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of", "memory_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,55 @@ class Limits:
     Attributes
     ----------
     rows
-        Rewarded rows kept; the oldest are forgotten first.
-    row_bytes
-        Bytes of the rows' whitened features; fewer rows are kept where features are many.
+        Rewarded rows kept at a refit; there are at most a quarter more before the next one.
     pending_rows
         Pending slates that count for the variance; the oldest stop counting first, and are still learned from when
         their reward comes.
     """
 
-    rows: int = 1000
-    row_bytes: int = 32 * 2**20
+    rows: int = 512
     pending_rows: int = 128
 
     def __post_init__(self) -> None:
-        for name in ("rows", "row_bytes", "pending_rows"):
+        for name in ("rows", "pending_rows"):
             if getattr(self, name) < 1:
                 raise InvalidArgumentError(name, f"expected at least 1, got {getattr(self, name)}")
+
+    @classmethod
+    def within(cls, memory_bytes: int, *, context_dim: int, slate_size: int, pending_rows: int = 128) -> Limits:
+        """Return the limits with the most rows whose state always fits into so many bytes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Not even one row fits beside the pending ones.
+        """
+        fits, too_many = 0, math.isqrt(memory_bytes // 8) + 1
+        while too_many - fits > 1:
+            rows = (fits + too_many) // 2
+            if memory_of(cls(rows, pending_rows), context_dim=context_dim, slate_size=slate_size) <= memory_bytes:
+                fits = rows
+            else:
+                too_many = rows
+        if not fits:
+            raise InvalidArgumentError("memory_bytes", f"{memory_bytes} bytes leave no room for rows")
+        return cls(fits, pending_rows)
+
+
+def memory_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
+    """Return the most bytes that a state's arrays take: whitener, pending rows, shape of the noise, rows and sums."""
+    rows, pending = room_for(limits.rows), limits.pending_rows
+    # A shown slate is pending for a moment before the oldest stops counting.
+    numbers = rows * rows + (rows + pending) * pending + pending * pending + limits.rows * limits.rows
+    numbers += (rows + pending) * (context_dim + slate_size) + rows * 8
+    return 8 * numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
     """What a state that was just refit is a function of: its rows, its pending slates and its counts."""
 
-    observed: Observations
+    evidence: Evidence
     pending: PendingSlates
     pending_ids: tuple[str, ...]
     noise_variance: float
@@ -92,32 +118,21 @@ class State:
     since_refit: int = 0
 
     @classmethod
-    def initial(
-        cls, kernel: KendallKernel, *, context_dim: int, limits: Limits, dtype: DTypeLike = np.float32
-    ) -> State:
+    def initial(cls, kernel: KendallKernel, *, context_dim: int, limits: Limits) -> State:
         """Return the state of a bandit that knows nothing."""
-        return cls(Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1, dtype=dtype), limits)
+        return cls(Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1), limits)
 
     @classmethod
-    def restored(
-        cls,
-        kernel: KendallKernel,
-        memory: Memory,
-        *,
-        limits: Limits,
-        dtype: DTypeLike = np.float32,
-    ) -> State:
+    def restored(cls, kernel: KendallKernel, memory: Memory, *, limits: Limits) -> State:
         """Return the state that `memory` was taken from, to the bit if it had just been refit."""
-        posterior = Posterior.fit(
-            kernel, memory.observed, memory.pending, noise_variance=memory.noise_variance, dtype=dtype
-        )
+        posterior = Posterior.fit(kernel, memory.evidence, memory.pending, noise_variance=memory.noise_variance)
         return cls(_rescaled(posterior), limits, memory.pending_ids, observations=memory.observations)
 
     @property
     def memory(self) -> Memory:
         """What has to be kept of this state; exact only for one that was just refit."""
         return Memory(
-            observed=self.posterior.observations,
+            evidence=self.posterior.evidence,
             pending=self.posterior.pending,
             pending_ids=self.pending_ids,
             noise_variance=self.posterior.noise_variance,
@@ -158,37 +173,36 @@ class State:
         return learned.refit() if learned._refit_is_due() else learned
 
     def refit(self) -> State:
-        """Choose noise and scale anew, forget what is over budget, and rebuild: a function of rows and counts alone."""
-        newest = self._rows_to_keep()
-        noise_variance = self.posterior.noise_variance
-        if newest:
-            noise_variance = choose_noise_variance(self.posterior.kernel, self.posterior.observations.newest(newest))
-        posterior = self.posterior.refit(noise_variance=noise_variance, newest=newest)
+        """Fold, forget, choose noise and scale anew, and rebuild: a function of rows and counts alone."""
+        posterior, kernel = self.posterior, self.posterior.kernel
+        evidence = compacted(kernel, posterior.evidence).newest(self.limits.rows)
+        noise_variance = posterior.noise_variance
+        if evidence.n_rows:
+            noise_variance = choose_noise_variance(kernel, evidence)
+        posterior = posterior.refit(evidence, noise_variance=noise_variance)
         return replace(self, posterior=_rescaled(posterior), since_refit=0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the arrays that are held."""
+        return self.posterior.memory_bytes
 
     def _refit_is_due(self) -> bool:
         """Tell whether the rows grew by a quarter and by eight, so that all refits cost a few times the last one."""
-        return self.since_refit >= max(8, self.posterior.n_rows // 4) or self.posterior.n_rows > self.limits.rows
-
-    def _rows_to_keep(self) -> int:
-        """Return how many rows to keep: all while they fit, else four fifths of what fits."""
-        n_rows, rankings = self.posterior.n_rows, self.posterior.observations.rankings
-        fitting = min(self.limits.rows, self.limits.row_bytes * n_rows // max(self.posterior.bytes_of(rankings), 1))
-        return n_rows if n_rows <= fitting else max(fitting * 4 // 5, 1)
+        return self.since_refit >= max(8, (self.posterior.n_rows - self.since_refit) // 4)
 
 
 def _rescaled(posterior: Posterior) -> Posterior:
-    """Centre the rewards on their generalised least squares mean and scale the kernel by s^2 = z'z / N.
+    """Centre the rewards on their generalised least squares mean and scale the kernel by s^2 = z'z / n.
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
     """
-    rewards = posterior.observations.rewards
-    if not len(rewards):
+    if not posterior.n_rows:
         return posterior.rescaled(offset=0.0, amplitude=1.0)
     offset = posterior.best_offset
     square = posterior.whitened_square(offset)
-    varied = float(np.ptp(rewards)) > 0.0 and square > 0.0
-    return posterior.rescaled(offset=offset, amplitude=square / len(rewards) if varied else 1.0)
+    varied = posterior.rewards_vary and square > 0.0
+    return posterior.rescaled(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
 
 
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:
@@ -236,12 +250,6 @@ def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:
             return weighted_kendall(n_items, slate_size)
 
 
-RANDOM_CANDIDATES = 128
-FEWEST_STARTS, MOST_STARTS = 8, 24
-NEIGHBOURS_TO_START_FROM = 3000
-"""A search has as many starts as have so many replacements together, within bounds: large problems stay affordable."""
-
-
 def decide(
     state: State,
     exploration: Exploration,
@@ -269,8 +277,10 @@ def decide(
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     landscape = state.posterior.at(context, eligible)
     log_n_slates = log_count(len(eligible), slate_size)
-    acquisition = UpperConfidenceBound(_beta(exploration, log_n_slates, state.observations + 1))
-    found = local_search(landscape, acquisition, _starts(state, landscape, acquisition))
+    beta = _beta(exploration, log_n_slates, state.observations + 1)
+    # The same random starts for the same state, so that the best slate is a function of it.
+    of_state = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
+    found = local_search(landscape, beta=beta, starts=best_seen(landscape), rng=of_state)
     explored = bool(rng.random() < exploration.uniform_share)
     shown = found.ranking
     if explored:
@@ -278,29 +288,16 @@ def decide(
     is_best = bool((shown == found.ranking).all())
     share = exploration.uniform_share
     propensity = share * math.exp(-log_n_slates) + (1.0 - share) * is_best
-    return _weighed(landscape, acquisition, found, shown, explored=explored, propensity=propensity)
-
-
-def _weighed(
-    landscape: Landscape,
-    acquisition: UpperConfidenceBound,
-    found: Found,
-    shown: NDArray[np.int32],
-    *,
-    explored: bool,
-    propensity: float,
-) -> Decision:
-    """Return the decision for a slate, with what the posterior holds of it beside the best that the search met."""
-    moments = landscape.moments(shown[None])
-    mean, spread = float(moments.mean[0]), math.sqrt(float(moments.variance[0]))
-    lower = mean - math.sqrt(acquisition.beta) * spread
-    upper = max(found.value, float(acquisition(moments)[0]))
+    asked = shown[None] if is_best else np.array([shown, found.ranking])
+    moments = state.posterior.predict(context, eligible[asked])
+    deviations = np.sqrt(moments.variance)
+    mean, deviation, bounds = float(moments.mean[0]), float(deviations[0]), moments.mean + math.sqrt(beta) * deviations
     return Decision(
-        ranking=landscape.items[shown],
+        ranking=eligible[shown],
         propensity=propensity,
         mean=mean,
-        standard_deviation=spread,
-        regret_bound=upper - lower,
+        standard_deviation=deviation,
+        regret_bound=float(bounds.max()) - (mean - math.sqrt(beta) * deviation),
         estimated_regret=max(found.highest_mean - mean, 0.0),
         explored=explored,
         evaluations=found.evaluations,
@@ -311,27 +308,3 @@ def _beta(exploration: Exploration, log_n_slates: float, round_number: int) -> f
     if isinstance(exploration.beta, ConstantBeta):
         return exploration.beta.value
     return paper_beta(exploration.beta.scale, log_n_arms=log_n_slates, round_number=round_number)
-
-
-def _starts(state: State, landscape: Landscape, acquisition: UpperConfidenceBound) -> Rankings:
-    """Return the best of many random slates (the same ones for the same state), and the best of those seen so far."""
-    rng = np.random.default_rng([state.observations, state.posterior.n_pending, len(landscape.items)])
-    places = np.arange(len(landscape.items))
-    affordable = NEIGHBOURS_TO_START_FROM // (landscape.slate_size * len(places))
-    n_starts = min(max(affordable, FEWEST_STARTS), MOST_STARTS)
-    seen = _best_seen(state, landscape, count=n_starts // 4)
-    drawn = random_rankings(places, slate_size=landscape.slate_size, count=RANDOM_CANDIDATES, rng=rng)
-    drawn = drawn[np.argsort(-acquisition(landscape.moments(drawn)), kind="stable")[: n_starts - len(seen)]]
-    return np.concatenate([drawn, seen])
-
-
-def _best_seen(state: State, landscape: Landscape, *, count: int) -> Rankings:
-    """Return up to `count` of the rewarded rankings that are eligible now, by mean, as positions in the items."""
-    place = np.full(state.posterior.kernel.n_items, -1, dtype=np.int32)
-    place[landscape.items] = np.arange(len(landscape.items), dtype=np.int32)
-    local = place[state.posterior.observations.rankings]
-    local = local[(local >= 0).all(axis=1)]
-    best_first = local[np.argsort(-landscape.means(local), kind="stable")]
-    # A good slate has been shown often; so many of the best are likely to hold enough different ones.
-    _, first = np.unique(best_first[: 16 * count], axis=0, return_index=True)
-    return best_first[np.sort(first)[:count]]

@@ -1,18 +1,23 @@
-"""The exact Gaussian-process posterior of a slate's reward, without a kernel matrix and without a Cholesky factor.
+"""The exact Gaussian-process posterior of a slate's reward, as an inverse Cholesky factor and sparse rankings.
 
-With x the sparse vector of a ranking (`kendall`), B the fixed matrix with k_r = x' B x, X the N sparse rows so far,
-C their contexts and L the Cholesky factor of K + sigma^2 I, it keeps for each context coordinate a
+With K the covariance of the N rows so far, k((c, pi), (c', pi')) = (c.c') k_r(pi, pi'), and L L' = K + sigma^2 V, it
+keeps
 
-    R_a = L^-1 diag(C[:, a]) X B        (N x F)         z = L^-1 y        (N,)         m_a = R_a' z        (F,)
+    M = L^-1 (N x N, lower triangular)        alpha = M'M y (N,)
+
+and answers mean(x) = k_x . alpha and variance(x) = k(x, x) - |M k_x|^2. A row is appended in O(N^2): with ell = M k_x
+and d^2 = k(x, x) + sigma^2 - ell.ell, the next row of M is (-ell'M, 1) / d, and with z = (its product with y) alpha
+grows by z times that row. No array has a dimension for features, items or pairs of them: memory is N^2 whatever the
+catalogue.
 
 A slate that is shown and not yet rewarded is a *pending* row: the rows of rewarded slates come first, the pending ones
 last, and the z of a pending row is zero, which is its reward hallucinated at the posterior mean (GP-BUCB: Desautels,
 Krause and Burdick, 2014). It shrinks the variance and leaves every mean as it is. When its reward arrives the row is
 rotated to the front of the pending ones and so becomes the newest of the rewarded; when it is discarded it is rotated
-out. Neither depends on N.
+out: O(P (N + P)).
 
-Rewards may be centred on an offset b and the kernel scaled by an amplitude s^2 without touching a row: m = m_y - b m_1,
-with m_1 the weights for rewards that are all one, and every variance is multiplied by s^2.
+Rewards may be centred on an offset b and the kernel scaled by an amplitude s^2 without touching a row: alpha is kept
+for the rewards and for all ones, and every variance is multiplied by s^2.
 """
 
 from __future__ import annotations
@@ -23,37 +28,38 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning import _compiled
-from topk_bandit.learning._features import FeatureIndex, SparseVector, count_columns
-from topk_bandit.learning._rows import Observations, PendingRows, PendingSlates, Rows, Tail
-from topk_bandit.learning.landscape import Landscape, Moments
+from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
+from topk_bandit.learning.evidence import Evidence, Observations, varied
+from topk_bandit.learning.landscape import Landscape, Moments, contracted
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
+    from numpy.typing import ArrayLike
 
     from topk_bandit.learning.kendall import KendallKernel
 
-__all__ = ["Moments", "Observations", "PendingSlates", "Posterior"]
+__all__ = ["Moments", "Observations", "PendingSlates", "Posterior", "room_for"]
 
 FloatArray = NDArray[np.float64]
-RealArray = NDArray[np.floating]
 
-_COLUMNS_PER_SOLVE = 64
+_NOISE_FLOOR = 1e-13
+"""Least noise of a row, relative to the prior variance in its context: with less, repeated slates end in NaN."""
 
-_NOISE_FLOOR: dict[type[np.floating], float] = {np.float32: 1e-5, np.float64: 1e-13}
-"""Smallest noise of a row, relative to the prior variance in its context: with less, repeated slates end in NaN."""
+_BLOCK = 64
+"""Triangles up to this size are inverted at once; LAPACK's inverse keeps other threads waiting."""
 
 
 class _Sums(NamedTuple):
-    """z'z for the rewards, for all ones, and across: what the profile likelihood needs."""
+    """y'A^-1 y, y'A^-1 1 and 1'A^-1 1, and how many observations they stand for: what the profile likelihood needs."""
 
     yy: float = 0.0
     y1: float = 0.0
     ones: float = 0.0
+    observations: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +88,7 @@ class Posterior:
     offset: float
     amplitude: float
     n_rows: int
-    _n_columns: int
-    _index: FeatureIndex
+    _fitted: Evidence
     _tail: Tail
     _rows: Rows
     _pending: PendingRows
@@ -91,9 +96,7 @@ class Posterior:
     _sums: _Sums
 
     @classmethod
-    def prior(
-        cls, kernel: KendallKernel, *, context_dim: int, noise_variance: float, dtype: DTypeLike = np.float64
-    ) -> Posterior:
+    def prior(cls, kernel: KendallKernel, *, context_dim: int, noise_variance: float) -> Posterior:
         """Return the posterior of no observations: mean 0, variance c.c.
 
         Parameters
@@ -103,14 +106,13 @@ class Posterior:
         context_dim
             C, at least 1.
         noise_variance
-            sigma^2 > 0, in units of the kernel. A row's noise is at least 1e-5 (float32) or 1e-13 (float64) of c.c.
-        dtype
-            Of the stored rows: float64, or float32 for half the memory and time at about six digits.
+            sigma^2 > 0, in units of the kernel. A row's noise is at least 1e-13 of its c.c.
         """
         if context_dim < 1:
             raise InvalidArgumentError("context_dim", f"expected at least 1, got {context_dim}")
         if not (np.isfinite(noise_variance) and noise_variance > 0):
             raise InvalidArgumentError("noise_variance", f"expected a positive number, got {noise_variance}")
+        nothing = np.zeros((0, context_dim)), np.zeros((0, kernel.slate_size), dtype=np.int32), np.zeros(0)
         return cls(
             kernel=kernel,
             context_dim=context_dim,
@@ -118,31 +120,19 @@ class Posterior:
             offset=0.0,
             amplitude=1.0,
             n_rows=0,
-            _n_columns=1,
-            _index=FeatureIndex(kernel),
+            _fitted=Evidence.of(Observations(*nothing)),
             _tail=Tail(0),
-            _rows=Rows.empty(1, 0, context_dim=context_dim, slate_size=kernel.slate_size, dtype=dtype),
-            _pending=PendingRows(
-                factor=np.zeros((0, 0)),
-                features=np.zeros((context_dim, 1, 0), dtype=dtype),
-                contexts=np.zeros((0, context_dim)),
-                rankings=np.zeros((0, kernel.slate_size), dtype=np.int32),
-            ),
-            _weights=np.zeros((2, context_dim, 1)),
+            _rows=Rows.empty(0, context_dim=context_dim, slate_size=kernel.slate_size),
+            _pending=PendingRows.none(0, context_dim=context_dim, slate_size=kernel.slate_size),
+            _weights=np.zeros((2, 0)),
             _sums=_Sums(),
         )
 
     @classmethod
     def fit(
-        cls,
-        kernel: KendallKernel,
-        data: Observations,
-        pending: PendingSlates,
-        *,
-        noise_variance: float,
-        dtype: DTypeLike = np.float64,
+        cls, kernel: KendallKernel, evidence: Evidence, pending: PendingSlates, *, noise_variance: float
     ) -> Posterior:
-        """Return the posterior of all of `data` and then of the pending slates, at once, by matrix products.
+        """Return the posterior of all of `evidence` and then of the pending slates, at once: O(N^3).
 
         It agrees with `prior`, `observe` and `show` to rounding, and is the same to the bit for the same rows.
 
@@ -150,15 +140,15 @@ class Posterior:
         ----------
         kernel
             Kernel of the rankings.
-        data
+        evidence
             Rewarded rows, valid as the ones of another posterior are; C is read off their contexts.
         pending
             Pending rows, likewise.
-        noise_variance, dtype
+        noise_variance
             As for `prior`.
         """
-        prior = cls.prior(kernel, context_dim=data.contexts.shape[1], noise_variance=noise_variance, dtype=dtype)
-        return prior._fitted(data).show(*pending)
+        prior = cls.prior(kernel, context_dim=evidence.contexts.shape[1], noise_variance=noise_variance)
+        return prior._fitted_to(evidence).show(*pending)
 
     @property
     def n_pending(self) -> int:
@@ -167,9 +157,16 @@ class Posterior:
 
     @property
     def observations(self) -> Observations:
-        """The rewarded rows, oldest first; views, not to be written to."""
+        """The rewarded rows, oldest first; views, not to be written to. Folded rows are sums of what was observed."""
         n, rows = self.n_rows, self._rows
-        return Observations(rows.contexts[:n], rows.rankings[:n], rows.rewards[:n])
+        return Observations(rows.contexts[:n], rows.rankings[:n], rows.targets[0, :n])
+
+    @property
+    def evidence(self) -> Evidence:
+        """The rewarded rows with all that is known of them."""
+        fitted, (contexts, rankings, rewards) = self._fitted.n_rows, self.observations
+        later = Observations(contexts[fitted:], rankings[fitted:], rewards[fitted:])
+        return self._fitted.extended(Evidence.of(later))
 
     @property
     def pending(self) -> PendingSlates:
@@ -178,18 +175,22 @@ class Posterior:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the arrays that grow with rows and features."""
-        arrays = (self._rows.features, self._rows.contexts, self._rows.rankings, self._pending.features, self._weights)
-        return sum(array.nbytes for array in arrays)
+        """Bytes of all arrays that grow with rows."""
+        return self._rows.nbytes + self._pending.nbytes + self._weights.nbytes + self._fitted.nbytes
 
-    def bytes_of(self, rankings: Rankings) -> int:
-        """Return the bytes that rows with these rankings (N, k) need for their whitened features."""
-        columns = count_columns(rankings, n_items=self.kernel.n_items)
-        return len(rankings) * self.context_dim * columns * self._rows.features.dtype.itemsize
+    @property
+    def n_observations(self) -> float:
+        """Observations that the rewarded rows stand for; folded rows stand for several."""
+        return self._sums.observations
+
+    @property
+    def rewards_vary(self) -> bool:
+        """Whether the rewards are not all equal."""
+        return varied(self._rows.targets[:, : self.n_rows], self._fitted.leftovers)
 
     @property
     def best_offset(self) -> float:
-        """The generalised least squares mean 1'A^-1 y / 1'A^-1 1 of the rewards, A = K + sigma^2 I; 0 without rows."""
+        """The generalised least squares mean 1'A^-1 y / 1'A^-1 1 of the rewards, A = K + sigma^2 V; 0 without rows."""
         return self._sums.y1 / self._sums.ones if self.n_rows else 0.0
 
     def whitened_square(self, offset: float) -> float:
@@ -197,7 +198,7 @@ class Posterior:
         return self._sums.yy - 2.0 * offset * self._sums.y1 + offset * offset * self._sums.ones
 
     def observe(self, contexts: ArrayLike, rankings: ArrayLike, rewards: ArrayLike) -> Posterior:
-        """Learn from rewarded slates, in order: O(C F N) each.
+        """Learn from rewarded slates, in order: O(N^2) each.
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class Posterior:
         return posterior
 
     def show(self, contexts: ArrayLike, rankings: ArrayLike) -> Posterior:
-        """Count slates that are shown and not yet rewarded: they become the last pending rows. O(C F N) each.
+        """Count slates that are shown and not yet rewarded: they become the last pending rows. O(N^2) each.
 
         Parameters
         ----------
@@ -239,7 +240,7 @@ class Posterior:
         return posterior
 
     def reward(self, chosen: int, value: float) -> Posterior:
-        """Learn the reward of the pending row at index `chosen`: O(C F P), whatever N is.
+        """Learn the reward of the pending row at index `chosen`: O(P (N + P)).
 
         Parameters
         ----------
@@ -256,28 +257,31 @@ class Posterior:
         self._check_pending(chosen)
         if not math.isfinite(value):
             raise InvalidArgumentError("value", f"expected a finite number, got {value}")
-        factor, features = self._pending.factor.copy(), self._pending.features.copy()
-        _compiled.rotate_to_front(factor, features, chosen)
-        row = features[:, :, 0]
-        context, ranking = self._pending.contexts[chosen], self._pending.rankings[chosen]
-        # ell.z is the mean that the rows before this one predict for it, so z needs no array of its own.
-        x = self._index.sparse(ranking)
-        predicted = np.einsum("a,taj,j->t", context, self._weights[:, :, x.columns], x.values)
-        z_y, z_1 = (np.array([value, 1.0]) - predicted) / factor[0, 0]
+        n, old = self.n_rows, self._pending
+        factor, whitened = old.factor.copy(), old.whitened.copy()
+        _compiled.rotate_to_front(factor, whitened, chosen)
+        row = np.append(whitened[:n, 0], whitened[n + chosen, 0])
+        others = np.delete(whitened[n:], chosen, axis=0)
+        whitened = np.concatenate([whitened[:n], whitened[n + chosen, None], others])
+        z = self._rows.targets[:, :n] @ row[:n] + np.array([value, 1.0]) * row[n]
+        weights = np.pad(self._weights, ((0, 0), (0, 1))) + z[:, None] * row
+        z_y, z_1 = z.tolist()
+        sums = self._sums
         return replace(
-            self._with_row(row, context, ranking, value),
-            _pending=self._pending.without(chosen, slice(1, None), factor, features),
-            _weights=self._weights + np.array([z_y, z_1])[:, None, None] * row,
-            _sums=_Sums(self._sums.yy + z_y * z_y, self._sums.y1 + z_y * z_1, self._sums.ones + z_1 * z_1),
+            self._with_row(row, old.contexts[chosen], old.rankings[chosen], value),
+            _pending=old.without(chosen, slice(1, None), factor, whitened),
+            _weights=weights,
+            _sums=_Sums(sums.yy + z_y * z_y, sums.y1 + z_y * z_1, sums.ones + z_1 * z_1, sums.observations + 1.0),
         )
 
     def discard(self, chosen: int) -> Posterior:
-        """Forget the pending row at index `chosen`, as if it had never been shown: O(C F P); errors as for `reward`."""
+        """Forget a pending row as if it had never been shown: O(P (N + P)); parameter and errors as for `reward`."""
         self._check_pending(chosen)
-        factor, features = self._pending.factor.copy(), self._pending.features.copy()
-        _compiled.rotate_out(factor, features, chosen)
-        kept = slice(None, self._pending.size - 1)
-        return replace(self, _pending=self._pending.without(chosen, kept, factor, features))
+        n, old = self.n_rows, self._pending
+        factor, whitened = old.factor.copy(), old.whitened.copy()
+        _compiled.rotate_out(factor, whitened, chosen)
+        whitened = np.delete(whitened, n + chosen, axis=0)
+        return replace(self, _pending=old.without(chosen, slice(None, old.size - 1), factor, whitened))
 
     def rescaled(self, *, offset: float, amplitude: float) -> Posterior:
         """Return this posterior with its rewards centred on `offset` and its kernel scaled by `amplitude`."""
@@ -285,20 +289,9 @@ class Posterior:
             raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
         return replace(self, offset=offset, amplitude=amplitude)
 
-    def refit(self, *, noise_variance: float, newest: int) -> Posterior:
-        """Return `fit` of the `newest` rewarded rows and of the pending ones under another noise, scaled as before.
-
-        The oldest rows are forgotten first. Forgetting only widens the variance.
-        """
-        if newest < 0:
-            raise InvalidArgumentError("newest", f"expected at least 0, got {newest}")
-        fitted = Posterior.fit(
-            self.kernel,
-            self.observations.newest(newest),
-            self.pending,
-            noise_variance=noise_variance,
-            dtype=self._rows.features.dtype,
-        )
+    def refit(self, evidence: Evidence, *, noise_variance: float) -> Posterior:
+        """Return `fit` of other evidence and of the pending rows under another noise, scaled as before."""
+        fitted = Posterior.fit(self.kernel, evidence, self.pending, noise_variance=noise_variance)
         return fitted.rescaled(offset=self.offset, amplitude=self.amplitude)
 
     def predict(self, context: ArrayLike, rankings: ArrayLike) -> Moments:
@@ -315,12 +308,18 @@ class Posterior:
         -------
         Moments, both of shape (A,).
         """
+        point = self._validated_context(context)
         orders = validated_rankings(rankings, n_items=self.kernel.n_items, slate_size=self.kernel.slate_size)
-        items = np.unique(orders)
-        return self.at(context, items).moments(np.searchsorted(items, orders).astype(np.int32))
+        n, pending = self.n_rows, self._pending
+        cross = self._cross(point, orders)
+        whitened = self._rows.whitener[:n, :n].T @ cross[:n], pending.whitened.T @ cross
+        explained = sum((part * part).sum(axis=0) for part in whitened)
+        # Rounding can push an almost certain slate a hair below zero.
+        variance = np.maximum(float(point @ point) - explained, 0.0)
+        return Moments(self.offset + self._centred_weights() @ cross[:n], self.amplitude * variance)
 
     def at(self, context: ArrayLike, items: ArrayLike) -> Landscape:
-        """Contract the posterior to one context and to the rankings of `items`: O(C F N), F counted over these items.
+        """Contract the posterior to one context and to the rankings of `items`: O(k N^2), whatever the catalogue.
 
         Parameters
         ----------
@@ -336,37 +335,32 @@ class Posterior:
         """
         point = self._validated_context(context)
         chosen = validated_items(items, n_items=self.kernel.n_items)
-        slots, columns = self._columns_among(chosen)
-        n, pending = self.n_rows, self._pending
-        features = np.empty((len(columns), n + pending.size), dtype=self._rows.features.dtype)
-        _compiled.contract(self._rows.features, n, point, columns, features, 0)
-        _compiled.contract(pending.features, pending.size, point, columns, features, n)
-        weights = np.where(columns >= 0, np.tensordot(point, self._centred_weights()[:, columns], 1), 0.0)
-        return Landscape(
-            items=chosen,
-            slate_size=self.kernel.slate_size,
-            _kernel=self.kernel,
-            _features=features,
-            _weights=weights,
-            _slots=slots,
-            _offset=self.offset,
-            _amplitude=self.amplitude,
-            _prior=float(point @ point),
+        n, rows = self.n_rows, self._rows
+        norm = float(np.linalg.norm(point))
+        # At unit length, so that no context is too large for float32.
+        unit = norm if norm > 0.0 else 1.0
+        return contracted(
+            self.kernel,
+            chosen,
+            whitener=rows.whitener,
+            pending=self._pending.whitened,
+            rankings=np.concatenate([rows.rankings[:n], self._pending.rankings]),
+            similarities=np.concatenate([rows.contexts[:n], self._pending.contexts]) @ (point / unit),
+            weights=self._centred_weights() * unit,
+            offset=self.offset,
+            amplitude=self.amplitude * unit * unit,
+            prior=float(norm > 0.0),
         )
 
-    def _columns_among(self, items: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the pair slots (E, E) and the columns to contract: u, v, s, then the pairs in use among `items`."""
-        u = self._index.item_columns[items]
-        u = np.where(u < self._n_columns, u, -1)
-        v = np.where(u >= 0, u + 1, -1)
-        place = np.full(self.kernel.n_items, -1, dtype=np.int32)
-        place[items] = np.arange(len(items), dtype=np.int32)
-        pairs = self._index.pairs_below(self._n_columns)
-        pairs = pairs[(place[pairs[:, 0]] >= 0) & (place[pairs[:, 1]] >= 0)]
-        slots = np.full((len(items), len(items)), -1, dtype=np.int32)
-        first_slot = 2 * len(items) + 1
-        slots[place[pairs[:, 0]], place[pairs[:, 1]]] = np.arange(first_slot, first_slot + len(pairs), dtype=np.int32)
-        return slots, np.concatenate([u, v, np.zeros(1, dtype=np.int32), pairs[:, 2]]).astype(np.int32)
+    def _cross(self, context: FloatArray, orders: Rankings) -> FloatArray:
+        """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last."""
+        n, rows, kernel = self.n_rows, self._rows, self.kernel
+        rankings = np.concatenate([rows.rankings[:n], self._pending.rankings])
+        similarities = np.concatenate([rows.contexts[:n], self._pending.contexts]) @ context
+        bracket = _compiled.gram(
+            rankings, orders, kernel.n_items, kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
+        )
+        return np.asarray(bracket * (kernel.scale * similarities)[:, None], dtype=np.float64)
 
     def _centred_weights(self) -> FloatArray:
         centred: FloatArray = self._weights[0] - self.offset * self._weights[1]
@@ -403,101 +397,92 @@ class Posterior:
         return rows, orders
 
     def _with_pending(self, context: FloatArray, ranking: NDArray[np.int32]) -> Posterior:
-        x = self._index.sparse(ranking)
-        wide = self._widened(self._index.n_columns)
-        row, ell, diagonal = wide._whitened_row(context, x)
-        old = wide._pending
-        factor = np.zeros((old.size + 1, old.size + 1))
-        factor[:-1, :-1] = old.factor
-        factor[-1] = [*ell, diagonal]
-        pending = PendingRows(
-            factor=factor,
-            features=np.concatenate([old.features, row[:, :, None]], axis=2),
-            contexts=np.vstack([old.contexts, context]),
-            rankings=np.vstack([old.rankings, ranking]),
-        )
-        return replace(wide, _pending=pending)
-
-    def _whitened_row(self, context: FloatArray, x: SparseVector) -> tuple[RealArray, RealArray, float]:
-        """Return the next row of R, its part of L against the pending rows, and its diagonal of L."""
-        dtype = self._rows.features.dtype
-        before, beside = np.empty(self.n_rows, dtype=dtype), np.empty(self._pending.size, dtype=dtype)
-        _compiled.whiten(self._rows.features, self.n_rows, context, x.columns, x.values, before)
-        _compiled.whiten(self._pending.features, self._pending.size, context, x.columns, x.values, beside)
-        explained = float(before.astype(np.float64) @ before) + float(beside.astype(np.float64) @ beside)
-        noise = float(self._noise_of(context[None])[0])
-        left = float(context @ context) + noise - explained
+        n, rows, pending = self.n_rows, self._rows, self._pending
+        covariance = self._cross(context, ranking[None])[:, 0]
+        whitener = rows.whitener[:n, :n]
+        ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
+        square = float(context @ context)
+        noise = self.noise_variance + _NOISE_FLOOR * square
         # In exact arithmetic at least the noise is left.
-        diagonal = float(np.sqrt(max(left, 0.5 * noise)))
-        row = np.zeros((self.context_dim, self._n_columns), dtype=dtype)
-        row[:, x.columns] = np.outer(context, x.images)
-        _compiled.residual_row(self._rows.features, self.n_rows, before, row)
-        _compiled.residual_row(self._pending.features, self._pending.size, beside, row)
-        return row / dtype.type(diagonal), beside, diagonal
+        diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
+        row = np.append(-(pending.whitened @ beside), 1.0)
+        row[:n] -= whitener @ ell
+        row /= diagonal
+        return replace(self, _pending=pending.with_row(row, beside, diagonal, context, ranking))
 
-    def _noise_of(self, contexts: FloatArray) -> FloatArray:
-        """Return the noise of rows in these contexts (N, C), shape (N,): not so small that rounding could swamp it."""
-        floor = _NOISE_FLOOR[self._rows.features.dtype.type]
-        return np.asarray(np.maximum(self.noise_variance, floor * np.einsum("na,na->n", contexts, contexts)))
-
-    def _widened(self, n_columns: int) -> Posterior:
-        """Return the same posterior with `n_columns` columns; the new ones are zero, since no row has used them."""
-        if n_columns == self._n_columns:
-            return self
-        extra = n_columns - self._n_columns
-        pending = replace(self._pending, features=np.pad(self._pending.features, ((0, 0), (0, extra), (0, 0))))
-        rows, tail = self._rows, self._tail
-        if n_columns > rows.features.shape[1]:
-            rows = rows.grown(
-                n_columns + n_columns // 2, rows.features.shape[2], used_columns=self._n_columns, used_rows=self.n_rows
-            )
-            tail = Tail(self.n_rows)
-        weights = np.pad(self._weights, ((0, 0), (0, 0), (0, extra)))
-        return replace(self, _n_columns=n_columns, _rows=rows, _tail=tail, _pending=pending, _weights=weights)
-
-    def _with_row(self, row: RealArray, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> Posterior:
+    def _with_row(self, row: FloatArray, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
-        if n == rows.features.shape[2] or not tail.claim(n):
-            capacity = max(64, n + n // 2) if n == rows.features.shape[2] else rows.features.shape[2]
-            rows = rows.grown(rows.features.shape[1], capacity, used_columns=self._n_columns, used_rows=n)
+        if n == rows.room or not tail.claim(n):
+            rows = rows.grown(room_for(n) if n == rows.room else rows.room, used=n)
             tail = Tail(n + 1)
-        rows.features[:, : self._n_columns, n] = row
-        rows.contexts[n], rows.rankings[n], rows.rewards[n] = context, ranking, reward
+        rows.whitener[: n + 1, n] = row
+        rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, (reward, 1.0)
         return replace(self, n_rows=n + 1, _rows=rows, _tail=tail)
 
-    def _fitted(self, data: Observations) -> Posterior:
-        """Return the posterior of `data`, from one with no rows: R = L^-1 G by a blocked triangular solve."""
-        n, dtype = len(data.rewards), self._rows.features.dtype
+    def _fitted_to(self, evidence: Evidence) -> Posterior:
+        """Return the posterior of `evidence`, from one with no rows."""
+        n = evidence.n_rows
         if n == 0:
             return self
-        images = self._index.image_matrix(data.rankings)
-        n_columns = self._index.n_columns
-        rows = self._rows.grown(n_columns, n + max(64, n // 2), used_columns=0, used_rows=0)
-        rows.contexts[:n], rows.rankings[:n], rows.rewards[:n] = data
-        covariance = (data.contexts @ data.contexts.T) * self.kernel.gram(data.rankings, data.rankings)
-        covariance[np.diag_indices(n)] += self._noise_of(data.contexts)
-        lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-        targets = _solved(lower, np.column_stack([data.rewards, np.ones(n)]))
-        weights = np.zeros((2, self.context_dim, n_columns))
-        for a in range(self.context_dim):
-            whitened = _solved(lower, data.contexts[:, a, None] * images)
-            rows.features[a, :, :n] = whitened.T
-            weights[:, a] = targets.T @ whitened
-        z_y, z_1 = targets.T
-        sums = _Sums(float(z_y @ z_y), float(z_y @ z_1), float(z_1 @ z_1))
-        fitted = replace(self, n_rows=n, _rows=rows, _tail=Tail(n), _weights=weights, _sums=sums)
-        pending = replace(self._pending, features=np.zeros((self.context_dim, n_columns, 0), dtype=dtype))
-        return replace(fitted, _n_columns=n_columns, _pending=pending)
+        rows = Rows.empty(room_for(n), context_dim=self.context_dim, slate_size=self.kernel.slate_size)
+        rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n] = (
+            evidence.contexts,
+            evidence.rankings,
+            evidence.targets,
+        )
+        rows.whitener[:n, :n] = _inverse_lower(np.asarray(np.linalg.cholesky(self._noisy(evidence)))).T
+        z = evidence.targets @ rows.whitener[:n, :n]
+        return replace(
+            self,
+            n_rows=n,
+            _fitted=evidence,
+            _rows=rows,
+            _tail=Tail(n),
+            _pending=PendingRows.none(n, context_dim=self.context_dim, slate_size=self.kernel.slate_size),
+            _weights=z @ rows.whitener[:n, :n].T,
+            _sums=self._sums_of(evidence, z),
+        )
+
+    def _noisy(self, evidence: Evidence) -> FloatArray:
+        """Return K + sigma^2 V, (N, N)."""
+        dots = evidence.contexts @ evidence.contexts.T
+        covariance = dots * self.kernel.gram(evidence.rankings, evidence.rankings)
+        diagonal = np.diag_indices(len(dots))
+        covariance[diagonal] += _NOISE_FLOOR * dots[diagonal]
+        if evidence.noise_shape is None:
+            covariance[diagonal] += self.noise_variance
+        else:
+            covariance += self.noise_variance * evidence.noise_shape
+        return np.asarray(covariance, dtype=np.float64)
+
+    def _sums_of(self, evidence: Evidence, z: FloatArray) -> _Sums:
+        """Return the sums over rows, and over what was left when observations were folded into them: noise alone."""
+        _, left_yy, left_y1, left_11 = evidence.leftovers.sum(axis=0) / self.noise_variance
+        return _Sums(
+            float(z[0] @ z[0] + left_yy),
+            float(z[0] @ z[1] + left_y1),
+            float(z[1] @ z[1] + left_11),
+            evidence.n_observations,
+        )
 
 
-def _solved(lower: FloatArray, right: FloatArray) -> FloatArray:
-    """Return L^-1 G, a few columns at a time: one call would keep all other threads waiting."""
-    blocks = range(0, right.shape[1], _COLUMNS_PER_SOLVE)
-    solved = [
-        solve_triangular(lower, right[:, start : start + _COLUMNS_PER_SOLVE], lower=True, check_finite=False)
-        for start in blocks
-    ]
-    return np.concatenate(solved, axis=1)
+def room_for(n_rows: int) -> int:
+    """Return the rows to make room for when there are so many: as many as come before the next refit is due."""
+    return n_rows + max(8, n_rows // 4) + 1
+
+
+def _inverse_lower(lower: FloatArray) -> FloatArray:
+    """Return the inverse of a lower triangular matrix, by halves."""
+    size = len(lower)
+    if size <= _BLOCK:
+        inverse, _ = dtrtri(lower, lower=1)
+        return np.asarray(inverse, dtype=np.float64)
+    half = size // 2
+    inverse = np.zeros_like(lower)
+    inverse[:half, :half] = _inverse_lower(lower[:half, :half])
+    inverse[half:, half:] = _inverse_lower(lower[half:, half:])
+    inverse[half:, :half] = -inverse[half:, half:] @ (lower[half:, :half] @ inverse[:half, :half])
+    return inverse
 
 
 def _real(values: ArrayLike, *, field: str) -> FloatArray:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topk_bandit.errors import CorruptDataError
+from topk_bandit.learning.evidence import Evidence
 from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
-from topk_bandit.learning.posterior import Observations, PendingSlates
+from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.serving.catalogue import Catalogue
 from topk_bandit.serving.model import Model, OpenSlate, Tally
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
@@ -20,9 +21,11 @@ from topk_bandit.types import LoggedEvent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
 __all__ = ["decode_model", "encode_model"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def encode_model(model: Model) -> bytes:
@@ -32,9 +35,11 @@ def encode_model(model: Model) -> bytes:
     np.savez_compressed(
         buffer,
         header=np.frombuffer(json.dumps(_header(model, memory)).encode(), dtype=np.uint8),
-        contexts=memory.observed.contexts,
-        rankings=memory.observed.rankings,
-        rewards=memory.observed.rewards,
+        contexts=memory.evidence.contexts,
+        rankings=memory.evidence.rankings,
+        targets=memory.evidence.targets,
+        leftovers=memory.evidence.leftovers,
+        noise_shape=_lower_half(memory.evidence.noise_shape),
         pending_contexts=memory.pending.contexts,
         pending_rankings=memory.pending.rankings,
         open_contexts=np.array([slate.context for slate in slates]).reshape(-1, model.settings.context_dim),
@@ -114,12 +119,31 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limi
 
 def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
     return Memory(
-        observed=Observations(arrays["contexts"], arrays["rankings"], arrays["rewards"]),
+        evidence=Evidence(
+            arrays["contexts"],
+            arrays["rankings"],
+            arrays["targets"],
+            arrays["leftovers"],
+            _symmetric(arrays["noise_shape"], len(arrays["rankings"])),
+        ),
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
         observations=header["observations"],
     )
+
+
+def _lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return a symmetric matrix without what it says twice; nothing for none."""
+    return np.zeros(0) if matrix is None else matrix[np.tril_indices(len(matrix))]
+
+
+def _symmetric(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | None:
+    if not len(half):
+        return None
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = half
+    return matrix + np.tril(matrix, -1).T
 
 
 def _open(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, OpenSlate]:

@@ -1,0 +1,565 @@
+"""Compiled local search for the largest upper confidence bound in a contraction.
+
+The variance of a slate x is c.c - x' G x, with G the Gram matrix of the features, so that trying a slate costs nothing
+that depends on the number of rows. G over all features would be far too large; so the search has three stages:
+
+1. *coarse*: climb with all items and without the pairs' features, whose part in the variance is small (the means are
+   exact). What is learned from it is which few items matter.
+2. *fine*: climb among those items with all of their features: exact.
+3. *polish*: climb on from the best with all items and all features, until no neighbour is better.
+
+Neighbours are replacements of one item and exchanges of two positions; the best slate of the fine stage is reordered by
+moves of one item besides. A climb tries every position in turn and moves to the best item there; when no position gains
+it makes the best exchange.
+
+Letters: as in `_contraction`; m items in the fine stage, F features there: u of item i at i, v at m + i, s at 2m, pairs
+from 2m + 1 on. `bound` is (c.c, sqrt(beta s^2)): a slate's score is its mean + bound[1] sqrt(bound[0] - x' G x).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from topk_bandit.learning._contraction import make_pairs, replaced_means, replacements, slate_mean, slates
+
+__all__ = ["best_seen", "search"]
+
+_REASSOCIATE = {"reassoc", "contract", "nsz"}
+
+# Moves must gain more than rounding can.
+_GAIN = 1e-6
+_MOST_SWEEPS = 32
+
+
+@njit(nogil=True, cache=True)
+def _gains(score, value):
+    return score > value + _GAIN * (_GAIN + abs(value))
+
+
+@njit(nogil=True, cache=True)
+def _score(mean, explained, bound):
+    return mean + bound[1] * np.sqrt(max(bound[0] - explained, 0.0))
+
+
+@njit(nogil=True, cache=True)
+def _shows(slate, item):
+    for a in range(slate.shape[0]):  # noqa: SIM110 - compiled
+        if slate[a] == item:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _same(slates, row, places, other):
+    for a in range(slates.shape[1]):  # noqa: SIM110
+        if slates[row, a] != places[other, a]:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
+    """Return up to `count` different slates of the rewarded rows with all items eligible, the largest means first."""
+    k = places.shape[1]
+    best, values = np.empty((count, k), dtype=np.int64), np.full(count, -np.inf)
+    for r in range(n_rows):
+        if _shows(places[r], -1):
+            continue
+        mean = slate_mean(weights, pair_weights, places[r], u, d, v, s)
+        place = 0
+        while place < count and values[place] > mean:
+            place += 1
+        if place == count or (values[place] == mean and _same(best, place, places, r)):
+            continue
+        for i in range(count - 1, place, -1):
+            best[i] = best[i - 1]
+            values[i] = values[i - 1]
+        best[place] = places[r]
+        values[place] = mean
+    return best[: (values > -np.inf).sum()]
+
+
+@njit(nogil=True, cache=True)
+def _draw(order, uniforms, slate):
+    """Set `slate` to the beginning of a random order of 0 .. len(order) - 1."""
+    n = order.shape[0]
+    for i in range(n):
+        order[i] = i
+    for a in range(slate.shape[0]):
+        b = a + int(uniforms[a] * (n - a))
+        order[a], order[b] = order[b], order[a]
+        slate[a] = order[a]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_row(target, array, row, weight, first):
+    for j in range(target.shape[0]):
+        target[j] += weight * array[row, first + j]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _coarse_row(scores, means, cross_u, cross_v, diagonal, u, v, rest, bound):
+    for j in range(scores.shape[0]):
+        explained = rest + 2.0 * (u * cross_u[j] + v * cross_v[j])
+        explained += u * u * diagonal[0, j] + 2.0 * u * v * diagonal[1, j] + v * v * diagonal[2, j]
+        scores[j] = means[j] + bound[1] * np.sqrt(max(bound[0] - explained, 0.0))
+
+
+@njit(nogil=True, cache=True)
+def _coarse_scores(
+    gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross_u, cross_v
+):
+    """Set `scores` and `means` to those of the slate with each item in turn at `position`; all scratch is (E,)."""
+    n_eligible, k = pair_weights.shape[0], slate.shape[0]
+    replaced_means(weights, pair_weights, slate, position, u, d, v, s, means)
+    for j in range(n_eligible):
+        cross_u[j] = s * gram[2 * n_eligible, j]
+        cross_v[j] = s * gram[2 * n_eligible, n_eligible + j]
+    rest = s * gram[2 * n_eligible, 2 * n_eligible]
+    for b in range(k):
+        if b == position:
+            continue
+        i = slate[b]
+        _add_row(cross_u, gram, i, u[b], 0)
+        _add_row(cross_v, gram, i, u[b], n_eligible)
+        _add_row(cross_u, gram, n_eligible + i, v[b], 0)
+        _add_row(cross_v, gram, n_eligible + i, v[b], n_eligible)
+        rest += u[b] * gram[2 * n_eligible, i] + v[b] * gram[2 * n_eligible, n_eligible + i]
+    rest *= s
+    for b in range(k):
+        if b != position:
+            rest += u[b] * cross_u[slate[b]] + v[b] * cross_v[slate[b]]
+    _coarse_row(scores, means, cross_u, cross_v, diagonal, u[position], v[position], rest, bound)
+
+
+@njit(nogil=True, cache=True)
+def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, s, scores, means, cross_u, cross_v):
+    """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
+    n_eligible, k = pair_weights.shape[0], slate.shape[0]
+    value, tried, position, still = -np.inf, 0, 0, 0
+    while still < k and tried < _MOST_SWEEPS * k * n_eligible:
+        _coarse_scores(
+            gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross_u, cross_v
+        )
+        tried += n_eligible
+        still += 1
+        value = scores[slate[position]]
+        for a in range(k):
+            scores[slate[a]] = -np.inf
+        item = np.argmax(scores)
+        if _gains(scores[item], value):
+            value = scores[item]
+            slate[position] = item
+            still = 1
+        position = (position + 1) % k
+    return value, tried
+
+
+@njit(nogil=True, cache=True)
+def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
+    """Return the `size` items that matter most, ascending, the slates that were climbed to, and how many were scored.
+
+    An item matters as much as the best slate in reach that shows it; the items of the best slate climbed to, and of the
+    first of `starts`, matter in any case.
+    """
+    n_eligible, k = pair_weights.shape[0], uniforms.shape[1]
+    items = features[: 2 * n_eligible + 1]
+    gram = np.dot(items, items.T)
+    diagonal = np.empty((3, n_eligible), dtype=gram.dtype)
+    for j in range(n_eligible):
+        diagonal[0, j] = gram[j, j]
+        diagonal[1, j] = gram[j, n_eligible + j]
+        diagonal[2, j] = gram[n_eligible + j, n_eligible + j]
+    scores, means = np.empty(n_eligible), np.empty(n_eligible)
+    cross_u, cross_v = np.empty(n_eligible, dtype=gram.dtype), np.empty(n_eligible, dtype=gram.dtype)
+    order = np.empty(n_eligible, dtype=np.int64)
+    climbed = np.empty((starts.shape[0] + uniforms.shape[0], k), dtype=np.int64)
+    values = np.empty(climbed.shape[0])
+    tried = 0
+    for i in range(climbed.shape[0]):
+        if i < starts.shape[0]:
+            climbed[i] = starts[i]
+        else:
+            _draw(order, uniforms[i - starts.shape[0]], climbed[i])
+        values[i], more = _coarse_climb(
+            gram, diagonal, weights, pair_weights, climbed[i], bound, u, d, v, s, scores, means, cross_u, cross_v
+        )
+        tried += more
+    ranked = np.argsort(-values)
+    matters = np.full(n_eligible, -np.inf)
+    for i in ranked[:_SLATES_TO_LOOK_AROUND]:
+        for position in range(k):
+            _coarse_scores(
+                gram, diagonal, weights, pair_weights, climbed[i], position, bound, u, d, v, s,
+                scores, means, cross_u, cross_v,
+            )  # fmt: skip
+            tried += n_eligible
+            for j in range(n_eligible):
+                matters[j] = max(matters[j], scores[j])
+    for a in range(k):
+        matters[climbed[ranked[0], a]] = np.inf
+        if starts.shape[0] > 0:
+            matters[starts[0, a]] = np.inf
+    return np.sort(np.argsort(-matters)[:size]), climbed[ranked], tried
+
+
+_SLATES_TO_LOOK_AROUND = 4
+
+
+@njit(nogil=True, cache=True)
+def _fine_features(features, weights, pair_weights, pairs, items):
+    """Return the Gram matrix, the weights and the pairs' features (m, m), -1 where there is none, among some items."""
+    n_eligible, m = pairs.shape[0], items.shape[0]
+    inner = np.full((m, m), -1, dtype=np.int64)
+    n_features = 2 * m + 1
+    for i in range(m):
+        for j in range(i + 1, m):
+            if pairs[items[i], items[j]] >= 0:
+                inner[i, j] = n_features
+                inner[j, i] = n_features
+                n_features += 1
+    chosen, out = np.empty((n_features, features.shape[1]), dtype=features.dtype), np.empty(n_features)
+    chosen[2 * m] = features[2 * n_eligible]
+    out[2 * m] = weights[2 * n_eligible]
+    for i in range(m):
+        chosen[i] = features[items[i]]
+        chosen[m + i] = features[n_eligible + items[i]]
+        out[i] = weights[items[i]]
+        out[m + i] = weights[n_eligible + items[i]]
+        for j in range(i + 1, m):
+            if inner[i, j] >= 0:
+                chosen[inner[i, j]] = features[pairs[items[i], items[j]]]
+                out[inner[i, j]] = pair_weights[items[i], items[j]]
+    return np.dot(chosen, chosen.T), out, inner
+
+
+@njit(nogil=True, cache=True)
+def _coefficient(d, item, position, other, other_position):
+    """Return D of two items at their positions, as the coefficient of their pair, whose smaller item comes first."""
+    weight = d[position, other_position] if position < other_position else -d[other_position, position]
+    return weight if item < other else -weight
+
+
+@njit(nogil=True, cache=True)
+def _terms(pairs, slate, length, position, item, u, d, v, columns, values):
+    """Set `columns` and `values` to what `item` at `position` brings in beside the rest of slate[:length]."""
+    columns[0], values[0] = item, u[position]
+    columns[1], values[1] = pairs.shape[0] + item, v[position]
+    count = 2
+    for b in range(length):
+        if b != position and pairs[item, slate[b]] >= 0:
+            columns[count] = pairs[item, slate[b]]
+            values[count] = _coefficient(d, item, position, slate[b], b)
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _exchange_terms(pairs, slate, a, b, u, d, v, columns, values):
+    """Set `columns` and `values` to how the features change when positions a and b change places; return how many."""
+    m, i, j = pairs.shape[0], slate[a], slate[b]
+    columns[0], values[0] = i, u[b] - u[a]
+    columns[1], values[1] = m + i, v[b] - v[a]
+    columns[2], values[2] = j, u[a] - u[b]
+    columns[3], values[3] = m + j, v[a] - v[b]
+    count = 4
+    if pairs[i, j] >= 0:
+        columns[count], values[count] = pairs[i, j], -2.0 * _coefficient(d, i, a, j, b)
+        count += 1
+    for c in range(slate.shape[0]):
+        other = slate[c]
+        if c == a or c == b:  # noqa: PLR1714, SIM109 - a tuple is not free here
+            continue
+        if pairs[i, other] >= 0:
+            columns[count] = pairs[i, other]
+            values[count] = _coefficient(d, i, b, other, c) - _coefficient(d, i, a, other, c)
+            count += 1
+        if pairs[j, other] >= 0:
+            columns[count] = pairs[j, other]
+            values[count] = _coefficient(d, j, a, other, c) - _coefficient(d, j, b, other, c)
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _change(gram, weights, products, columns, values, count):
+    """Return by how much x' G x and the mean change with these terms, given the `products` G x."""
+    explained, mean = 0.0, 0.0
+    for i in range(count):
+        column = columns[i]
+        total = products[column] + 0.5 * values[i] * gram[column, column]
+        for j in range(i):
+            total += values[j] * gram[column, columns[j]]
+        explained += 2.0 * values[i] * total
+        mean += values[i] * weights[column]
+    return explained, mean
+
+
+@njit(nogil=True, cache=True)
+def _apply(gram, products, columns, values, count):
+    for i in range(count):
+        _add_row(products, gram, columns[i], np.float32(values[i]), 0)
+
+
+@njit(nogil=True, cache=True)
+def _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values):
+    """Set `products` to G x of a slate; return its mean and x' G x."""
+    k = slate.shape[0]
+    products[:] = 0.0
+    columns[0], values[0] = 2 * pairs.shape[0], s
+    explained, mean = _change(gram, weights, products, columns, values, 1)
+    _apply(gram, products, columns, values, 1)
+    for a in range(k):
+        count = _terms(pairs, slate, a + 1, a, slate[a], u, d, v, columns, values)
+        more, higher = _change(gram, weights, products, columns, values, count)
+        _apply(gram, products, columns, values, count)
+        explained += more
+        mean += higher
+    return mean, explained
+
+
+@njit(nogil=True, cache=True)
+def _best_replacement(
+    gram, weights, pairs, slate, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
+):
+    """Take the item at position a out of `products`; return which to put there, its figures and the largest mean."""
+    k = slate.shape[0]
+    count = _terms(pairs, slate, k, a, slate[a], u, d, v, columns, values)
+    for i in range(count):
+        values[i] = -values[i]
+    less, lower = _change(gram, weights, products, columns, values, count)
+    _apply(gram, products, columns, values, count)
+    chosen, best_mean, best_explained = slate[a], mean, explained
+    for item in range(pairs.shape[0]):
+        if _shows(slate, item):
+            continue
+        count = _terms(pairs, slate, k, a, item, u, d, v, columns, values)
+        more, higher = _change(gram, weights, products, columns, values, count)
+        score = _score(mean + lower + higher, explained + less + more, bound)
+        highest = max(highest, mean + lower + higher)
+        if _gains(score, value):
+            value, chosen = score, item
+            best_mean, best_explained = mean + lower + higher, explained + less + more
+    return chosen, value, best_mean, best_explained, highest
+
+
+@njit(nogil=True, cache=True)
+def _best_exchange(
+    gram, weights, pairs, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
+):
+    """Return the two positions to exchange, -1 if no exchange gains, the figures then and the largest mean."""
+    first, second, best_mean, best_explained = -1, -1, mean, explained
+    for b in range(slate.shape[0]):
+        for c in range(b + 1, slate.shape[0]):
+            count = _exchange_terms(pairs, slate, b, c, u, d, v, columns, values)
+            more, higher = _change(gram, weights, products, columns, values, count)
+            score = _score(mean + higher, explained + more, bound)
+            highest = max(highest, mean + higher)
+            if _gains(score, value):
+                value, first, second, best_mean, best_explained = score, b, c, mean + higher, explained + more
+    return first, second, value, best_mean, best_explained, highest
+
+
+@njit(nogil=True, cache=True)
+def _number(slate, m):
+    number = np.int64(0)
+    for a in range(slate.shape[0]):
+        number = number * m + slate[a]
+    return number
+
+
+@njit(nogil=True, cache=True)
+def _holds(numbers, count, number):
+    for i in range(count):  # noqa: SIM110
+        if numbers[i] == number:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, ended, n_ended):
+    """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many there are in `ended`.
+
+    `ended` holds a number for each slate that an exchange of this or an earlier climb led to: what follows is known.
+    """
+    m, k = pairs.shape[0], slate.shape[0]
+    mean, explained = _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values)
+    value, highest, tried = _score(mean, explained, bound), mean, 1
+    a, still = 0, 0
+    while n_ended < ended.shape[0]:
+        while still < k:
+            chosen, value, mean, explained, highest = _best_replacement(
+                gram, weights, pairs, slate, a, value, mean, explained, highest, bound, u, d, v,
+                products, columns, values,
+            )  # fmt: skip
+            tried += m - k
+            still = still + 1 if chosen == slate[a] else 1
+            slate[a] = chosen
+            count = _terms(pairs, slate, k, a, chosen, u, d, v, columns, values)
+            _apply(gram, products, columns, values, count)
+            a = (a + 1) % k
+        first, second, value, mean, explained, highest = _best_exchange(
+            gram, weights, pairs, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
+        )
+        tried += k * (k - 1) // 2
+        if first < 0:
+            break
+        count = _exchange_terms(pairs, slate, first, second, u, d, v, columns, values)
+        _apply(gram, products, columns, values, count)
+        slate[first], slate[second] = slate[second], slate[first]
+        still = 0
+        number = _number(slate, m)
+        if _holds(ended, n_ended, number):
+            break
+        ended[n_ended] = number
+        n_ended += 1
+    return value, highest, tried, n_ended
+
+
+@njit(nogil=True, cache=True)
+def _move(slate, source, target, out):
+    """Set `out` to the slate with the item at `source` taken out and put in again at `target`."""
+    for a in range(slate.shape[0]):
+        shift = 0
+        if source <= a < target:
+            shift = 1
+        elif target < a <= source:
+            shift = -1
+        out[a] = slate[a + shift]
+    out[target] = slate[source]
+
+
+@njit(nogil=True, cache=True)
+def _reorder(gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values):
+    """Move items of `slate` to other places, in place, until none gains; return score, largest mean and how many."""
+    k = slate.shape[0]
+    mean, explained = _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values)
+    value, highest, tried = _score(mean, explained, bound), mean, 0
+    best, other = slate.copy(), slate.copy()
+    for _ in range(_MOST_SWEEPS):
+        before = value
+        for a in range(k):
+            for b in range(k):
+                if a == b:
+                    continue
+                _move(slate, a, b, other)
+                mean, explained = _start(gram, weights, pairs, other, u, d, v, s, products, columns, values)
+                highest, tried = max(highest, mean), tried + 1
+                score = _score(mean, explained, bound)
+                if _gains(score, value):
+                    value = score
+                    best[:] = other
+        slate[:] = best
+        if value <= before:
+            break
+    return value, highest, tried
+
+
+@njit(nogil=True, cache=True)
+def _fine(gram, weights, pairs, items, inside, uniforms, starts, bound, u, d, v, s):
+    """Climb among `items` from those of `starts` that show no others and from random slates.
+
+    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many slates
+    were tried.
+    """
+    m, k = items.shape[0], uniforms.shape[1]
+    products = np.empty(weights.shape[0], dtype=gram.dtype)
+    columns, values = np.empty(2 * k + 4, dtype=np.int64), np.empty(2 * k + 4)
+    ended, n_ended = np.empty(_MOST_SWEEPS * uniforms.shape[0], dtype=np.int64), 0
+    order, slate = np.empty(m, dtype=np.int64), np.empty(k, dtype=np.int64)
+    best, best_value, highest, tried = np.empty(k, dtype=np.int64), -np.inf, -np.inf, 0
+    for i in range(uniforms.shape[0]):
+        _draw(order, uniforms[i], slate)
+        if i < starts.shape[0] and inside[starts[i]].min() >= 0:
+            slate[:] = inside[starts[i]]
+        value, mean, more, n_ended = _fine_climb(
+            gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, ended, n_ended
+        )
+        tried += more
+        highest = max(highest, mean)
+        if value > best_value:
+            best_value = value
+            best[:] = slate
+    _, mean, more = _reorder(gram, weights, pairs, best, bound, u, d, v, s, products, columns, values)
+    return items[best], max(highest, mean), tried + more
+
+
+@njit(nogil=True, cache=True)
+def _exchanges(slate):
+    """Return the slate and then each that has two of its positions exchanged."""
+    k = slate.shape[0]
+    out = np.empty((1 + k * (k - 1) // 2, k), dtype=slate.dtype)
+    out[:] = slate
+    row = 1
+    for a in range(k):
+        for b in range(a + 1, k):
+            out[row, a] = slate[b]
+            out[row, b] = slate[a]
+            row += 1
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _polish(at, slate, bound, u, d, v, s):
+    """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried."""
+    features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
+    n_eligible, k = pairs.shape[0], slate.shape[0]
+    every, mean, explained = np.arange(n_eligible), np.empty(n_eligible), np.empty(n_eligible)
+    highest, tried = -np.inf, 0
+    for _ in range(_MOST_SWEEPS):
+        moved = False
+        for position in range(k):
+            make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, every)
+            replacements(features, weights, pair_weights, pairs, slate, position, u, d, v, s, mean, explained)
+            best = slate[position]
+            value = _score(mean[best], explained[best], bound)
+            for item in range(n_eligible):
+                highest = max(highest, mean[item])
+                score = _score(mean[item], explained[item], bound)
+                if _gains(score, value) and not _shows(slate, item):
+                    value, best = score, item
+            tried += n_eligible
+            moved = moved or best != slate[position]
+            slate[position] = best
+        around = _exchanges(slate)
+        explained_around = slates(features, pairs, around, u, d, v, s)
+        value, best = -np.inf, 0
+        for i in range(around.shape[0]):
+            mean_around = slate_mean(weights, pair_weights, around[i], u, d, v, s)
+            highest = max(highest, mean_around)
+            score = _score(mean_around, explained_around[i], bound)
+            if i == 0 or _gains(score, value):
+                value, best = score, i
+        tried += around.shape[0]
+        slate[:] = around[best]
+        if best == 0 and not moved:
+            break
+    return highest, tried
+
+
+@njit(nogil=True, cache=True)
+def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d, v, s):
+    """Return the best slate found, the largest mean met and how many slates were scored.
+
+    Parameters: the contraction; slates to start from besides random ones, (A, k), the best first; uniform numbers for
+    the random starts of both stages, (.., k); c.c; sqrt(beta s^2); the number of items in the fine stage; the kernel's
+    numbers.
+    """
+    bound = (prior, spread)
+    n_eligible = at.pairs.shape[0]
+    items, climbed, coarse_tried = np.arange(n_eligible), starts, 0
+    if size < n_eligible:
+        items, climbed, coarse_tried = _coarse(
+            at.features, at.weights, at.pair_weights, coarse_uniforms, starts, bound, size, u, d, v, s
+        )
+    make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, items, items)
+    gram, weights, pairs = _fine_features(at.features, at.weights, at.pair_weights, at.pairs, items)
+    inside = np.full(n_eligible, -1, dtype=np.int64)
+    inside[items] = np.arange(items.shape[0])
+    starts = np.concatenate((starts, climbed))
+    slate, highest, tried = _fine(gram, weights, pairs, items, inside, fine_uniforms, starts, bound, u, d, v, s)
+    if size < n_eligible:
+        mean, more = _polish(at, slate, bound, u, d, v, s)
+        highest, tried = max(highest, mean), tried + more
+    return slate, highest, coarse_tried + tried

@@ -1,0 +1,229 @@
+"""What a bandit has learned from, in as few rows as hold all of it.
+
+The posterior depends on observations y = T f + b 1 + noise only through T'T, T'y and T'1, with f the expected rewards
+of some of the rows and T the weights by which all other rows are sums of these. So rows that are sums of others can be
+folded into them, and nothing is lost:
+
+- observations of one ranking, in whatever contexts, fold into at most C rows (a QR factor of their contexts);
+- all observations together fold into rank(Psi) rows, Psi the rows c (x) phi(pi), once there are more of them than that.
+
+What is left of the rewards beside f, and how many observations it comes from, still tells about noise and offset, and
+is kept as sums. Folding keeps every prediction; forgetting rows, beyond a budget, only widens the variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.rankings import Rankings
+
+__all__ = ["Evidence", "Observations", "compacted", "varied"]
+
+FloatArray = NDArray[np.float64]
+
+_SAME_CONTEXT = 1e-10
+"""Contexts that differ by less than this part of the largest one are sums of the others."""
+
+_SAME_ROW = 1e-12
+"""A row of which this part of the largest prior variance is new is a sum of the others."""
+
+_EQUAL_REWARDS = 1e-9
+_EQUAL_SQUARES = 1e-13
+"""Rewards and their squares that differ by less than these parts are equal, and were rounded when they were folded."""
+
+
+class Observations(NamedTuple):
+    """Rewarded slates: contexts (N, C), rankings (N, k), rewards (N,)."""
+
+    contexts: FloatArray
+    rankings: Rankings
+    rewards: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """N rows: reward = f(context, ranking) + b one + noise, the noise with covariance sigma^2 V.
+
+    Attributes
+    ----------
+    contexts, rankings
+        Shapes (N, C) and (N, k), oldest first.
+    targets
+        Rewards and ones, shape (2, N). A row of one observation has the one 1.
+    leftovers
+        Of what was folded into each row: observations beyond one, and y'y, y'1 and 1'1 beside f; shape (N, 4).
+    noise_shape
+        V, shape (N, N), or None for the identity.
+    """
+
+    contexts: FloatArray
+    rankings: Rankings
+    targets: FloatArray
+    leftovers: FloatArray
+    noise_shape: FloatArray | None = None
+
+    @classmethod
+    def of(cls, observed: Observations) -> Evidence:
+        """Return observations as they are, one row each."""
+        n = len(observed.rewards)
+        return cls(
+            contexts=observed.contexts,
+            rankings=observed.rankings,
+            targets=np.vstack([observed.rewards, np.ones(n)]),
+            leftovers=np.zeros((n, 4)),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return len(self.rankings)
+
+    @property
+    def n_observations(self) -> float:
+        """Observations that the rows stand for."""
+        return self.n_rows + float(self.leftovers[:, 0].sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept beside the posterior's own arrays."""
+        return self.leftovers.nbytes + (0 if self.noise_shape is None else self.noise_shape.nbytes)
+
+    def kept(self, rows: NDArray[np.intp]) -> Evidence:
+        """Return the rows at these places, in ascending order, as if nothing else had been seen."""
+        return Evidence(
+            self.contexts[rows],
+            self.rankings[rows],
+            self.targets[:, rows],
+            self.leftovers[rows],
+            None if self.noise_shape is None else np.ascontiguousarray(self.noise_shape[np.ix_(rows, rows)]),
+        )
+
+    def newest(self, count: int) -> Evidence:
+        """Return the last `count` rows, or all if there are fewer."""
+        return self if count >= self.n_rows else self.kept(np.arange(self.n_rows - count, self.n_rows))
+
+    def extended(self, later: Evidence) -> Evidence:
+        """Return these rows and then rows that have noise of their own."""
+        shape = self.noise_shape
+        if shape is not None:
+            shape = np.eye(self.n_rows + later.n_rows)
+            shape[: self.n_rows, : self.n_rows] = self.noise_shape
+        return Evidence(
+            np.concatenate([self.contexts, later.contexts]),
+            np.concatenate([self.rankings, later.rankings]),
+            np.concatenate([self.targets, later.targets], axis=1),
+            np.concatenate([self.leftovers, later.leftovers]),
+            shape,
+        )
+
+
+def varied(targets: FloatArray, leftovers: FloatArray) -> bool:
+    """Tell whether rewards are not all equal, from rows' targets (2, N) and the leftovers of some of them."""
+    rewards, ones = targets
+    _, left_yy, left_y1, left_11 = leftovers.sum(axis=0).tolist()
+    weight = float(ones @ ones) + left_11
+    mean = (float(rewards @ ones) + left_y1) / weight if weight > 0.0 else 0.0
+    beside = left_yy - 2.0 * mean * left_y1 + mean * mean * left_11
+    spread, squares = float(np.abs(rewards - mean * ones).max(initial=0.0)), float(rewards @ rewards)
+    return spread > _EQUAL_REWARDS * math.sqrt(squares) or beside > _EQUAL_SQUARES * (squares + left_yy)
+
+
+def compacted(kernel: KendallKernel, evidence: Evidence) -> Evidence:
+    """Return evidence that says the same in fewer rows, as far as that is known to be possible.
+
+    A folded row takes the place of the newest that went into it.
+
+    Parameters
+    ----------
+    kernel
+        Kernel of the rankings.
+    evidence
+        Rows whose noise shape, if they have one, came from here.
+    """
+    if evidence.noise_shape is not None or evidence.n_rows > _most_rank(evidence):
+        return _collapsed(kernel, evidence)
+    return _folded_by_ranking(evidence)
+
+
+def _most_rank(evidence: Evidence) -> int:
+    """Return a bound on rank(Psi): that of the contexts, times pairs of the m items shown and of each with the rest."""
+    m = len(np.unique(evidence.rankings))
+    return min(evidence.contexts.shape) and int(np.linalg.matrix_rank(evidence.contexts)) * (m * (m + 1) // 2)
+
+
+def _folded_by_ranking(evidence: Evidence) -> Evidence:
+    _, group_of = np.unique(evidence.rankings, axis=0, return_inverse=True)
+    order = np.argsort(group_of.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(group_of.reshape(-1)))
+    new = Evidence(
+        evidence.contexts.copy(), evidence.rankings, evidence.targets.copy(), evidence.leftovers.copy(), None
+    )
+    stays = np.ones(evidence.n_rows, dtype=bool)
+    for group in np.split(order, ends[:-1]):
+        if len(group) > 1:
+            stays[group] = _fold(new, group)
+    return evidence if stays.all() else new.kept(np.flatnonzero(stays))
+
+
+def _fold(new: Evidence, group: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Fold rows of one ranking into the last few of them, in place; return which stay."""
+    q, r, order = qr(new.contexts[group], mode="economic", pivoting=True)
+    sizes = np.abs(np.diag(r))
+    rank = max(int((sizes > _SAME_CONTEXT * sizes[0]).sum()), 1)
+    stays = np.arange(len(group)) >= len(group) - rank
+    if rank == len(group):
+        return stays
+    into, basis, targets = group[-rank:], q[:, :rank], new.targets[:, group]
+    new.contexts[np.ix_(into, order)] = r[:rank]
+    folded = targets @ basis
+    left = targets - folded @ basis.T
+    sums = new.leftovers[group].sum(axis=0) + _leftover(len(group) - rank, left @ left.T)
+    new.targets[:, into] = folded
+    new.leftovers[into] = 0.0
+    new.leftovers[into[-1]] = sums
+    return stays
+
+
+def _leftover(count: int, squares: FloatArray) -> FloatArray:
+    return np.array([count, squares[0, 0], squares[0, 1], squares[1, 1]])
+
+
+def _collapsed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
+    """Fold all rows into as many as their rank, by a pivoted Cholesky factor of the noiseless covariance."""
+    covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
+    largest = float(np.diag(covariance).max())
+    factor, pivots, rank, _ = dpstrf(covariance, tol=_SAME_ROW * largest, lower=1)
+    if rank in {0, evidence.n_rows}:
+        return evidence
+    order = pivots[:rank] - 1
+    sums = np.zeros((evidence.n_rows, rank))
+    sums[order] = np.eye(rank)
+    lower = np.tril(factor[:rank, :rank])
+    sums[pivots[rank:] - 1] = solve_triangular(lower, factor[rank:, :rank].T, lower=True, trans="T").T
+    basis = np.sort(order)
+    return _summed(evidence, basis, sums[:, np.argsort(order)])
+
+
+def _summed(evidence: Evidence, basis: NDArray[np.intp], sums: FloatArray) -> Evidence:
+    """Return the evidence as rows `basis`, all rows being `sums` (N, rank) of these."""
+    shape = evidence.noise_shape
+    weighted = sums if shape is None else np.linalg.solve(shape, sums)
+    precision = sums.T @ weighted
+    noise_shape = np.linalg.inv(0.5 * (precision + precision.T))
+    noise_shape = 0.5 * (noise_shape + noise_shape.T)
+    folded = evidence.targets @ weighted @ noise_shape
+    left = evidence.targets - folded @ sums.T
+    squares = left @ (left.T if shape is None else np.linalg.solve(shape, left.T))
+    kept = evidence.kept(basis)
+    leftovers = np.zeros((len(basis), 4))
+    leftovers[-1] = evidence.leftovers.sum(axis=0) + _leftover(evidence.n_rows - len(basis), squares)
+    return Evidence(kept.contexts, kept.rankings, folded, leftovers, noise_shape)

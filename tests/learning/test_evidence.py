@@ -1,0 +1,229 @@
+"""Folding loses nothing, forgetting only widens: against a dense Gaussian process over every single observation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, rankings_of, rewards_of, sample
+
+from topk_bandit.learning.evidence import Evidence, Observations, compacted, varied
+from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, choose_noise_variance, profile_likelihood
+from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.kendall import KendallKernel
+
+N_ITEMS, SLATE_SIZE, NOISE = 6, 3, 0.1
+TO_ASK = rankings_of(N_ITEMS, SLATE_SIZE, 40, np.random.default_rng(96))
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+def question(context_dim: int) -> np.ndarray:
+    return np.array([1.0]) if context_dim == 1 else np.linspace(-0.8, 1.1, context_dim)
+
+
+def repeating(
+    kind: Kind, seed: int, *, count: int, context_dim: int, n_contexts: int = 0, n_rankings: int = 0
+) -> Sample:
+    """Draw rows from few contexts and few rankings; 0 for as many as rows."""
+    rng = np.random.default_rng(seed)
+    drawn = sample(kind, rng, n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=context_dim, count=count)
+    contexts, rankings = drawn.contexts, drawn.rankings
+    if n_contexts:
+        contexts = contexts[rng.integers(n_contexts, size=count)]
+    if n_rankings:
+        rankings = rankings[rng.integers(n_rankings, size=count)]
+    rewards = 2.0 + rewards_of(kind, contexts, rankings, rng, n_items=N_ITEMS, noise_variance=NOISE)
+    return Sample(contexts, rankings, rewards)
+
+
+CASES = {
+    "the same slates in no context": {"count": 120, "context_dim": 1, "n_rankings": 9},
+    "the same slates in few contexts": {"count": 200, "context_dim": 3, "n_contexts": 4, "n_rankings": 8},
+    "the same slates in any context": {"count": 120, "context_dim": 4, "n_rankings": 10},
+    "the same contexts": {"count": 150, "context_dim": 3, "n_contexts": 2},
+    "more rows than features": {"count": 200, "context_dim": 2},
+    "nothing twice": {"count": 20, "context_dim": 3},
+}
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def fit(kernel: KendallKernel, evidence: Evidence, pending: PendingSlates | None = None) -> Posterior:
+    c = evidence.contexts.shape[1]
+    none = PendingSlates(np.zeros((0, c)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
+    return Posterior.fit(kernel, evidence, pending or none, noise_variance=NOISE)
+
+
+def scaled(posterior: Posterior) -> Posterior:
+    offset = posterior.best_offset
+    return posterior.rescaled(offset=offset, amplitude=posterior.whitened_square(offset) / posterior.n_observations)
+
+
+def dense(kind: Kind, data: Sample, pending: PendingSlates | None = None) -> DenseGp:
+    gp = DenseGp(kind, N_ITEMS, NOISE, *data.rows)
+    if pending is not None:
+        gp = replace(gp, pending_contexts=pending.contexts, pending_rankings=pending.rankings)
+    offset = gp.best_offset
+    return replace(gp, offset=offset, amplitude=gp.whitened_square(offset) / len(data.rewards))
+
+
+@each_kind
+@each_case
+def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int]) -> None:
+    data, kernel = repeating(kind, 1, **case), kind.make(N_ITEMS, SLATE_SIZE)
+    whole = Evidence.of(Observations(*data.rows))
+    folded = compacted(kernel, whole)
+    assert folded.n_observations == whole.n_observations == len(data.rewards)
+    context = question(case["context_dim"])
+    expected = dense(kind, data).predict(context, TO_ASK)
+    assert_close(scaled(fit(kernel, folded)).predict(context, TO_ASK), expected, atol=1e-6)
+    assert_close(scaled(fit(kernel, whole)).predict(context, TO_ASK), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("case", "rows"),
+    [
+        ("the same slates in no context", 9),
+        ("the same slates in few contexts", 8 * 3),
+        ("the same slates in any context", 10 * 4),
+        # C(6, 2) coordinates of a ranking, and as many as there are contexts of each.
+        ("the same contexts", 2 * 15),
+        ("more rows than features", 2 * 15),
+        ("nothing twice", 20),
+    ],
+)
+def test_folding_leaves_as_few_rows_as_can_be(case: str, rows: int) -> None:
+    data = repeating(WCK, 1, **CASES[case])
+    assert compacted(WCK.make(N_ITEMS, SLATE_SIZE), Evidence.of(Observations(*data.rows))).n_rows == rows
+
+
+@each_kind
+@each_case
+def test_folding_changes_nothing_that_is_learned_of_noise_and_offset(kind: Kind, case: dict[str, int]) -> None:
+    data, kernel = repeating(kind, 2, **case), kind.make(N_ITEMS, SLATE_SIZE)
+    whole = Evidence.of(Observations(*data.rows))
+    folded = compacted(kernel, whole)
+    assert choose_noise_variance(kernel, folded) == pytest.approx(choose_noise_variance(kernel, whole), rel=1e-9)
+    profiles = []
+    for evidence in (whole, folded):
+        covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
+        profiles.append(profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID))
+    np.testing.assert_allclose(profiles[1].offset, profiles[0].offset, atol=1e-6)
+    np.testing.assert_allclose(profiles[1].amplitude, profiles[0].amplitude, rtol=1e-6)
+    difference = profiles[1].log_likelihood - profiles[0].log_likelihood
+    np.testing.assert_allclose(difference, difference[0], atol=1e-5)
+
+
+@each_kind
+@each_case
+def test_life_goes_on_after_folding(kind: Kind, case: dict[str, int]) -> None:
+    data, more = repeating(kind, 3, **case), repeating(kind, 4, **(case | {"count": 30}))
+    together = Sample(*(np.concatenate(parts) for parts in zip(data.rows, more.rows, strict=True)))
+    kernel, context = kind.make(N_ITEMS, SLATE_SIZE), question(case["context_dim"])
+    waiting = PendingSlates(more.contexts[:7], more.rankings[::-1][:7])
+    posterior = fit(kernel, compacted(kernel, Evidence.of(Observations(*data.rows))), waiting).observe(*more.rows)
+    expected = dense(kind, together, waiting).predict(context, TO_ASK)
+    assert_close(scaled(posterior).predict(context, TO_ASK), expected, atol=1e-6)
+    for _ in range(3):
+        posterior = posterior.refit(compacted(kernel, posterior.evidence), noise_variance=NOISE)
+        assert_close(scaled(posterior).predict(context, TO_ASK), expected, atol=1e-6)
+
+
+@each_case
+def test_what_is_folded_already_stays_as_it_is(case: dict[str, int]) -> None:
+    kernel = WCK.make(N_ITEMS, SLATE_SIZE)
+    once = compacted(kernel, Evidence.of(Observations(*repeating(WCK, 5, **case).rows)))
+    assert compacted(kernel, once) is once
+
+
+def test_a_folded_row_is_as_new_as_its_newest_observation() -> None:
+    data = repeating(WCK, 6, count=5, context_dim=1)
+    again = data[[0, 1, 2, 3, 4, 1]]
+    folded = compacted(WCK.make(N_ITEMS, SLATE_SIZE), Evidence.of(Observations(*again.rows)))
+    assert folded.rankings.tolist() == data.rankings[[0, 2, 3, 4, 1]].tolist()
+    assert folded.leftovers[:, 0].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+@each_kind
+@each_case
+def test_forgetting_only_widens_the_variance(kind: Kind, case: dict[str, int]) -> None:
+    data, kernel = repeating(kind, 7, **case), kind.make(N_ITEMS, SLATE_SIZE)
+    folded, context = compacted(kernel, Evidence.of(Observations(*data.rows))), question(case["context_dim"])
+    exact = DenseGp(kind, N_ITEMS, NOISE, *data.rows).predict(context, TO_ASK).variance
+    before = exact
+    for kept in range(folded.n_rows - 1, 0, -3):
+        wider = fit(kernel, folded.newest(kept)).predict(context, TO_ASK).variance
+        assert (wider >= before - 1e-9).all()
+        before = wider
+    assert before.sum() > exact.sum() + 0.1
+
+
+@pytest.mark.parametrize("value", [0.0, 3.5, -1e9])
+@each_case
+def test_equal_rewards_stay_equal(case: dict[str, int], value: float) -> None:
+    data = repeating(WCK, 8, **case)
+    kernel = WCK.make(N_ITEMS, SLATE_SIZE)
+    equal = replace(data, rewards=np.full(len(data.rewards), value))
+    folded = compacted(kernel, Evidence.of(Observations(*equal.rows)))
+    assert not varied(folded.targets, folded.leftovers)
+    other = compacted(kernel, Evidence.of(Observations(*data.rows)))
+    assert varied(other.targets, other.leftovers)
+
+
+@each_kind
+def test_a_small_bandit_is_exact_for_ever_at_a_fixed_size(kind: Kind) -> None:
+    kernel, context = kind.make(N_ITEMS, SLATE_SIZE), question(2)
+    data = repeating(kind, 9, count=1500, context_dim=2)
+    state = State.initial(kernel, context_dim=2, limits=Limits(rows=64))
+    rows = []
+    for place, (c, ranking, reward) in enumerate(zip(*data.rows, strict=True)):
+        state = state.rewarded(str(place), c, ranking, reward=float(reward))
+        rows.append(state.posterior.n_rows)
+    assert max(rows) <= 64
+    assert state.refit().posterior.n_rows <= 30
+    posterior = state.posterior
+    gp = replace(
+        DenseGp(kind, N_ITEMS, posterior.noise_variance, *data.rows),
+        offset=posterior.offset,
+        amplitude=posterior.amplitude,
+    )
+    assert posterior.offset == pytest.approx(gp.best_offset, abs=1e-6)
+    assert posterior.amplitude == pytest.approx(gp.whitened_square(gp.best_offset) / 1500, rel=1e-6)
+    assert_close(posterior.predict(context, TO_ASK), gp.predict(context, TO_ASK), atol=1e-6)
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 3), st.permutations(range(5)).map(lambda order: tuple(order[:2])), st.floats(-3, 3)),
+    min_size=1,
+    max_size=40,
+)
+CONTEXTS = np.array([[1.0, 0.0], [0.3, -0.8], [-0.6, 1.6], [0.0, 0.0]])
+"""The second and the third are the same but for their size; one is nothing."""
+
+
+@given(ROWS, ROWS)
+@settings(max_examples=60, deadline=None)
+def test_any_rows_fold_without_loss(first: list[tuple[int, tuple[int, int], float]], second: list) -> None:  # type: ignore[type-arg]
+    kernel = WCK.make(5, 2)
+    asked = np.array([[0, 1], [1, 0], [3, 4], [2, 0]], dtype=np.int32)
+    posterior = Posterior.prior(kernel, context_dim=2, noise_variance=NOISE)
+    for rows in (first, second):
+        posterior = posterior.observe(CONTEXTS[[r[0] for r in rows]], [r[1] for r in rows], [r[2] for r in rows])
+        posterior = posterior.refit(compacted(kernel, posterior.evidence), noise_variance=NOISE)
+    every = first + second
+    gp = DenseGp(
+        WCK, 5, NOISE, CONTEXTS[[r[0] for r in every]], np.array([r[1] for r in every], dtype=np.int32),
+        np.array([r[2] for r in every]),
+    )  # fmt: skip
+    for context in CONTEXTS:
+        moments: Moments = posterior.predict(context, asked)
+        assert_close(moments, gp.predict(context, asked), atol=1e-6)
+    assert posterior.n_observations == len(every)
+    assert posterior.best_offset == pytest.approx(gp.best_offset, abs=1e-6)
+    assert posterior.whitened_square(0.4) == pytest.approx(gp.whitened_square(0.4), rel=1e-6, abs=1e-9)
