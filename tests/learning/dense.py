@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
 
     RankWeight: TypeAlias = Callable[[int, int], float]
@@ -245,3 +246,9 @@ def fitted(kind: Kind, data: Sample, *, n_items: int, noise_variance: float = 0.
     kernel = kind.make(n_items, data.rankings.shape[1])
     prior = Posterior.prior(kernel, context_dim=data.contexts.shape[1], noise_variance=noise_variance)
     return prior.observe(*data.rows)
+
+
+def newest_rows(posterior: Posterior, count: int) -> Evidence:
+    """Return the last `count` rows, or all if there are fewer."""
+    n = posterior.n_rows
+    return posterior.evidence.kept(np.arange(max(n - count, 0), n))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, rankings_of, rewards_of, sample
 
-from topk_bandit.learning.evidence import Evidence, Observations, compacted, varied
+from topk_bandit.learning.evidence import Evidence, Observations, compacted, remembered, varied
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, choose_noise_variance, profile_likelihood
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
@@ -158,10 +158,42 @@ def test_forgetting_only_widens_the_variance(kind: Kind, case: dict[str, int]) -
     exact = DenseGp(kind, N_ITEMS, NOISE, *data.rows).predict(context, TO_ASK).variance
     before = exact
     for kept in range(folded.n_rows - 1, 0, -3):
-        wider = fit(kernel, folded.newest(kept)).predict(context, TO_ASK).variance
+        left = remembered(kernel, folded, rows=kept, noise_variance=NOISE)
+        assert left.n_rows == kept
+        wider = fit(kernel, left).predict(context, TO_ASK).variance
         assert (wider >= before - 1e-9).all()
         before = wider
     assert before.sum() > exact.sum() + 0.1
+
+
+@each_kind
+@each_case
+def test_what_is_forgotten_is_what_the_others_know_most_about(kind: Kind, case: dict[str, int]) -> None:
+    kernel = kind.make(N_ITEMS, SLATE_SIZE)
+    folded = compacted(kernel, Evidence.of(Observations(*repeating(kind, 10, **case).rows)))
+    features = kind.features(folded.rankings, N_ITEMS)
+    shape = np.eye(folded.n_rows) if folded.noise_shape is None else folded.noise_shape
+    noisy = (folded.contexts @ folded.contexts.T) * (features @ features.T) + NOISE * shape
+    left = list(range(folded.n_rows))
+
+    def news_of(row: int) -> float:
+        """Return the variance of a row's reward given the others', in units of its noise."""
+        others = [other for other in left if other != row]
+        known = noisy[row, others] @ np.linalg.solve(noisy[np.ix_(others, others)], noisy[others, row])
+        return float((noisy[row, row] - known) / shape[row, row])
+
+    for _ in range(5):
+        news = [news_of(row) for row in left]
+        kept = remembered(kernel, folded, rows=len(left) - 1, noise_variance=NOISE)
+        gone = [row for row in left if folded.targets[0, row] not in kept.targets[0]]
+        assert len(gone) == 1
+        assert news[left.index(gone[0])] == pytest.approx(min(news), rel=1e-6)
+        left.remove(gone[0])
+
+
+def test_enough_room_forgets_nothing() -> None:
+    folded = Evidence.of(Observations(*repeating(WCK, 7, count=20, context_dim=2).rows))
+    assert remembered(WCK.make(N_ITEMS, SLATE_SIZE), folded, rows=20, noise_variance=NOISE) is folded
 
 
 @pytest.mark.parametrize("value", [0.0, 3.5, -1e9])

@@ -138,15 +138,6 @@ def test_a_memory_without_room_for_rows_is_refused_by_name() -> None:
     assert caught.value.field == "memory_bytes"
 
 
-def test_the_rows_that_are_kept_are_the_newest() -> None:
-    drawn = happenings(3, 300)
-    state = folded(initial(Limits(rows=40)), drawn).refit()
-    earned = [happening for happening in drawn if isinstance(happening, Earned)]
-    kept = {tuple(row) for row in state.posterior.observations.rankings.tolist()}
-    assert kept <= {tuple(each.slate.ranking.tolist()) for each in earned[-60:]}
-    assert state.observations == len(earned)
-
-
 def test_the_oldest_pending_slates_stop_counting_first_and_are_still_learned_from() -> None:
     slates = [slate for slate in happenings(4, 12) if isinstance(slate, Shown)]
     state = folded(initial(Limits(pending_rows=5)), slates)

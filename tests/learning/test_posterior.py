@@ -17,6 +17,7 @@ from tests.learning.dense import (
     assert_close,
     fitted,
     joined,
+    newest_rows,
     rankings_of,
     rewards_of,
     same,
@@ -215,7 +216,7 @@ def test_a_refit_on_all_rows_changes_nothing(kind: Kind) -> None:
     data, waiting = draw(kind, 2, count=120), draw(kind, 3, count=10)
     grown = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings)
     for newest in (120, 500):
-        refit = grown.refit(grown.evidence.newest(newest), noise_variance=0.1)
+        refit = grown.refit(newest_rows(grown, newest), noise_variance=0.1)
         assert (refit.n_rows, refit.n_pending) == (120, 10)
         assert_close(refit.predict(question(2), TO_ASK), grown.predict(question(2), TO_ASK), atol=1e-8)
 
@@ -225,7 +226,7 @@ def test_a_refit_on_all_rows_changes_nothing(kind: Kind) -> None:
 def test_a_refit_keeps_the_newest_rows_and_every_pending_slate(kind: Kind, newest: int) -> None:
     data, waiting = draw(kind, 2, count=120), draw(kind, 3, count=10)
     grown = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings)
-    refit = grown.refit(grown.evidence.newest(newest), noise_variance=0.4)
+    refit = grown.refit(newest_rows(grown, newest), noise_variance=0.4)
     assert refit.observations.rewards.tolist() == data.rewards[120 - newest :].tolist()
     assert refit.noise_variance == 0.4
     expected = dense(kind, data[120 - newest :], waiting, noise_variance=0.4).predict(question(2), TO_ASK)
@@ -239,7 +240,7 @@ def test_forgetting_only_widens_the_variance(kind: Kind) -> None:
     variance = posterior.predict(question(2), TO_ASK).variance
     for newest in (90, 60, 30, 0):
         wider = (
-            posterior.refit(posterior.evidence.newest(newest), noise_variance=0.1).predict(question(2), TO_ASK).variance
+            posterior.refit(newest_rows(posterior, newest), noise_variance=0.1).predict(question(2), TO_ASK).variance
         )
         assert (wider >= variance - 1e-10).all()
         assert wider.sum() > variance.sum()
@@ -270,7 +271,7 @@ def test_scale_survives_what_happens_next() -> None:
     for reward in more.rewards.tolist():
         pending = pending.reward(0, reward)
     assert_close(pending.predict(question(2), TO_ASK), expected, atol=1e-8)
-    refit = pending.refit(pending.evidence.newest(68), noise_variance=0.1)
+    refit = pending.refit(newest_rows(pending, 68), noise_variance=0.1)
     assert (refit.offset, refit.amplitude) == (-0.6, 0.3)
     assert_close(refit.predict(question(2), TO_ASK), expected, atol=1e-8)
     assert same(scaled.rescaled(offset=0.0, amplitude=1.0).predict(question(2), TO_ASK),
@@ -282,7 +283,7 @@ def test_likelihood_sums_agree_with_the_dense_process(kind: Kind) -> None:
     data, waiting = draw(kind, 2, count=60), draw(kind, 3, count=8)
     expected = dense(kind, data)
     grown = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings).rescaled(offset=3.0, amplitude=2.0)
-    for posterior in (grown, grown.refit(grown.evidence.newest(60), noise_variance=0.1)):
+    for posterior in (grown, grown.refit(newest_rows(grown, 60), noise_variance=0.1)):
         assert posterior.best_offset == pytest.approx(expected.best_offset, abs=1e-8)
         for offset in (0.0, -1.3, expected.best_offset):
             assert posterior.whitened_square(offset) == pytest.approx(expected.whitened_square(offset), rel=1e-8)

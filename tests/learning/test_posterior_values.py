@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, joined, rankings_of, same, sample
+from tests.learning.dense import (
+    KINDS,
+    WCK,
+    DenseGp,
+    Kind,
+    Sample,
+    assert_close,
+    joined,
+    newest_rows,
+    rankings_of,
+    same,
+    sample,
+)
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.posterior import Moments, Posterior
@@ -60,7 +72,7 @@ def test_every_ancestor_keeps_its_answers_to_the_bit(kind: Kind) -> None:
         posterior = remember(posterior.reward(3, 1.5))
         posterior = remember(posterior.discard(2))
         posterior = remember(posterior.rescaled(offset=float(seed), amplitude=1.0 + seed))
-    remember(posterior.refit(posterior.evidence.newest(50), noise_variance=0.2))
+    remember(posterior.refit(newest_rows(posterior, 50), noise_variance=0.2))
     assert posterior.n_rows > 256
     for ancestor, before in history:
         assert same(answer(ancestor), before)
@@ -189,7 +201,7 @@ REFUSED: list[Refused] = [
         "rewards",
         lambda p: p.observe([GOOD_CONTEXT] * 3, [GOOD_RANKING] * 3, [1.0, 2.0, np.nan]),
     ),
-    ("noise of zero", "noise_variance", lambda p: p.refit(p.evidence.newest(5), noise_variance=0.0)),
+    ("noise of zero", "noise_variance", lambda p: p.refit(newest_rows(p, 5), noise_variance=0.0)),
     ("noise not a number", "noise_variance", lambda p: p.refit(p.evidence, noise_variance=np.nan)),
     ("rankings asked about", "rankings", lambda p: p.predict(GOOD_CONTEXT, [[0, 1, 2, 2]])),
     ("context asked about too short", "context", lambda p: p.predict([1.0], [GOOD_RANKING])),

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, initialize, multiple, rule
-from tests.learning.dense import KINDS, WCK, DenseGp, Kind, assert_close, fitted, rankings_of, same, sample
+from tests.learning.dense import KINDS, WCK, DenseGp, Kind, assert_close, fitted, newest_rows, rankings_of, same, sample
 
 from topk_bandit.learning.posterior import Moments, Posterior
 
@@ -118,7 +118,7 @@ class PosteriorMachine(RuleBasedStateMachine):
 
     @rule(target=twins, twin=twins, newest=st.integers(0, 20), noise_variance=st.sampled_from([0.01, 0.3, 10.0]))
     def refit(self, twin: Twin, newest: int, noise_variance: float) -> Twin:
-        posterior = twin.posterior.refit(twin.posterior.evidence.newest(newest), noise_variance=noise_variance)
+        posterior = twin.posterior.refit(newest_rows(twin.posterior, newest), noise_variance=noise_variance)
         return self.keep(replace(twin, posterior=posterior, rows=twin.rows[max(len(twin.rows) - newest, 0) :]))
 
     @rule(target=twins, twin=twins, offset=REWARDS, amplitude=st.floats(0.1, 9.0))

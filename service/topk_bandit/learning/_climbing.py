@@ -378,16 +378,17 @@ def _holds(numbers, count, number):
 
 
 @njit(nogil=True, cache=True)
-def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, ended, n_ended):
-    """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many there are in `ended`.
+def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, settled, n_settled):
+    """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many are `settled`.
 
-    `ended` holds a number for each slate that an exchange of this or an earlier climb led to: what follows is known.
+    `settled` holds a number for each slate that no replacement made better in this or an earlier climb: what follows
+    from there is known.
     """
     m, k = pairs.shape[0], slate.shape[0]
     mean, explained = _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values)
     value, highest, tried = _score(mean, explained, bound), mean, 1
     a, still = 0, 0
-    while n_ended < ended.shape[0]:
+    while n_settled < settled.shape[0]:
         while still < k:
             chosen, value, mean, explained, highest = _best_replacement(
                 gram, weights, pairs, slate, a, value, mean, explained, highest, bound, u, d, v,
@@ -399,6 +400,11 @@ def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, column
             count = _terms(pairs, slate, k, a, chosen, u, d, v, columns, values)
             _apply(gram, products, columns, values, count)
             a = (a + 1) % k
+        number = _number(slate, m)
+        if _holds(settled, n_settled, number):
+            break
+        settled[n_settled] = number
+        n_settled += 1
         first, second, value, mean, explained, highest = _best_exchange(
             gram, weights, pairs, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
         )
@@ -409,12 +415,7 @@ def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, column
         _apply(gram, products, columns, values, count)
         slate[first], slate[second] = slate[second], slate[first]
         still = 0
-        number = _number(slate, m)
-        if _holds(ended, n_ended, number):
-            break
-        ended[n_ended] = number
-        n_ended += 1
-    return value, highest, tried, n_ended
+    return value, highest, tried, n_settled
 
 
 @njit(nogil=True, cache=True)
@@ -466,15 +467,15 @@ def _fine(gram, weights, pairs, items, inside, uniforms, starts, bound, u, d, v,
     m, k = items.shape[0], uniforms.shape[1]
     products = np.empty(weights.shape[0], dtype=gram.dtype)
     columns, values = np.empty(2 * k + 4, dtype=np.int64), np.empty(2 * k + 4)
-    ended, n_ended = np.empty(_MOST_SWEEPS * uniforms.shape[0], dtype=np.int64), 0
+    settled, n_settled = np.empty(_MOST_SWEEPS * uniforms.shape[0], dtype=np.int64), 0
     order, slate = np.empty(m, dtype=np.int64), np.empty(k, dtype=np.int64)
     best, best_value, highest, tried = np.empty(k, dtype=np.int64), -np.inf, -np.inf, 0
     for i in range(uniforms.shape[0]):
         _draw(order, uniforms[i], slate)
         if i < starts.shape[0] and inside[starts[i]].min() >= 0:
             slate[:] = inside[starts[i]]
-        value, mean, more, n_ended = _fine_climb(
-            gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, ended, n_ended
+        value, mean, more, n_settled = _fine_climb(
+            gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, settled, n_settled
         )
         tried += more
         highest = max(highest, mean)

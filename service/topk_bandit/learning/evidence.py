@@ -19,16 +19,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import qr
 from scipy.linalg.lapack import dpstrf
+
+from topk_bandit.learning._triangles import inverse_lower
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Evidence", "Observations", "compacted", "varied"]
+__all__ = ["NOISE_FLOOR", "Evidence", "Observations", "compacted", "noisy_covariance", "remembered", "varied"]
 
 FloatArray = NDArray[np.float64]
+
+NOISE_FLOOR = 1e-13
+"""Least noise of a row, relative to the prior variance in its context: with less, repeated slates end in NaN."""
 
 _SAME_CONTEXT = 1e-10
 """Contexts that differ by less than this part of the largest one are sums of the others."""
@@ -107,10 +112,6 @@ class Evidence:
             None if self.noise_shape is None else np.ascontiguousarray(self.noise_shape[np.ix_(rows, rows)]),
         )
 
-    def newest(self, count: int) -> Evidence:
-        """Return the last `count` rows, or all if there are fewer."""
-        return self if count >= self.n_rows else self.kept(np.arange(self.n_rows - count, self.n_rows))
-
     def extended(self, later: Evidence) -> Evidence:
         """Return these rows and then rows that have noise of their own."""
         shape = self.noise_shape
@@ -124,6 +125,54 @@ class Evidence:
             np.concatenate([self.leftovers, later.leftovers]),
             shape,
         )
+
+
+def noisy_covariance(kernel: KendallKernel, evidence: Evidence, *, noise_variance: float) -> FloatArray:
+    """Return K + sigma^2 V, (N, N)."""
+    dots = evidence.contexts @ evidence.contexts.T
+    covariance = dots * kernel.gram(evidence.rankings, evidence.rankings)
+    diagonal = np.diag_indices(len(dots))
+    covariance[diagonal] += NOISE_FLOOR * dots[diagonal]
+    if evidence.noise_shape is None:
+        covariance[diagonal] += noise_variance
+    else:
+        covariance += noise_variance * evidence.noise_shape
+    return np.asarray(covariance, dtype=np.float64)
+
+
+def remembered(kernel: KendallKernel, evidence: Evidence, *, rows: int, noise_variance: float) -> Evidence:
+    """Return evidence of at most `rows` rows: those are forgotten, one by one, that the others know most about.
+
+    What row i tells that the others do not is I(y_i; f | y_-i) = -log(P_ii sigma^2 V_ii) / 2, P the inverse of
+    K + sigma^2 V. To forget row i takes P_ji P_ki / P_ii off P.
+
+    Parameters
+    ----------
+    kernel
+        Kernel of the rankings.
+    evidence
+        N rows.
+    rows
+        At least 1.
+    noise_variance
+        sigma^2 > 0.
+    """
+    excess = evidence.n_rows - rows
+    if excess <= 0:
+        return evidence
+    lower = np.linalg.cholesky(noisy_covariance(kernel, evidence, noise_variance=noise_variance))
+    inverse = inverse_lower(np.asarray(lower))
+    precision = inverse.T @ inverse
+    noise = np.ones(evidence.n_rows) if evidence.noise_shape is None else np.diag(evidence.noise_shape)
+    left, taken = np.diag(precision).copy(), np.zeros((excess, evidence.n_rows))
+    forgotten = np.zeros(evidence.n_rows, dtype=bool)
+    for step in range(excess):
+        row = int(np.argmax(np.where(forgotten, -np.inf, left * noise)))
+        column = precision[row] - taken[:step, row] @ taken[:step]
+        taken[step] = column / math.sqrt(column[row])
+        left -= taken[step] ** 2
+        forgotten[row] = True
+    return evidence.kept(np.flatnonzero(~forgotten))
 
 
 def varied(targets: FloatArray, leftovers: FloatArray) -> bool:
@@ -208,7 +257,7 @@ def _collapsed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
     sums = np.zeros((evidence.n_rows, rank))
     sums[order] = np.eye(rank)
     lower = np.tril(factor[:rank, :rank])
-    sums[pivots[rank:] - 1] = solve_triangular(lower, factor[rank:, :rank].T, lower=True, trans="T").T
+    sums[pivots[rank:] - 1] = factor[rank:, :rank] @ inverse_lower(lower)
     basis = np.sort(order)
     return _summed(evidence, basis, sums[:, np.argsort(order)])
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
+from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.evidence import varied
 
 if TYPE_CHECKING:
@@ -84,10 +84,8 @@ def _whitened(covariance: NDArray[np.float64], evidence: Evidence) -> tuple[NDAr
     """Return W^-1 K_r W^-T and the targets times W^-T."""
     if evidence.noise_shape is None:
         return covariance, evidence.targets
-    root = np.linalg.cholesky(evidence.noise_shape)
-    half = solve_triangular(root, covariance, lower=True)
-    whole = solve_triangular(root, half.T, lower=True)
-    return whole, solve_triangular(root, evidence.targets.T, lower=True).T
+    inverse = inverse_lower(np.asarray(np.linalg.cholesky(evidence.noise_shape)))
+    return inverse @ covariance @ inverse.T, evidence.targets @ inverse.T
 
 
 def choose_noise_variance(kernel: KendallKernel, evidence: Evidence) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
-from topk_bandit.learning.evidence import compacted
+from topk_bandit.learning.evidence import compacted, remembered
 from topk_bandit.learning.hyperparameters import choose_noise_variance
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
 from topk_bandit.learning.posterior import Posterior, room_for
@@ -175,8 +175,9 @@ class State:
     def refit(self) -> State:
         """Fold, forget, choose noise and scale anew, and rebuild: a function of rows and counts alone."""
         posterior, kernel = self.posterior, self.posterior.kernel
-        evidence = compacted(kernel, posterior.evidence).newest(self.limits.rows)
         noise_variance = posterior.noise_variance
+        evidence = compacted(kernel, posterior.evidence)
+        evidence = remembered(kernel, evidence, rows=self.limits.rows, noise_variance=noise_variance)
         if evidence.n_rows:
             noise_variance = choose_noise_variance(kernel, evidence)
         posterior = posterior.refit(evidence, noise_variance=noise_variance)

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtri
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning import _compiled
 from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
-from topk_bandit.learning.evidence import Evidence, Observations, varied
+from topk_bandit.learning._triangles import inverse_lower
+from topk_bandit.learning.evidence import NOISE_FLOOR, Evidence, Observations, noisy_covariance, varied
 from topk_bandit.learning.landscape import Landscape, Moments, contracted
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
 
@@ -45,12 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Moments", "Observations", "PendingSlates", "Posterior", "room_for"]
 
 FloatArray = NDArray[np.float64]
-
-_NOISE_FLOOR = 1e-13
-"""Least noise of a row, relative to the prior variance in its context: with less, repeated slates end in NaN."""
-
-_BLOCK = 64
-"""Triangles up to this size are inverted at once; LAPACK's inverse keeps other threads waiting."""
 
 
 class _Sums(NamedTuple):
@@ -402,7 +396,7 @@ class Posterior:
         whitener = rows.whitener[:n, :n]
         ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
         square = float(context @ context)
-        noise = self.noise_variance + _NOISE_FLOOR * square
+        noise = self.noise_variance + NOISE_FLOOR * square
         # In exact arithmetic at least the noise is left.
         diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
         row = np.append(-(pending.whitened @ beside), 1.0)
@@ -430,7 +424,8 @@ class Posterior:
             evidence.rankings,
             evidence.targets,
         )
-        rows.whitener[:n, :n] = _inverse_lower(np.asarray(np.linalg.cholesky(self._noisy(evidence)))).T
+        covariance = noisy_covariance(self.kernel, evidence, noise_variance=self.noise_variance)
+        rows.whitener[:n, :n] = inverse_lower(np.asarray(np.linalg.cholesky(covariance))).T
         z = evidence.targets @ rows.whitener[:n, :n]
         return replace(
             self,
@@ -442,18 +437,6 @@ class Posterior:
             _weights=z @ rows.whitener[:n, :n].T,
             _sums=self._sums_of(evidence, z),
         )
-
-    def _noisy(self, evidence: Evidence) -> FloatArray:
-        """Return K + sigma^2 V, (N, N)."""
-        dots = evidence.contexts @ evidence.contexts.T
-        covariance = dots * self.kernel.gram(evidence.rankings, evidence.rankings)
-        diagonal = np.diag_indices(len(dots))
-        covariance[diagonal] += _NOISE_FLOOR * dots[diagonal]
-        if evidence.noise_shape is None:
-            covariance[diagonal] += self.noise_variance
-        else:
-            covariance += self.noise_variance * evidence.noise_shape
-        return np.asarray(covariance, dtype=np.float64)
 
     def _sums_of(self, evidence: Evidence, z: FloatArray) -> _Sums:
         """Return the sums over rows, and over what was left when observations were folded into them: noise alone."""
@@ -469,20 +452,6 @@ class Posterior:
 def room_for(n_rows: int) -> int:
     """Return the rows to make room for when there are so many: as many as come before the next refit is due."""
     return n_rows + max(8, n_rows // 4) + 1
-
-
-def _inverse_lower(lower: FloatArray) -> FloatArray:
-    """Return the inverse of a lower triangular matrix, by halves."""
-    size = len(lower)
-    if size <= _BLOCK:
-        inverse, _ = dtrtri(lower, lower=1)
-        return np.asarray(inverse, dtype=np.float64)
-    half = size // 2
-    inverse = np.zeros_like(lower)
-    inverse[:half, :half] = _inverse_lower(lower[:half, :half])
-    inverse[half:, half:] = _inverse_lower(lower[half:, half:])
-    inverse[half:, :half] = -inverse[half:, half:] @ (lower[half:, :half] @ inverse[:half, :half])
-    return inverse
 
 
 def _real(values: ArrayLike, *, field: str) -> FloatArray:
