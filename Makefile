@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format lint types layers protos protos-check bench lock clean
+.PHONY: help demo serve test check format lint types layers protos protos-check peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +61,18 @@ protos-check: $(VENV)/dev.stamp
 	@diff -r --exclude=__init__.py --exclude=__pycache__ $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
 
+# The peers are pinned in pyproject.toml but not hashed: a lock for all systems would hold the registry's torch, which for
+# Linux brings gigabytes of CUDA. On Linux the group asks for the build without it, which is in an index of its own.
+$(VENV)/peers.stamp: pyproject.toml $(VENV)/dev.stamp
+	@$(BIN)/python -c 'import tomllib; groups = tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]; \
+		print(*groups["peers"], sep="\n")' > $(VENV)/peers.txt
+	$(INSTALL) --retries 1 --timeout 30 --extra-index-url https://download.pytorch.org/whl/cpu -r $(VENV)/peers.txt
+	@touch $@
+
+peers: $(VENV)/peers.stamp  ## Install what benchmarks compare with, about 250 MB
+
 bench: $(VENV)/dev.stamp  ## Print what the service reaches on this machine, beside its targets
+	@$(MAKE) --no-print-directory $(VENV)/peers.stamp || echo "The peers can't be installed; what they are compared in is left out."
 	$(BIN)/python loadtests/bench.py
 
 lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies

@@ -1,6 +1,6 @@
 """The benchmarks: what the service reaches on this machine, beside what it is meant to reach.
 
-Usage: ``python loadtests/bench.py [--quick] [--only NAME] [--out FOLDER] [--strict]``.
+Usage: ``python loadtests/bench.py [--quick] [--only NAME] [--out FOLDER] [--markdown FILE] [--strict]``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ RESULTS = Path(__file__).resolve().parent.parent / "bench-results"
 def main() -> int:
     """Run what the command line asks for; return the exit status."""
     parser = argparse.ArgumentParser(description="Print what the service reaches on this machine, beside its targets.")
-    parser.add_argument("--quick", action="store_true", help="fewer trials, within a minute: a check that all runs")
+    parser.add_argument("--quick", action="store_true", help="fewer trials, within minutes: a check that all runs")
     parser.add_argument("--only", action="append", choices=suite.names(), help="run this benchmark; may be repeated")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER", help="where results go, as JSON")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too, as Markdown")
     parser.add_argument("--strict", action="store_true", help="exit with status 1 if a target is missed")
     asked = parser.parse_args()
-    missed = suite.run(asked.only or suite.names(), quick=asked.quick, folder=asked.out)
+    missed = suite.run(asked.only or suite.names(), quick=asked.quick, folder=asked.out, markdown=asked.markdown)
     return 1 if missed and asked.strict else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -12,15 +13,19 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from multiprocessing.connection import Connection
 
     from numpy.typing import ArrayLike
 
-__all__ = ["Bench", "Figure", "Outcome", "mean_with_error", "percentiles", "ratio_with_error"]
+    Report = Callable[[int, int], None]
+
+__all__ = ["Bench", "Figure", "Outcome", "exponent", "mean_with_error", "percentiles", "ratio_with_error"]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 PROCESSES = 2
+REPORT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +53,17 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a benchmark found, and the settings that it was found with."""
+    """What a benchmark found, and the settings that it was found with.
+
+    Attributes
+    ----------
+    absent
+        Peers that are not installed: the figures that need them are left out.
+    """
 
     figures: Sequence[Figure]
     settings: dict[str, object] = field(default_factory=dict)
+    absent: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,7 @@ class Bench:
     """
 
     quick: bool
-    report: Callable[[int, int], None]
+    report: Report
 
     def scaled(self, full: int, quick: int) -> int:
         """Return how many trials to make."""
@@ -83,6 +95,36 @@ class Bench:
                 done.append(result)
                 self.report(len(done), len(waiting))
         return done
+
+    def alone(self, function: Callable[[Job, Report], Result], job: Job) -> Result:
+        """Return the result of one job from a fresh process, which reports from there how far it is."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_answer, args=(function, job, theirs))
+        process.start()
+        theirs.close()
+        try:
+            while True:
+                kind, message = ours.recv()
+                if kind == "result":
+                    return message
+                self.report(*message)
+        except EOFError:
+            raise RuntimeError(f"the process of {function.__name__} died; what it wrote is above") from None
+        finally:
+            process.join()
+
+
+def _answer(function: Callable[[Job, Report], Result], job: Job, line: Connection) -> None:
+    told = -math.inf
+
+    def report(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() >= told + REPORT_SECONDS:  # telling must cost nothing beside what is timed
+            told = time.monotonic()
+            line.send(("progress", (done, total)))
+
+    line.send(("result", function(job, report)))
 
 
 def mean_with_error(key: str, label: str, values: ArrayLike, *, unit: str = "") -> Figure:
@@ -105,6 +147,11 @@ def percentiles(key: str, label: str, seconds: Sequence[float], ranks: Sequence[
         Figure(f"{key}_p{rank}", f"{label}, p{rank}", float(value), "ms")
         for rank, value in zip(ranks, values, strict=True)
     ]
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Return e of cost = constant * size^e, by least squares on logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
 
 
 def _standard_error(sample: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

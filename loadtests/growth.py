@@ -8,27 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from figures import Bench, Figure, Outcome
-from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
-from topk_bandit.learning.posterior import Observations, PendingSlates
-from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.serving.model import Model, begin, fold
+from figures import Bench, Figure, Outcome, exponent
+from models import model_of
+from played import WIDE, shown_at_random
+from topk_bandit.serving.model import Model, fold
 from topk_bandit.serving.recommender import choose_slate
 from topk_bandit.serving.snapshots import decode_model, encode_model
-from topk_bandit.settings import Settings
 from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import (
-    BanditCreated,
-    BanditSettings,
-    Event,
-    Item,
-    ItemsChanged,
-    Kernel,
-    LoggedEvent,
-    RecommendationRequest,
-    Recommended,
-    Rewarded,
-)
+from topk_bandit.types import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,8 +25,6 @@ __all__ = ["growth"]
 ROWS = (64, 128, 256, 512, 1000)
 PENDING = 10
 STEPS, DECISIONS = 24, 24
-LIMITS = Limits(rows=2000, row_bytes=2**30)
-"""Wider than the service's, so that nothing is forgotten while it is timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +59,7 @@ def growth(bench: Bench) -> Outcome:
         figures += [
             Figure(f"{part.name}_{n}", f"{label}, {n} rows", value, "ms") for n, value in zip(rows, times, strict=True)
         ]
-        exponent = float(np.polyfit(np.log(rows), np.log(times), 1)[0])
-        figures.append(Figure(f"{part.name}_exponent", f"{label}: exponent", exponent))
+        figures.append(Figure(f"{part.name}_exponent", f"{label}: exponent", exponent(rows, times)))
     settings = {
         "n": 50,
         "k": 6,
@@ -89,7 +73,8 @@ def growth(bench: Bench) -> Outcome:
 def _measured(n_rows: int) -> _Times:
     rng = np.random.default_rng([n_rows, 5])
     shop = Shop.random(rng)
-    model = _model(shop, n_rows, rng)
+    bandit = shown_at_random(shop, rng, rewards=n_rows, pending=0, limits=WIDE)
+    model = model_of(bandit.state.refit())
     script = _Script(shop, rng)
     decisions = [_milliseconds(lambda: choose_slate(model, script.request())) for _ in range(DECISIONS)]
     refits = [_milliseconds(model.state.refit) for _ in range(3)]
@@ -101,37 +86,6 @@ def _measured(n_rows: int) -> _Times:
         decision=float(np.median(decisions)),
         restart=_restart(model, tail),
     )
-
-
-def _model(shop: Shop, n_rows: int, rng: np.random.Generator) -> Model:
-    """Return a bandit at a checkpoint with so many rows, and the slates that wait for their reward."""
-    n_items, context_dim = shop.items.shape
-    settings = BanditSettings(
-        item_capacity=n_items,
-        slate_size=shop.slate_size,
-        context_dim=context_dim,
-        kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
-        exploration=Settings().default_exploration,
-        reward_wait_ms=3_600_000,
-        default_reward=None,
-    )
-    model = begin("bench", LoggedEvent(1, 1, BanditCreated(settings)), limits=LIMITS)
-    items = ItemsChanged(upserted=tuple(Item(f"item-{index}") for index in range(n_items)))
-    model = fold(model, LoggedEvent(2, 2, items))
-    state = State.restored(
-        kernel_of(settings.kernel, n_items, shop.slate_size), _memory(shop, n_rows, rng), limits=LIMITS
-    )
-    return replace(model, state=state.refit(), since_checkpoint=0)
-
-
-def _memory(shop: Shop, n_rows: int, rng: np.random.Generator) -> Memory:
-    n_items = len(shop.items)
-    slates = random_rankings(np.arange(n_items), slate_size=shop.slate_size, count=n_rows, rng=rng)
-    customers = rng.integers(len(shop.customers), size=n_rows)
-    rewards = [shop.draw(int(customer), slate, rng) for customer, slate in zip(customers, slates, strict=True)]
-    observed = Observations(shop.customers[customers], slates, np.array(rewards))
-    nothing = PendingSlates(observed.contexts[:0], slates[:0])
-    return Memory(observed=observed, pending=nothing, pending_ids=(), noise_variance=0.1, observations=n_rows)
 
 
 class _Script:
@@ -180,7 +134,7 @@ def _restart(model: Model, tail: Sequence[LoggedEvent]) -> float:
     payload = encode_model(model)
 
     def come_back() -> None:
-        restored = decode_model(payload, limits=LIMITS)
+        restored = decode_model(payload, limits=WIDE)
         for logged in tail:
             restored = fold(restored, logged)
 

@@ -1,29 +1,36 @@
-"""How long a call of the real service takes, beside a call that does nothing."""
+"""How long a call of the real service takes and what it costs the server, beside a call that does nothing."""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from figures import Bench, Figure, Outcome, percentiles
-from served import BANDIT, CALL_SECONDS, TENANT, Storefront, cpu_seconds, service, settings_in, worker_pid
+from machine import cpu_seconds
+from served import BANDIT, CALL_SECONDS, TENANT, Storefront, service, settings_in, worker_pid
 from topk_bandit.client import Client
 from topk_bandit.supervisor import Supervisor
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
 __all__ = ["latency"]
 
-OBSERVATIONS, CALLS, BANDITS, ALONE = 500, 120, 5, 2000
+OBSERVATIONS, CALLS, BANDITS, EMPTY_CALLS = 256, 50, 10, 2000
+IDLE_SECONDS, SETTLING_SECONDS = 3.0, 0.5
 
 
 def latency(bench: Bench) -> Outcome:
-    """Time one caller's Recommend and Reward around 500 observations, with an empty call in between, then a restart.
+    """Time one caller's calls around 256 observations, with the processor time of the worker, then a restart.
 
-    Every call is rewarded, so that learning goes on meanwhile; several bandits take turns, so that none grows far.
+    Several bandits take turns, so that none grows far. Each is first asked and rewarded until it has 256 observations,
+    which learns and refits meanwhile; then it is asked only, and the slates wait for their rewards.
     """
-    observations, calls, bandits = bench.scaled(OBSERVATIONS, 100), bench.scaled(CALLS, 40), bench.scaled(BANDITS, 2)
-    before, total = observations - calls // 2, bandits * (observations + calls // 2)
+    observations, calls, bandits = bench.scaled(OBSERVATIONS, 60), bench.scaled(CALLS, 20), bench.scaled(BANDITS, 2)
+    before = observations - calls
     with service() as (supervisor, folder):
         with (
             Client(supervisor.address, tenant=TENANT, timeout=CALL_SECONDS) as client,
@@ -31,15 +38,18 @@ def latency(bench: Bench) -> Outcome:
         ):
             storefronts = [Storefront.opened(client, seed=n, bandit=f"{BANDIT}-{n}") for n in range(bandits)]
             for number, storefront in enumerate(storefronts):
-                storefront.fill(before, lambda done, _, at=number * before: bench.report(at + done, total))
-            figures = _timed(bench, storefronts, _Health(channel), calls=calls, observations=before)
+                storefront.fill(
+                    before, lambda done, _, at=number * before: bench.report(at + done, bandits * observations)
+                )
+            figures = _timed(storefronts, _Health(channel), calls=calls, empty_calls=bench.scaled(EMPTY_CALLS, 500))
             context = storefronts[0].shop.customers[0].tolist()
         supervisor.stop()
         figures += _restart(Supervisor(settings_in(folder)), context)
     return Outcome(
         figures,
-        {"n": 50, "k": 6, "C": 5, "observations": [before, before + calls], "calls": bandits * calls}
-        | {"callers": 1, "workers": 1, "store": "embedded", "empty_call": "grpc.health.v1.Health/Check"},
+        {"n": 50, "k": 6, "C": 5, "asked_and_rewarded_at": [before, observations], "asked_only_at": observations}
+        | {"calls": bandits * calls, "callers": 1, "workers": 1, "store": "embedded"}
+        | {"empty_call": "grpc.health.v1.Health/Check", "cpu": "of the worker, learning in the background included"},
     )
 
 
@@ -56,35 +66,52 @@ class _Health:
         self.seconds.append(time.perf_counter() - start)
 
 
-def _timed(
-    bench: Bench, storefronts: list[Storefront], health: _Health, *, calls: int, observations: int
-) -> list[Figure]:
-    pid, alone = worker_pid(), bench.scaled(ALONE, 500)
-    health.check()
-    health.seconds.clear()
-    before = cpu_seconds(pid)
-    for _ in range(alone):
+def _timed(storefronts: Sequence[Storefront], health: _Health, *, calls: int, empty_calls: int) -> list[Figure]:
+    meter = _Meter()
+    for _ in range(20):
         health.check()
-    empty_cpu = (cpu_seconds(pid) - before) / alone
-    idle = percentiles("empty_alone", "empty call while nothing else happens", health.seconds, (50, 99))
     health.seconds.clear()
-    before = cpu_seconds(pid)
-    total = len(storefronts) * (observations + calls)
-    for storefront in storefronts:
-        for _ in range(calls):
-            storefront.serve_one()
-            health.check()
-            bench.report(total - len(storefronts) * calls + len(health.seconds), total)
-        storefront.await_learned(observations + calls)
-    pair_cpu = (cpu_seconds(pid) - before) / (len(storefronts) * calls) - empty_cpu
-    return [
-        *percentiles("recommend", "Recommend", [took for one in storefronts for took in one.recommend_seconds]),
-        *percentiles("reward", "Reward", [took for one in storefronts for took in one.reward_seconds]),
-        *percentiles("empty", "empty call in between", health.seconds),
-        *idle,
-        Figure("recommend_and_reward_cpu", "worker CPU for a Recommend, its Reward and learning", pair_cpu * 1e3, "ms"),
-        Figure("empty_cpu", "worker CPU for an empty call", empty_cpu * 1e3, "ms"),
+    empty_cpu = meter.cpu_of(lambda: [health.check() for _ in range(empty_calls)]) / empty_calls
+    total = calls * len(storefronts)
+    pair_cpu = meter.cpu_of(lambda: [one.serve_one() for one in storefronts for _ in range(calls)]) / total
+    pairs = [
+        *percentiles("recommend", "Recommend, rewards in between", _all(one.recommend_seconds for one in storefronts)),
+        *percentiles("reward", "Reward", _all(one.reward_seconds for one in storefronts)),
     ]
+    for storefront in storefronts:
+        storefront.await_learned(0)
+        storefront.forget_times()
+    ask_cpu = meter.cpu_of(lambda: [one.recommend_one() for one in storefronts for _ in range(calls)]) / total
+    return [
+        *pairs,
+        *percentiles("recommend_only", "Recommend alone", _all(one.recommend_seconds for one in storefronts)),
+        *percentiles("empty", "empty call", health.seconds, (50, 99)),
+        Figure("empty_cpu", "worker CPU for an empty call", empty_cpu * 1e3, "ms"),
+        Figure("recommend_cpu", "worker CPU for a Recommend", ask_cpu * 1e3, "ms"),
+        Figure("pair_cpu", "worker CPU for a Recommend and a Reward", pair_cpu * 1e3, "ms"),
+        Figure("idle_cpu", f"worker CPU without calls, following {len(storefronts)} bandits", meter.idle * 1e3, "ms/s"),
+        Figure("cpu_ratio", "worker CPU for a Recommend / for an empty call", ask_cpu / empty_cpu, "x"),
+    ]
+
+
+class _Meter:
+    """The worker's processor time, without what it takes when nobody calls; `idle` is that, in seconds a second."""
+
+    def __init__(self) -> None:
+        self._pid = worker_pid()
+        self.idle = 0.0
+        self.idle = self.cpu_of(lambda: time.sleep(IDLE_SECONDS)) / (IDLE_SECONDS + SETTLING_SECONDS)
+
+    def cpu_of(self, work: Callable[[], object]) -> float:
+        """Return the seconds that the worker computes for calls, until it has also learned from them."""
+        before, start = cpu_seconds(self._pid), time.perf_counter()
+        work()
+        time.sleep(SETTLING_SECONDS)
+        return cpu_seconds(self._pid) - before - self.idle * (time.perf_counter() - start)
+
+
+def _all(parts: Iterable[Iterable[float]]) -> list[float]:
+    return [seconds for part in parts for seconds in part]
 
 
 def _restart(supervisor: Supervisor, context: list[float]) -> list[Figure]:
@@ -96,5 +123,7 @@ def _restart(supervisor: Supervisor, context: list[float]) -> list[Figure]:
         answered = time.perf_counter()
     return [
         Figure("restart", "restart until the service is ready", ready - start, "s"),
-        Figure("restart_first_call", "first Recommend after it, which loads the bandit", answered - ready, "s"),
+        Figure(
+            "restart_first_call", "first Recommend after it, which loads the bandit", (answered - ready) * 1e3, "ms"
+        ),
     ]

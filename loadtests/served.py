@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
 import time
 from collections import deque
@@ -31,7 +30,6 @@ __all__ = [
     "CALL_SECONDS",
     "TENANT",
     "Storefront",
-    "cpu_seconds",
     "ranking_of",
     "service",
     "settings_in",
@@ -69,17 +67,6 @@ def worker_pid() -> int:
     return int(worker.pid or 0)
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the user and system time that a process has used, from ``/proc``; NaN where there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
-        return float("nan")
-    # The command, in brackets, may hold spaces; what follows it begins with field 3 of proc(5).
-    after = text.rpartition(")")[2].split()
-    return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @dataclass(slots=True)
 class Storefront:
     """One caller: it asks for slates for random customers, and posts each reward ten requests later."""
@@ -102,13 +89,17 @@ class Storefront:
         client.upsert_items(bandit, [f"item-{index}" for index in range(n_items)])
         return cls(client, bandit, shop, rng)
 
-    def serve_one(self) -> None:
-        """Ask for one slate, and post the reward of an earlier one; both are timed."""
+    def recommend_one(self) -> None:
+        """Ask for one slate for a random customer, and keep its reward for later; timed."""
         customer = int(self.rng.integers(len(self.shop.customers)))
         start = time.perf_counter()
         slate = self.client.recommend(self.bandit, self.shop.customers[customer].tolist())
         self.recommend_seconds.append(time.perf_counter() - start)
         self._unrewarded.append((slate.id, self.shop.draw(customer, ranking_of(slate.items), self.rng)))
+
+    def serve_one(self) -> None:
+        """Ask for one slate, and post the reward of an earlier one; both are timed."""
+        self.recommend_one()
         if len(self._unrewarded) > REWARD_DELAY:
             start = time.perf_counter()
             self.client.reward(self.bandit, *self._unrewarded.popleft())
@@ -120,6 +111,10 @@ class Storefront:
             self.serve_one()
             report(number, observations)
         self.await_learned(observations)
+        self.forget_times()
+
+    def forget_times(self) -> None:
+        """Begin to time anew."""
         self.recommend_seconds.clear()
         self.reward_seconds.clear()
 

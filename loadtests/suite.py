@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
+from decision import decision
 from figures import Bench, Outcome
+from forever import forever
 from growth import growth
+from large_arms import large_arms
 from latency import latency
 from learning import late_rewards, learns
 from load import open_loop
-from report import machine, missed, read_targets, save, table
+from long_log import long_log
+from machine import machine
+from many import many
+from neighbourhood import append, neighbourhood
+from quality import quality
+from report import absence, overview, save, save_markdown, table
 from search import exhaustive, figure4
+from table1 import table1
+from targets import missed, read_targets
 from topk_bandit.learning.warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -26,13 +36,22 @@ if TYPE_CHECKING:
 __all__ = ["names", "run"]
 
 BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
+    "neighbourhood": neighbourhood,
+    "append": append,
+    "decision": decision,
+    "quality": quality,
     "search-exhaustive": exhaustive,
     "search-figure4": figure4,
+    "forever": forever,
+    "table1": table1,
     "growth": growth,
+    "many-bandits": many,
     "latency": latency,
+    "long-log": long_log,
     "open-loop": open_loop,
     "learns": learns,
     "late-rewards": late_rewards,
+    "large-arms": large_arms,
 }
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
@@ -43,23 +62,28 @@ def names() -> list[str]:
     return list(BENCHMARKS)
 
 
-def run(chosen: Sequence[str], *, quick: bool, folder: Path) -> list[str]:
-    """Run benchmarks, print a table after each, and write one file about all; return which targets were missed."""
-    console, targets = Console(width=None if sys.stdout.isatty() else 110, highlight=False), read_targets(BUDGETS)
+def run(chosen: Sequence[str], *, quick: bool, folder: Path, markdown: Path | None) -> list[str]:
+    """Run benchmarks, print a table after each and one of all targets, and write files; return what was missed."""
+    console, targets = Console(width=None if sys.stdout.isatty() else 120, highlight=False), read_targets(BUDGETS)
     start = datetime.now(UTC)
     about = {"started": start.isoformat(timespec="seconds"), "quick": quick, **machine()}
+    path = folder / f"{start:%Y%m%dT%H%M%SZ}.json"
     console.print("Compiling (the first time on a machine, this takes a minute) ...")
     warm_up()
     outcomes: dict[str, Outcome] = {}
-    failures: list[str] = []
     for name in chosen:
         began = time.monotonic()
-        outcomes[name] = _run_one(name, console, quick=quick)
-        mine = targets.get(name, {})
-        console.print(table(name, outcomes[name], mine, seconds=time.monotonic() - began))
-        failures += [f"{name}: {figure.label}" for figure in missed(outcomes[name], mine)]
-        path = folder / f"{start:%Y%m%dT%H%M%SZ}.json"
+        outcomes[name] = outcome = _run_one(name, console, quick=quick)
+        console.print(table(name, outcome, targets.get(name, {}), seconds=time.monotonic() - began))
+        if outcome.absent:
+            console.print(absence(outcome), markup=False)
         save(path, outcomes, targets, about)
+    if markdown is not None:
+        save_markdown(markdown, outcomes, targets, about)
+    failures = [
+        f"{name}: {figure.label}" for name, one in outcomes.items() for figure in missed(one, targets.get(name, {}))
+    ]
+    console.print("", overview(outcomes, targets))
     _conclude(console, failures, path, quick=quick)
     return failures
 
@@ -76,7 +100,7 @@ def _run_one(name: str, console: Console, *, quick: bool) -> Outcome:
 
 def _conclude(console: Console, failures: Sequence[str], path: Path, *, quick: bool) -> None:
     if failures:
-        console.print(f"\n[bold red]{len(failures)} missed:[/bold red] " + "; ".join(failures))
+        console.print(f"\n[bold red]{len(failures)} missed.[/bold red]")
     else:
         console.print("\n[green]No target was missed.[/green]")
     if quick:

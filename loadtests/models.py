@@ -1,0 +1,39 @@
+"""Models as the service holds them, without a store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from topk_bandit.serving.model import Model, begin, fold
+from topk_bandit.settings import Settings
+from topk_bandit.types import BanditCreated, BanditSettings, Item, ItemsChanged, Kernel, LoggedEvent
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.policy import State
+
+__all__ = ["bandit_settings", "model_of"]
+
+
+def bandit_settings(*, n_items: int, slate_size: int, context_dim: int) -> BanditSettings:
+    """Return the settings of a bandit with the service's defaults, whose slates wait an hour for their reward."""
+    return BanditSettings(
+        item_capacity=n_items,
+        slate_size=slate_size,
+        context_dim=context_dim,
+        kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
+        exploration=Settings().default_exploration,
+        reward_wait_ms=3_600_000,
+        default_reward=None,
+    )
+
+
+def model_of(state: State) -> Model:
+    """Return a bandit at a checkpoint with this state, which was just refit; all items are on its shelves."""
+    kernel, limits = state.posterior.kernel, state.limits
+    settings = bandit_settings(
+        n_items=kernel.n_items, slate_size=kernel.slate_size, context_dim=state.posterior.context_dim
+    )
+    model = begin("bench", LoggedEvent(1, 1, BanditCreated(settings)), limits=limits)
+    items = ItemsChanged(upserted=tuple(Item(f"item-{index}") for index in range(kernel.n_items)))
+    return replace(fold(model, LoggedEvent(2, 2, items)), state=state, since_checkpoint=0)

@@ -1,0 +1,15 @@
+"""What is measured beside: packages of the dependency group `peers`, which need not be installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+__all__ = ["GPYTORCH", "VOWPAL_WABBIT", "absent"]
+
+GPYTORCH = ("gpytorch", "torch")
+VOWPAL_WABBIT = ("vowpalwabbit",)
+
+
+def absent(packages: tuple[str, ...]) -> list[str]:
+    """Return those of `packages` that are not installed."""
+    return [package for package in packages if find_spec(package) is None]
