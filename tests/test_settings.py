@@ -33,6 +33,9 @@ GOOD: dict[str, tuple[str, object]] = {
     "record_retention_seconds": ("3600", 3600.0),
     "max_calls_in_flight": ("8", 8),
     "max_bandits_per_tenant": ("9", 9),
+    "bandit_memory_mib": ("32", 32),
+    "worker_memory_mib": ("2048", 2048),
+    "idle_seconds": ("60", 60.0),
     "max_message_bytes": ("65536", 65536),
     "drain_seconds": ("0", 0.0),
     "beta_scale": ("0.5", 0.5),
@@ -65,6 +68,9 @@ BAD = [
     ("record_retention_seconds", "inf", "inf is not between"),
     ("max_calls_in_flight", "-1", "-1 is not between 1 and"),
     ("max_bandits_per_tenant", "1e3", "'1e3' is not a whole number"),
+    ("bandit_memory_mib", "7", "7 is not between 8 and 65536"),
+    ("worker_memory_mib", "6GB", "'6GB' is not a whole number"),
+    ("idle_seconds", "0", "0 is not between 1 and 3.1536e+07"),
     ("max_message_bytes", "4MB", "'4MB' is not a whole number"),
     ("drain_seconds", "-0.1", "-0.1 is not between 0 and 3600"),
     ("beta_scale", "-1", "-1 is not between 0 and"),
@@ -110,6 +116,9 @@ def test_the_defaults() -> None:
         record_retention_seconds=7 * 24 * 3600.0,
         max_calls_in_flight=32,
         max_bandits_per_tenant=1000,
+        bandit_memory_mib=16,
+        worker_memory_mib=6144,
+        idle_seconds=600.0,
         max_message_bytes=4 * 1024 * 1024,
         drain_seconds=10.0,
         beta_scale=0.1,
@@ -257,6 +266,15 @@ def test_a_key_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     pem.touch(mode=0)
     with pytest.raises(ConfigurationError, match="can't be read"):
         Settings(tls_private_key=pem)
+
+
+def test_a_worker_has_room_for_one_bandit_at_least() -> None:
+    assert read("--bandit-memory-mib", "64", "--worker-memory-mib", "64").worker_memory_mib == 64
+    with pytest.raises(
+        ConfigurationError,
+        match=r"worker_memory_mib \(from flag --worker-memory-mib\): 32 is less than bandit_memory_mib, 64",
+    ):
+        read("--bandit-memory-mib", "64", "--worker-memory-mib", "32")
 
 
 def test_two_servers_do_not_share_an_address() -> None:

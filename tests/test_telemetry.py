@@ -42,6 +42,11 @@ PROMISED = {
     "topk_bandit_model_age_seconds": "gauge",
     "topk_bandit_reward_delay_seconds": "histogram",
     "topk_bandit_posterior_rows": "gauge",
+    "topk_bandit_models": "gauge",
+    "topk_bandit_model_memory_bytes": "gauge",
+    "topk_bandit_largest_model_bytes": "gauge",
+    "topk_bandit_model_limit_bytes": "gauge",
+    "topk_bandit_models_rested_total": "counter",
     "topk_bandit_store_seconds": "histogram",
 }
 
@@ -111,7 +116,9 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.learned(0.5, 12.0)
     metrics.expired(2)
     metrics.followed(bandit, 3, 4.0)
-    metrics.posterior(bandit, observations=5, pending=1, rows=4)
+    metrics.bounded(2**24)
+    metrics.posterior(bandit, observations=5, pending=1, rows=4, memory_bytes=2**20)
+    metrics.rested("idle")
     metrics.snapshot_failed(bandit)
     metrics.store_called("record_reward", 0.001, failed=False)
     metrics.store_called("record_reward", 0.001, failed=True)
@@ -222,15 +229,34 @@ def test_store_calls_are_timed_by_operation_and_outcome(bench: Bench) -> None:
 
 
 def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:
-    bench.metrics.posterior("a", observations=5, pending=1, rows=4)
-    bench.metrics.posterior("b", observations=10, pending=2, rows=8)
-    bench.metrics.posterior("a", observations=6, pending=0, rows=4)
+    bench.metrics.posterior("a", observations=5, pending=1, rows=4, memory_bytes=1000)
+    bench.metrics.posterior("b", observations=10, pending=2, rows=8, memory_bytes=3000)
+    bench.metrics.posterior("a", observations=6, pending=0, rows=4, memory_bytes=1000)
     assert bench.value("topk_bandit_observations") == 16
     assert bench.value("topk_bandit_pending") == 2
     assert bench.value("topk_bandit_posterior_rows") == 12
+    assert bench.value("topk_bandit_models") == 2
+    assert bench.value("topk_bandit_model_memory_bytes") == 4000
+    assert bench.value("topk_bandit_largest_model_bytes") == 3000
     bench.metrics.forgotten("b")
     bench.metrics.forgotten("never known")
     assert bench.value("topk_bandit_observations") == 6
+    assert bench.value("topk_bandit_models") == 1
+    assert bench.value("topk_bandit_model_memory_bytes") == 1000
+    assert bench.value("topk_bandit_largest_model_bytes") == 1000
+    bench.metrics.forgotten("a")
+    assert bench.value("topk_bandit_models") == 0
+    assert bench.value("topk_bandit_largest_model_bytes") == 0
+
+
+def test_models_that_rest_are_counted_by_reason_beside_the_bound(bench: Bench) -> None:
+    bench.metrics.bounded(16 * 2**20)
+    assert bench.value("topk_bandit_model_limit_bytes") == 16 * 2**20
+    assert bench.value("topk_bandit_models_rested_total", reason="memory") == 0
+    for reason in ("idle", "memory", "memory"):
+        bench.metrics.rested(reason)
+    assert bench.value("topk_bandit_models_rested_total", reason="idle") == 1
+    assert bench.value("topk_bandit_models_rested_total", reason="memory") == 2
 
 
 def test_the_lag_is_the_largest_of_any_bandit(bench: Bench) -> None:
@@ -303,7 +329,7 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
             worker.run(
                 "metrics.rewarded('accepted', 1.5)",
                 "metrics.rpc_handled('service', 'Method', 'OK', 0.004)",
-                f"metrics.posterior('a', observations={size}, pending=1, rows=2)",
+                f"metrics.posterior('a', observations={size}, pending=1, rows=2, memory_bytes=9)",
                 f"metrics.followed('a', {size}, {size}.0)",
             )
         text = render(tmp_path).decode()

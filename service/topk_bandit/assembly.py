@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 import uuid
@@ -11,20 +12,22 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from topk_bandit.errors import ConfigurationError, UnavailableError
-from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.warm_up import warm_up
-from topk_bandit.post import READY
+from topk_bandit.post import READY, STOP
 from topk_bandit.rpc.credentials import tls_credentials
+from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.rpc.methods import served_methods
 from topk_bandit.rpc.server import Server
 from topk_bandit.serving.bandits import Bandits
 from topk_bandit.serving.learner import Learner
+from topk_bandit.serving.memory import MIB, MemoryBounds
 from topk_bandit.serving.observed import ObservedStore
 from topk_bandit.serving.recommender import Recommender
 from topk_bandit.store.redis import RedisStore
 from topk_bandit.telemetry import Metrics
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from multiprocessing.connection import Connection
 
     from topk_bandit.post import Post
@@ -35,34 +38,53 @@ __all__ = ["serve"]
 _log = logging.getLogger(__name__)
 
 DECISION_THREADS = 2
+LEARNING_THREADS = 2
+"""More than one, so that a bandit whose model comes back does not wait for another's rows to be refitted."""
 
 
 async def serve(settings: Settings, post: Post, line: Connection) -> None:
-    """Serve at `post` until something is heard on `line`, or it breaks."""
+    """Serve at `post`, on the store that is named on `line`, until something else is heard there, or it breaks."""
     loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    loop.add_reader(line.fileno(), stopped.set)
     async with AsyncExitStack() as stack:
         deciders = stack.enter_context(ThreadPoolExecutor(DECISION_THREADS, thread_name_prefix="decide"))
-        learners = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="learn"))
+        learners = stack.enter_context(ThreadPoolExecutor(LEARNING_THREADS, thread_name_prefix="learn"))
         await loop.run_in_executor(deciders, warm_up)
         metrics = Metrics.of_worker(post.number, post.metrics_folder, methods=served_methods())
-        connected = await _connected(settings, post.store_url, stopped)
+        url = await _store_url(line)
+        stopped = asyncio.Event()
+        loop.add_reader(line.fileno(), stopped.set)
+        connected = await _connected(settings, url, stopped) if url else None
         if connected is None:
             return
         store = ObservedStore(connected, metrics)
         stack.push_async_callback(store.close)
-        learner = Learner(store, learners, limits=Limits(), hooks=metrics, clock_ms=_clock_ms, follower=_new_id())
+        learner = _learner(settings, store, learners, metrics)
         stack.push_async_callback(learner.stop)
         learner.start()
         recommender = Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id)
         server = _server(settings, post, recommender, _bandits(settings, store, learner), metrics)
+        # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
+        gc.collect()
+        gc.freeze()
         await server.start()
         with suppress(OSError):  # the supervisor may be gone by now, which is heard next
             line.send(READY)
         await stopped.wait()
         loop.remove_reader(line.fileno())
         await server.drain(settings.drain_seconds)
+
+
+async def _store_url(line: Connection) -> str:
+    """Wait until the store is named; nothing is when the worker is not needed any more."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(line.fileno(), heard.set)
+    await heard.wait()
+    loop.remove_reader(line.fileno())
+    try:
+        word: str = line.recv()
+    except (EOFError, OSError):
+        return ""
+    return "" if word == STOP else word
 
 
 async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> RedisStore | None:
@@ -97,6 +119,23 @@ async def _examined(store: RedisStore) -> RedisStore:
         await store.close()
         raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(problems)}")
     return store
+
+
+def _learner(settings: Settings, store: ObservedStore, executor: Executor, metrics: Metrics) -> Learner:
+    bounds = MemoryBounds(
+        model_bytes=settings.bandit_memory_mib * MIB,
+        worker_bytes=settings.worker_memory_mib * MIB,
+        idle_seconds=settings.idle_seconds,
+    )
+    return Learner(
+        store,
+        executor,
+        limits=bounds.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE),
+        bounds=bounds,
+        hooks=metrics,
+        clock_ms=_clock_ms,
+        follower=_new_id(),
+    )
 
 
 def _bandits(settings: Settings, store: ObservedStore, learner: Learner) -> Bandits:

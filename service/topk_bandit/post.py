@@ -1,4 +1,7 @@
-"""Where a worker process is put, and the words it exchanges with its supervisor."""
+"""Where a worker process is put, and the words it exchanges with its supervisor.
+
+The first that a worker is told is the store's URL, once the store is there; it makes itself ready meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,10 @@ class Post:
         Its number among the workers, from 1.
     address
         Where it serves, together with all others.
-    store_url
-        The store.
     metrics_folder
         Where it counts.
     """
 
     number: int
     address: str
-    store_url: str
     metrics_folder: Path

@@ -270,6 +270,29 @@ class Settings:
         default=1000,
         metadata=_about(_whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"),
     )
+    bandit_memory_mib: int = field(
+        default=16,
+        metadata=_about(
+            _whole(8, 65_536),
+            "what one bandit's model may take in a worker's memory; how many observations it keeps, and how many "
+            "recommendations may wait for a reward, follows from it",
+            metavar="MIB",
+        ),
+    )
+    worker_memory_mib: int = field(
+        default=6144,
+        metadata=_about(
+            _whole(8, 16_777_216),
+            "what all models of a worker may take; those used least recently rest first, until they are asked for",
+            metavar="MIB",
+        ),
+    )
+    idle_seconds: float = field(
+        default=600.0,
+        metadata=_about(
+            _real(1.0, 31_536_000.0), "how long a bandit must be idle for its model to rest", metavar="SECONDS"
+        ),
+    )
     max_message_bytes: int = field(
         default=4_194_304,
         metadata=_about(_whole(1024, 1_073_741_824), "the largest message that is received", metavar="BYTES"),
@@ -362,6 +385,10 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
     for one, other in (("tls_certificate", "tls_private_key"), ("tls_private_key", "tls_certificate")):
         if values.get(one) is not None and values.get(other) is None:
             raise ConfigurationError(f"{_named(one, origins.get(one))}: {other} is missing; set both or neither")
+    most, all_of_them = values.get("bandit_memory_mib"), values.get("worker_memory_mib")
+    if isinstance(most, int) and isinstance(all_of_them, int) and most > all_of_them:
+        name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
+        raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
     listen, metrics = values.get("listen"), values.get("metrics_listen")
     if isinstance(listen, Address) and listen == metrics and listen.port != 0:
         name = _named("metrics_listen", origins.get("metrics_listen"))

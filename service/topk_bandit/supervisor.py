@@ -46,6 +46,7 @@ class _Employed:
         context = multiprocessing.get_context("spawn")
         self.post = post
         self.ready = False
+        self.placed = False
         self.line: Connection
         self.line, theirs = context.Pipe()
         self.process: SpawnProcess = context.Process(
@@ -65,8 +66,15 @@ class _Employed:
         self.ready = word == READY
         return word
 
+    def tell_where_the_store_is(self, url: str) -> None:
+        self.placed = True
+        with suppress(OSError):
+            self.line.send(url)
+
     def tell_to_stop(self) -> None:
         self.ready = False
+        if not self.placed:  # it serves nobody, and may be compiling
+            self.process.kill()
         with suppress(OSError):
             self.line.send(STOP)
 
@@ -102,6 +110,7 @@ class Supervisor:
         self._stack = ExitStack()
         self._workers: list[_Employed] = []
         self._embedded: EmbeddedStore | None = None
+        self._store_url = ""
         self.address = ""
         self.metrics_port: int | None = None
 
@@ -129,12 +138,15 @@ class Supervisor:
         for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ.setdefault(variable, "1")
         self.address = self._reserve_port(self._settings.listen)
-        url = self._settings.redis_url or self._start_embedded()
         folder = Path(tempfile.mkdtemp(prefix="topk-bandit-metrics-"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self._start_metrics(folder)
-        posts = [Post(number, self.address, url, folder) for number in range(1, self._settings.workers + 1)]
+        posts = [Post(number, self.address, folder) for number in range(1, self._settings.workers + 1)]
         self._workers.extend(_Employed(self._settings, post) for post in posts)
+        # While the workers make themselves ready, a store with a long log reads it.
+        self._store_url = self._settings.redis_url or self._start_embedded()
+        for one in self._workers:
+            one.tell_where_the_store_is(self._store_url)
         deadline = time.monotonic() + START_SECONDS
         for one in self._workers:
             self._await_ready(one, deadline)
@@ -220,3 +232,4 @@ class Supervisor:
             forget_worker(one.post.metrics_folder, worker=one.post.number)
             time.sleep(RESTART_PAUSE_SECONDS)
             self._workers[index] = _Employed(self._settings, one.post)
+            self._workers[index].tell_where_the_store_is(self._store_url)

@@ -7,7 +7,7 @@ the largest value that any living worker has. For the same reason `topk_bandit_r
 once per worker that learned it: its quantiles are meant to be read, not its count.
 
 The number of series does not depend on the number of tenants, bandits or items. What is measured per bandit is exported
-as the sum over a worker's bandits (observations, pending, rows) or as their maximum (lag, age).
+as the sum over a worker's bandits (observations, pending, rows, memory) or as their maximum (lag, age, largest model).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics", "MetricsServer", "forget_worker", "render", "share_metrics"]
 
+_Metric = TypeVar("_Metric", Counter, Histogram)
+
 _logger = logging.getLogger(__name__)
 
 _TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
@@ -55,6 +57,7 @@ _CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0
 _STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
 _DELAY_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 604800.0)
 
+_REST_REASONS = frozenset({"idle", "memory"})
 _REWARD_OUTCOMES = frozenset({*RewardOutcome, "not_found", "conflict", "unavailable"})
 _RPC_CODES = frozenset(
     {
@@ -107,8 +110,8 @@ class _Values:
             if value == self.largest:
                 self.largest = max(self._values.values(), default=float("-inf"))
 
-    def __bool__(self) -> bool:
-        return bool(self._values)
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Metrics(Hooks):
@@ -136,7 +139,8 @@ class Metrics(Hooks):
         self._methods = frozenset(methods)
         self._clock = clock
         self._lock = threading.Lock()
-        self._sums = {name: _Values() for name in ("observations", "pending", "rows")}
+        self._known_series: dict[tuple[object, tuple[str, ...]], Any] = {}
+        self._sums = {name: _Values() for name in ("observations", "pending", "rows", "memory_bytes")}
         self._lags = _Values()
         self._unfolded = _Values()
         self._register_calls()
@@ -209,7 +213,11 @@ class Metrics(Hooks):
                 "topk_bandit_pending", f"Recommendations awaiting their reward: the sum {of_a_worker}"
             ),
             "rows": self._gauge("topk_bandit_posterior_rows", f"Rows that the posteriors keep: the sum {of_a_worker}"),
+            "memory_bytes": self._gauge(
+                "topk_bandit_model_memory_bytes", f"What models take in memory, about: the sum {of_a_worker}"
+            ),
         }
+        self._register_residence()
         self._lag_gauge = self._gauge(
             "topk_bandit_learner_lag_events",
             "Events that a model has not folded in: the maximum over bandits and workers.",
@@ -223,6 +231,18 @@ class Metrics(Hooks):
             "topk_bandit_snapshot_failures_total", "Snapshots that did not verify or could not be saved."
         )
 
+    def _register_residence(self) -> None:
+        self._models_gauge = self._gauge("topk_bandit_models", "Models in memory, of the worker that has most.")
+        self._largest_gauge = self._gauge(
+            "topk_bandit_largest_model_bytes", "What the largest model of any worker takes in memory, about."
+        )
+        self._limit_gauge = self._gauge("topk_bandit_model_limit_bytes", "What one bandit's model may take in memory.")
+        self._rested = self._counter(
+            "topk_bandit_models_rested_total",
+            "Models that left memory until they are asked for: idle, or to make room in memory.",
+            "reason",
+        )
+
     def _register_store(self) -> None:
         self._store = self._histogram(
             "topk_bandit_store_seconds", "Time of a call of the store.", "operation", "outcome", buckets=_STORE_BUCKETS
@@ -234,20 +254,30 @@ class Metrics(Hooks):
             self._rewards.labels(outcome)
         for mode in ("explored", "exploited"):
             self._exploration.labels(mode)
+        for reason in _REST_REASONS:
+            self._rested.labels(reason)
         for method in self._methods:
             self._started.labels(*method)
             self._handling.labels(*method)
             self._handled.labels(*method, "OK")
 
+    def _series(self, metric: _Metric, *labels: str) -> _Metric:
+        """Return one series of a metric: what `labels` does, without its checks, which take longer than counting."""
+        key = (metric, labels)
+        known: _Metric | None = self._known_series.get(key)
+        if known is None:
+            known = self._known_series[key] = metric.labels(*labels)
+        return known
+
     def rpc_started(self, service: str, method: str) -> None:
         """Note that a call arrived."""
-        self._started.labels(*self._known(service, method)).inc()
+        self._series(self._started, *self._known(service, method)).inc()
 
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call was answered with a status code, by name (``"NOT_FOUND"``), so long after it arrived."""
         call = self._known(service, method)
-        self._handled.labels(*call, code if code in _RPC_CODES else "UNKNOWN").inc()
-        self._handling.labels(*call).observe(seconds)
+        self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
+        self._series(self._handling, *call).observe(seconds)
 
     def _known(self, service: str, method: str) -> tuple[str, str]:
         return (service, method) if (service, method) in self._methods else _UNKNOWN_METHOD
@@ -260,7 +290,7 @@ class Metrics(Hooks):
 
     def recommended(self, recommendation: Recommendation) -> None:
         """Count a slate and its regrets."""
-        self._exploration.labels("explored" if recommendation.explored else "exploited").inc()
+        self._series(self._exploration, "explored" if recommendation.explored else "exploited").inc()
         self._regret_bound.inc(max(0.0, recommendation.regret_bound))
         self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
         if recommendation.degraded:
@@ -268,7 +298,7 @@ class Metrics(Hooks):
 
     def rewarded(self, outcome: str, value: float) -> None:
         """Count a posted reward, and its value when it was accepted."""
-        self._rewards.labels(outcome if outcome in _REWARD_OUTCOMES else "other").inc()
+        self._series(self._rewards, outcome if outcome in _REWARD_OUTCOMES else "other").inc()
         if outcome == RewardOutcome.ACCEPTED:
             self._reward_value.observe(value)
 
@@ -290,12 +320,21 @@ class Metrics(Hooks):
                 self._unfolded.drop(bandit)
             self._show_following()
 
-    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int) -> None:
-        """Keep the size of a bandit's posterior."""
+    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
+        """Keep the size of a bandit's model."""
+        sizes = {"observations": observations, "pending": pending, "rows": rows, "memory_bytes": memory_bytes}
         with self._lock:
-            for name, value in (("observations", observations), ("pending", pending), ("rows", rows)):
+            for name, value in sizes.items():
                 self._sums[name].put(bandit, value)
             self._show_sizes()
+
+    def bounded(self, model_bytes: int) -> None:
+        """Show what one model may take."""
+        self._limit_gauge.set(model_bytes)
+
+    def rested(self, reason: str) -> None:
+        """Count a model that left memory until it is asked for."""
+        self._rested.labels(reason if reason in _REST_REASONS else "other").inc()
 
     def forgotten(self, bandit: str) -> None:
         """Leave a bandit out of the sums and maxima."""
@@ -311,11 +350,14 @@ class Metrics(Hooks):
 
     def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:
         """Note one call of the store."""
-        self._store.labels(operation, "failed" if failed else "ok").observe(seconds)
+        self._series(self._store, operation, "failed" if failed else "ok").observe(seconds)
 
     def _show_sizes(self) -> None:
         for name, values_of in self._sums.items():
             self._size_gauges[name].set(values_of.total)
+        memory = self._sums["memory_bytes"]
+        self._models_gauge.set(len(memory))
+        self._largest_gauge.set(memory.largest if memory else 0)
 
     def _show_following(self) -> None:
         self._lag_gauge.set(self._lags.largest if self._lags else 0)

@@ -260,6 +260,10 @@ class BanditStats:
         Variance of a reward around its expectation, in squared reward units, as last chosen.
     prior_variance
         Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
+    memory_bytes
+        What the answering worker's model takes in memory, about.
+    memory_limit_bytes
+        What it may take.
     """
 
     log_position: int
@@ -282,3 +286,5 @@ class BanditStats:
     noise_variance: float
     prior_variance: float
     snapshot_position: int
+    memory_bytes: int
+    memory_limit_bytes: int

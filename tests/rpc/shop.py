@@ -219,4 +219,6 @@ class Shop:
             noise_variance=0.25,
             prior_variance=0.75,
             snapshot_position=9,
+            memory_bytes=10,
+            memory_limit_bytes=11,
         )

@@ -380,4 +380,6 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         noise_variance=0.25,
         prior_variance=0.75,
         snapshot_position=9,
+        memory_bytes=10,
+        memory_limit_bytes=11,
     )

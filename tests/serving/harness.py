@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -20,6 +22,8 @@ from topk_bandit.serving.bandits import Bandits
 from topk_bandit.serving.hooks import Hooks
 from topk_bandit.serving.learner import Learner
 from topk_bandit.serving.model import begin, fold
+from topk_bandit.serving.observed import ObservedStore
+from topk_bandit.serving.open_slates import OpenSlate
 from topk_bandit.serving.recommender import Recommender
 from topk_bandit.types import (
     BanditName,
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
+    from topk_bandit.serving.memory import MemoryBounds
     from topk_bandit.serving.model import Model
     from topk_bandit.store.log import Store
     from topk_bandit.types import LoggedEvent, Recommendation
@@ -79,6 +84,8 @@ class Ear(Hooks):
         self.expirations = 0
         self.failed_snapshots = 0
         self.forgotten_bandits: list[str] = []
+        self.rests: list[str] = []
+        self.store_calls: Counter[str] = Counter()
 
     def learned(self, reward: float, delay_seconds: float) -> None:
         assert delay_seconds >= 0.0
@@ -89,6 +96,12 @@ class Ear(Hooks):
 
     def forgotten(self, bandit: str) -> None:
         self.forgotten_bandits.append(bandit)
+
+    def rested(self, reason: str) -> None:
+        self.rests.append(reason)
+
+    def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:  # noqa: ARG002
+        self.store_calls[operation] += 1
 
     def snapshot_failed(self, bandit: str) -> None:
         self.failed_snapshots += bandit == str(NAME)
@@ -107,7 +120,9 @@ _births = itertools.count()
 
 
 @asynccontextmanager
-async def hired(store: Store, *, limits: Limits = LIMITS, look_seconds: float = 0.2) -> AsyncIterator[Worker]:
+async def hired(
+    store: Store, *, limits: Limits = LIMITS, bounds: MemoryBounds | None = None, look_seconds: float = 0.2
+) -> AsyncIterator[Worker]:
     """Run a worker on a store until the end of the block."""
     ear = Ear()
 
@@ -117,13 +132,15 @@ async def hired(store: Store, *, limits: Limits = LIMITS, look_seconds: float = 
     async with AsyncExitStack() as stack:
         deciders = stack.enter_context(ThreadPoolExecutor(2))
         learners = stack.enter_context(ThreadPoolExecutor(1))
+        observed = ObservedStore(store, ear)
         learner = Learner(
-            store,
+            observed,
             learners,
             limits=limits,
             hooks=ear,
             clock_ms=lambda: time.time_ns() // 1_000_000,
             follower=new_id(),
+            bounds=bounds,
             look_seconds=look_seconds,
         )
         stack.push_async_callback(learner.stop)
@@ -131,9 +148,9 @@ async def hired(store: Store, *, limits: Limits = LIMITS, look_seconds: float = 
         yield Worker(
             store=store,
             learner=learner,
-            recommender=Recommender(store, learner, deciders, hooks=ear, new_id=new_id),
+            recommender=Recommender(observed, learner, deciders, hooks=ear, new_id=new_id),
             bandits=Bandits(
-                store, learner, default_exploration=Exploration(ConstantBeta(1.0), 0.1), quota=9, new_id=new_id
+                observed, learner, default_exploration=Exploration(ConstantBeta(1.0), 0.1), quota=9, new_id=new_id
             ),
             ear=ear,
         )
@@ -265,10 +282,12 @@ def _plain(value: object) -> object:
         return value.shape, value.dtype.str, np.ascontiguousarray(value).tobytes()
     if isinstance(value, Posterior):
         return _plain_posterior(value)
+    if isinstance(value, Mapping):
+        return [(key, _plain(entry)) for key, entry in value.items()]
+    if isinstance(value, OpenSlate):
+        return _plain((value.context, value.ranking, value.at_ms))
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, dict):
-        return [(key, _plain(entry)) for key, entry in value.items()]
     if isinstance(value, float):
         return value.hex()
     return tuple(_plain(entry) for entry in value) if isinstance(value, tuple) else value

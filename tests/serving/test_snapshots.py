@@ -157,7 +157,7 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
         live, events = await traded(store, stores, rounds=700)
         assert (await store.read_log(NAME, start=1, limit=1)).first_position > 256
         async with hired(store) as other:
-            assert_same(await other.learner.current(NAME), live)
+            assert_same(await other.learner.refreshed(NAME), live)
             assert other.ear.failed_snapshots == 0
         assert_same(replayed(live.incarnation, events)[-1], live)
 
@@ -176,7 +176,7 @@ def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
         assert await store.save_snapshot(NAME, bad, incarnation=record.incarnation)
         assert list(await store.load_snapshots(NAME)) == [bad, older]
         async with hired(store) as other:
-            assert_same(await other.learner.current(NAME), live)
+            assert_same(await other.learner.refreshed(NAME), live)
             assert other.ear.failed_snapshots == 1
         assert "a snapshot is passed over" in caplog.text
 
@@ -189,7 +189,7 @@ def test_without_any_snapshot_a_whole_log_is_folded_from_its_beginning(stores: S
         assert await store.load_snapshots(NAME) == ()
         await store.save_snapshot(NAME, Snapshot(50, b"nonsense"), incarnation=live.incarnation)
         async with hired(store) as other:
-            assert_same(await other.learner.current(NAME), live)
+            assert_same(await other.learner.refreshed(NAME), live)
 
     run(stores, scenario)
 
@@ -201,7 +201,7 @@ def test_a_trimmed_log_without_a_snapshot_that_fits_is_no_bandit_that_knows_noth
             assert await store.save_snapshot(NAME, Snapshot(position, b"nonsense"), incarnation=live.incarnation)
         async with hired(store) as other:
             with pytest.raises(CorruptDataError, match="begins at 51 and no snapshot fits"):
-                await other.learner.current(NAME)
+                await other.learner.refreshed(NAME)
 
     run(stores, scenario)
 

@@ -93,7 +93,10 @@ def test_settings_survive(settings: BanditSettings) -> None:
 
 @given(recommendations)
 def test_recommendations_survive(given_out: Recommendation) -> None:
-    assert codec.decode_recommendation(codec.encode_recommendation(given_out)) == given_out
+    event = Recommended(request=request(), recommendation=given_out)
+    recorded, logged = codec.encode_recommended(event)
+    assert codec.decode_recommendation(recorded) == given_out
+    assert logged == codec.encode_event(event)
 
 
 @given(events)

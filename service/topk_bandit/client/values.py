@@ -140,3 +140,5 @@ class BanditStats:
     noise_variance: float
     prior_variance: float
     snapshot_position: int
+    memory_bytes: int
+    memory_limit_bytes: int

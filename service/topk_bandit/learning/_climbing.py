@@ -419,8 +419,8 @@ def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, column
 
 
 @njit(nogil=True, cache=True)
-def _move(slate, source, target, out):
-    """Set `out` to the slate with the item at `source` taken out and put in again at `target`."""
+def _opened(slate, source, target, out):
+    """Set `out` to the slate with the item at `source` taken out and the others moved up, for a gap at `target`."""
     for a in range(slate.shape[0]):
         shift = 0
         if source <= a < target:
@@ -432,58 +432,108 @@ def _move(slate, source, target, out):
 
 
 @njit(nogil=True, cache=True)
-def _reorder(gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values):
-    """Move items of `slate` to other places, in place, until none gains; return score, largest mean and how many."""
-    k = slate.shape[0]
-    mean, explained = _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values)
-    value, highest, tried = _score(mean, explained, bound), mean, 0
-    best, other = slate.copy(), slate.copy()
-    for _ in range(_MOST_SWEEPS):
-        before = value
-        for a in range(k):
-            for b in range(k):
-                if a == b:
+def _rest(gram, weights, pairs, slate, gap, u, d, v, s, products, columns, values):
+    """Set `products` to G x of a slate without the item at `gap`; return its mean and x' G x."""
+    k, m = slate.shape[0], pairs.shape[0]
+    products[:] = 0.0
+    columns[0], values[0] = 2 * m, s
+    count = 1
+    for a in range(k):
+        if a == gap:
+            continue
+        columns[count], values[count] = slate[a], u[a]
+        columns[count + 1], values[count + 1] = m + slate[a], v[a]
+        count += 2
+        for b in range(a + 1, k):
+            if b != gap and pairs[slate[a], slate[b]] >= 0:
+                columns[count] = pairs[slate[a], slate[b]]
+                values[count] = _coefficient(d, slate[a], a, slate[b], b)
+                count += 1
+    _apply(gram, products, columns, values, count)
+    mean, explained = 0.0, 0.0
+    for i in range(count):
+        mean += values[i] * weights[columns[i]]
+        explained += values[i] * products[columns[i]]
+    return mean, explained
+
+
+@njit(nogil=True, cache=True)
+def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, out):
+    """Set `out` to the best slate with one item taken out, at any place, and one put in, at any other.
+
+    Returns whether it gains on `value`, the largest mean and how many were tried.
+    """
+    k, m = slate.shape[0], pairs.shape[0]
+    opened = slate.copy()
+    gains, tried = False, 0
+    for source in range(k):
+        for gap in range(k):
+            _opened(slate, source, gap, opened)
+            mean, explained = _rest(gram, weights, pairs, opened, gap, u, d, v, s, products, columns, values)
+            for item in range(m):
+                if _shows(slate, item) and item != slate[source]:
                     continue
-                _move(slate, a, b, other)
-                mean, explained = _start(gram, weights, pairs, other, u, d, v, s, products, columns, values)
-                highest, tried = max(highest, mean), tried + 1
-                score = _score(mean, explained, bound)
+                count = _terms(pairs, opened, k, gap, item, u, d, v, columns, values)
+                more, higher = _change(gram, weights, products, columns, values, count)
+                highest, tried = max(highest, mean + higher), tried + 1
+                score = _score(mean + higher, explained + more, bound)
                 if _gains(score, value):
-                    value = score
-                    best[:] = other
-        slate[:] = best
-        if value <= before:
-            break
-    return value, highest, tried
+                    value, gains = score, True
+                    out[:] = opened
+                    out[gap] = item
+    return gains, highest, tried
 
 
 @njit(nogil=True, cache=True)
 def _fine(gram, weights, pairs, items, inside, uniforms, starts, bound, u, d, v, s):
-    """Climb among `items` from those of `starts` that show no others and from random slates.
+    """Climb among `items` from those of `starts` that show no others and from random slates, and on from the best.
 
-    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many slates
-    were tried.
+    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many were tried.
     """
-    m, k = items.shape[0], uniforms.shape[1]
+    m, k, n_climbs = items.shape[0], uniforms.shape[1], uniforms.shape[0]
     products = np.empty(weights.shape[0], dtype=gram.dtype)
-    columns, values = np.empty(2 * k + 4, dtype=np.int64), np.empty(2 * k + 4)
-    settled, n_settled = np.empty(_MOST_SWEEPS * uniforms.shape[0], dtype=np.int64), 0
-    order, slate = np.empty(m, dtype=np.int64), np.empty(k, dtype=np.int64)
-    best, best_value, highest, tried = np.empty(k, dtype=np.int64), -np.inf, -np.inf, 0
-    for i in range(uniforms.shape[0]):
-        _draw(order, uniforms[i], slate)
+    columns, values = np.empty(2 * k + 1 + k * k, dtype=np.int64), np.empty(2 * k + 1 + k * k)
+    settled, n_settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), 0
+    order, slates = np.empty(m, dtype=np.int64), np.empty((n_climbs, k), dtype=np.int64)
+    reached, highest, tried = np.empty(n_climbs), -np.inf, 0
+    for i in range(n_climbs):
+        _draw(order, uniforms[i], slates[i])
         if i < starts.shape[0] and inside[starts[i]].min() >= 0:
-            slate[:] = inside[starts[i]]
-        value, mean, more, n_settled = _fine_climb(
-            gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, settled, n_settled
+            slates[i] = inside[starts[i]]
+        reached[i], mean, more, n_settled = _fine_climb(
+            gram, weights, pairs, slates[i], bound, u, d, v, s, products, columns, values, settled, n_settled
         )
-        tried += more
-        highest = max(highest, mean)
+        highest, tried = max(highest, mean), tried + more
+    best, best_value = slates[0].copy(), -np.inf
+    slate, other = best.copy(), best.copy()
+    left, previous = _SLATES_TO_GO_ON_FROM, np.inf
+    for i in np.argsort(-reached):
+        if left == 0:
+            break
+        if reached[i] >= previous:
+            continue
+        left -= 1
+        previous, value = reached[i], reached[i]
+        slate[:] = slates[i]
+        for _ in range(_MOST_SWEEPS):
+            gains, highest, more = _best_insertion(
+                gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, other
+            )
+            tried += more
+            if not gains:
+                break
+            slate[:] = other
+            value, mean, more, _ = _fine_climb(
+                gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, settled, 0
+            )
+            highest, tried = max(highest, mean), tried + more
         if value > best_value:
             best_value = value
             best[:] = slate
-    _, mean, more = _reorder(gram, weights, pairs, best, bound, u, d, v, s, products, columns, values)
-    return items[best], max(highest, mean), tried + more
+    return items[best], highest, tried
+
+
+_SLATES_TO_GO_ON_FROM = 3
 
 
 @njit(nogil=True, cache=True)

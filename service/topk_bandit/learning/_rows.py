@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,11 +114,15 @@ class PendingRows:
         whitened[:, -1] = row
         return PendingRows(factor, whitened, np.vstack([self.contexts, context]), np.vstack([self.rankings, ranking]))
 
-    def without(self, chosen: int, kept: slice, factor: FloatArray, whitened: FloatArray) -> PendingRows:
-        """Return the others, from `factor` and `whitened` rotated so that `kept` is what stays of them."""
+    def without(self, chosen: int, factor: FloatArray, whitened: FloatArray) -> PendingRows:
+        """Return the others; `factor` and `whitened` are what was rotated and cut so that it is theirs."""
         return PendingRows(
-            factor=np.ascontiguousarray(factor[kept, kept]),
-            whitened=np.ascontiguousarray(whitened[:, kept]),
-            contexts=np.delete(self.contexts, chosen, axis=0),
-            rankings=np.delete(self.rankings, chosen, axis=0),
+            factor=np.ascontiguousarray(factor),
+            whitened=np.ascontiguousarray(whitened),
+            contexts=_without(self.contexts, chosen),
+            rankings=_without(self.rankings, chosen),
         )
+
+
+def _without(rows: NDArray[Any], chosen: int) -> NDArray[Any]:
+    return np.concatenate((rows[:chosen], rows[chosen + 1 :]))

@@ -252,18 +252,17 @@ class Posterior:
         if not math.isfinite(value):
             raise InvalidArgumentError("value", f"expected a finite number, got {value}")
         n, old = self.n_rows, self._pending
-        factor, whitened = old.factor.copy(), old.whitened.copy()
+        factor, whitened = old.factor.copy(), _moved(old.whitened, n + chosen, n)
         _compiled.rotate_to_front(factor, whitened, chosen)
-        row = np.append(whitened[:n, 0], whitened[n + chosen, 0])
-        others = np.delete(whitened[n:], chosen, axis=0)
-        whitened = np.concatenate([whitened[:n], whitened[n + chosen, None], others])
+        row = whitened[: n + 1, 0]
         z = self._rows.targets[:, :n] @ row[:n] + np.array([value, 1.0]) * row[n]
-        weights = np.pad(self._weights, ((0, 0), (0, 1))) + z[:, None] * row
+        weights = z[:, None] * row
+        weights[:, :n] += self._weights
         z_y, z_1 = z.tolist()
         sums = self._sums
         return replace(
             self._with_row(row, old.contexts[chosen], old.rankings[chosen], value),
-            _pending=old.without(chosen, slice(1, None), factor, whitened),
+            _pending=old.without(chosen, factor[1:, 1:], whitened[:, 1:]),
             _weights=weights,
             _sums=_Sums(sums.yy + z_y * z_y, sums.y1 + z_y * z_1, sums.ones + z_1 * z_1, sums.observations + 1.0),
         )
@@ -274,8 +273,8 @@ class Posterior:
         n, old = self.n_rows, self._pending
         factor, whitened = old.factor.copy(), old.whitened.copy()
         _compiled.rotate_out(factor, whitened, chosen)
-        whitened = np.delete(whitened, n + chosen, axis=0)
-        return replace(self, _pending=old.without(chosen, slice(None, old.size - 1), factor, whitened))
+        whitened = _moved(whitened, n + chosen, n + old.size - 1)
+        return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened[:-1, :-1]))
 
     def rescaled(self, *, offset: float, amplitude: float) -> Posterior:
         """Return this posterior with its rewards centred on `offset` and its kernel scaled by `amplitude`."""
@@ -399,7 +398,8 @@ class Posterior:
         noise = self.noise_variance + NOISE_FLOOR * square
         # In exact arithmetic at least the noise is left.
         diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
-        row = np.append(-(pending.whitened @ beside), 1.0)
+        row = np.ones(len(covariance) + 1)
+        row[:-1] = -(pending.whitened @ beside)
         row[:n] -= whitener @ ell
         row /= diagonal
         return replace(self, _pending=pending.with_row(row, beside, diagonal, context, ranking))
@@ -447,6 +447,13 @@ class Posterior:
             float(z[1] @ z[1] + left_11),
             evidence.n_observations,
         )
+
+
+def _moved(rows: FloatArray, source: int, target: int) -> FloatArray:
+    """Return a copy with row `source` taken out and put in again as row `target`."""
+    order = list(range(len(rows)))
+    order.insert(target, order.pop(source))
+    return rows[order]
 
 
 def room_for(n_rows: int) -> int:

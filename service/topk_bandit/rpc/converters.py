@@ -242,4 +242,6 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         noise_variance=stats.noise_variance,
         prior_variance=stats.prior_variance,
         snapshot_position=stats.snapshot_position,
+        memory_bytes=stats.memory_bytes,
+        memory_limit_bytes=stats.memory_limit_bytes,
     )

@@ -51,7 +51,7 @@ class CallsInFlight:
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
         self._count = 0
-        self._works: set[asyncio.Task[bytes | Failure]] = set()
+        self._works: dict[asyncio.Task[bytes | Failure], asyncio.Future[None]] = {}
 
     def refusal(self) -> ExhaustedError | None:
         """Return why there is no place for another call, None when there is."""
@@ -70,15 +70,21 @@ class CallsInFlight:
 
     async def run_to_end(self, work: Coroutine[Any, Any, bytes | Failure]) -> bytes | Failure:
         """Do `work`, which goes on and keeps its place when the caller is cancelled."""
-        task = asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        task, ended = loop.create_task(work), loop.create_future()
         self._count += 1
-        self._works.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        self._works[task] = ended
+        task.add_done_callback(self._note_end)
+        await ended
+        return task.result()
 
-    def _ended(self, task: asyncio.Task[bytes | Failure]) -> None:
+    def _note_end(self, task: asyncio.Task[bytes | Failure]) -> None:
         self._count -= 1
-        self._works.discard(task)
+        ended = self._works.pop(task)
+        if not ended.done():
+            ended.set_result(None)
+        elif not task.cancelled():
+            task.exception()  # nobody waits for it any more
 
     async def settle(self, *, timeout: float) -> None:  # noqa: ASYNC109, the rest is cancelled after it
         """Wait for the works that go on without a caller; cancel what is left of them after `timeout` seconds."""

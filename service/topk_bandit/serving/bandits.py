@@ -79,7 +79,8 @@ class Bandits:
         return await self._store.list_bandits(tenant, after=after, limit=limit)
 
     async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
-        """See `BanditUseCases.update_bandit`."""
+        """See `BanditUseCases.update_bandit`; what is overdue is closed on the terms that were in place."""
+        await self._learner.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
             try:
@@ -110,7 +111,7 @@ class Bandits:
         """See `BanditUseCases.stats`."""
         await self._learner.expire(name)
         record = await self._store.get_bandit(name)
-        return _stats(record, await self._learner.refreshed(name))
+        return _stats(record, await self._learner.refreshed(name), model_bytes=self._learner.model_bytes)
 
     async def _changed(self, name: BanditName, record: BanditRecord) -> int:
         """Return how many items there are, once every follower that is heard of knows of the change.
@@ -126,7 +127,7 @@ class Bandits:
         return model.catalogue.size
 
 
-def _stats(record: BanditRecord, model: Model) -> BanditStats:
+def _stats(record: BanditRecord, model: Model, *, model_bytes: int) -> BanditStats:
     state, tally = model.state, model.tally
     posterior = state.posterior
     return BanditStats(
@@ -150,4 +151,6 @@ def _stats(record: BanditRecord, model: Model) -> BanditStats:
         noise_variance=posterior.amplitude * posterior.noise_variance,
         prior_variance=posterior.amplitude,
         snapshot_position=record.snapshot_position,
+        memory_bytes=model.memory_bytes,
+        memory_limit_bytes=model_bytes,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from topk_bandit.types import ItemsChanged
 
 __all__ = ["Catalogue"]
+
+ITEM_BYTES = 120
+"""What an item takes beside its id, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +39,27 @@ class Catalogue:
     available: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
     _indices: Mapping[str, int] = field(default_factory=dict)
+    _available_indices: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    _id_bytes: int = 0
 
     @classmethod
     def of(cls, ids: Sequence[str], *, available: Sequence[str], retired: Sequence[str]) -> Catalogue:
         """Return the catalogue of these items."""
         indices = {item_id: index for index, item_id in enumerate(ids)}
-        return cls(tuple(ids), frozenset(available), frozenset(retired), indices)
+        shown = np.sort(np.array([indices[item_id] for item_id in available], dtype=np.int32))
+        shown.setflags(write=False)
+        id_bytes = sum(map(sys.getsizeof, ids))
+        return cls(tuple(ids), frozenset(available), frozenset(retired), indices, shown, id_bytes)
 
     @property
     def size(self) -> int:
         """How many items there are, retired ones not counted."""
         return len(self.ids) - len(self.retired)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes."""
+        return ITEM_BYTES * len(self.ids) + 2 * self._id_bytes
 
     def changed(self, change: ItemsChanged) -> Catalogue:
         """Return the catalogue after a change."""
@@ -87,11 +101,14 @@ class Catalogue:
         InvalidArgumentError
             Fewer items than `at_least` are left.
         """
-        chosen = self.available if candidates is None else self._known(candidates) & self.available
-        if len(chosen) < at_least:
+        if candidates is None:
+            indices = self._available_indices
+        else:
+            indices = np.sort(self.indices(tuple(self._known(candidates) & self.available)))
+        if len(indices) < at_least:
             field_name = "bandit" if candidates is None else "candidate_item_ids"
-            raise InvalidArgumentError(field_name, f"{len(chosen)} items can be shown, the slate needs {at_least}")
-        return np.sort(self.indices(tuple(chosen)))
+            raise InvalidArgumentError(field_name, f"{len(indices)} items can be shown, the slate needs {at_least}")
+        return indices
 
     def _known(self, candidates: Sequence[str]) -> frozenset[str]:
         for item_id in candidates:

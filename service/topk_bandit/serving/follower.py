@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.errors import CorruptDataError
+from topk_bandit.errors import CorruptDataError, TopkBanditError
 from topk_bandit.serving.model import Model, begin, fold
 from topk_bandit.serving.snapshots import decode_model, encode_model
 from topk_bandit.store.log import Snapshot
@@ -29,7 +29,13 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 EVENTS_PER_READ = 512
+GENERATIONS = 2
+SHORT_TAIL = 64
+"""So many events after a snapshot are folded before the model is used; of a longer tail none is."""
+
 EVENTS_BETWEEN_SNAPSHOTS = 256
+BYTES_PER_EVENT = 1024
+"""A snapshot comes after 256 events at the earliest, and later if it is large: it should not outweigh the log."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +56,7 @@ class Follower:
     store
         Where its log is.
     executor
-        Where events are folded: one thread, away from the event loop.
+        Where events are folded, away from the event loop.
     limits
         What the learner may grow to.
     hooks
@@ -77,6 +83,22 @@ class Follower:
         self._hooks = hooks
         self._clock_ms = clock_ms
         self._saved = 0
+        self._saved_bytes = 0
+        self._heard = 0
+
+    async def take_up(self) -> Model:
+        """Return a model soon: one at the log's end, published, if that is near; else the newest snapshot's.
+
+        The errors are those of `catch_up`.
+        """
+        model, part = await self._rebuilt(limit=SHORT_TAIL + 1)
+        if model is None or part.log_position <= model.version + SHORT_TAIL:
+            return await self._followed_to_the_end(model, part)
+        return model
+
+    def publish(self, model: Model) -> None:
+        """Let a model be used that `take_up` returned; `catch_up` goes on from it."""
+        self.model = model
 
     async def catch_up(self) -> Model:
         """Fold in all that the log holds, and publish it.
@@ -90,13 +112,19 @@ class Follower:
         CorruptDataError
             Neither the log nor a snapshot can be read.
         """
+        return await self._followed_to_the_end(*await self._followed_or_rebuilt())
+
+    async def _followed_to_the_end(self, model: Model | None, part: LogSlice) -> Model:
         while True:
-            model, part = await self._followed() or await self._rebuilt()
             events = tuple(logged for logged in part.events if model is None or logged.position > model.version)
             self.model = await self._advance(model, part.incarnation, events)
             self._report(part)
             if self.model.version >= part.log_position:
                 return self.model
+            model, part = await self._followed_or_rebuilt()
+
+    async def _followed_or_rebuilt(self) -> tuple[Model | None, LogSlice]:
+        return await self._followed() or await self._rebuilt(limit=EVENTS_PER_READ)
 
     async def _followed(self) -> tuple[Model | None, LogSlice] | None:
         """Return the model and the log from its last event on; None without a model, or if the log is another one."""
@@ -108,24 +136,35 @@ class Follower:
         _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
         return None
 
-    async def _rebuilt(self) -> tuple[Model | None, LogSlice]:
+    async def _rebuilt(self, *, limit: int) -> tuple[Model | None, LogSlice]:
         """Return the newest model that a snapshot gives and the log after it; no model for a log that is whole."""
-        for snapshot in await self._store.load_snapshots(self.name):
+        for snapshot in await self._snapshots():
             model = await self._decoded(snapshot)
             if model is None:
                 continue
-            self._saved = snapshot.position
-            part = await self._store.read_log(self.name, start=model.version, limit=EVENTS_PER_READ)
-            if _continues(part, model):
+            part = await self._store.read_log(self.name, start=model.version, limit=limit)
+            whole = part.first_position == model.version + 1 and part.incarnation == model.incarnation
+            if whole:
+                part = await self._store.read_log(self.name, start=part.first_position, limit=limit)
+            if whole or _continues(part, model):
+                self._saved, self._saved_bytes = snapshot.position, len(snapshot.payload)
+                self._heard = part.log_position
                 return model, part
-            if part.first_position == model.version + 1 and part.incarnation == model.incarnation:
-                start = part.first_position
-                return model, await self._store.read_log(self.name, start=start, limit=EVENTS_PER_READ)
-        self._saved = 0
-        part = await self._store.read_log(self.name, start=1, limit=EVENTS_PER_READ)
+        part = await self._store.read_log(self.name, start=1, limit=limit)
         if part.first_position > 1:
             raise CorruptDataError(f"{self.name}: the log begins at {part.first_position} and no snapshot fits")
+        self._saved, self._saved_bytes, self._heard = 0, 0, part.log_position
         return None, part
+
+    async def _snapshots(self) -> Sequence[Snapshot]:
+        """Return the kept snapshots, newest first, and tell telemetry if the newest that was saved is missing."""
+        snapshots = await self._store.load_snapshots(self.name)
+        if len(snapshots) < GENERATIONS:
+            saved = (await self._store.get_bandit(self.name)).snapshot_position
+            snapshots = await self._store.load_snapshots(self.name)
+            if saved > max((snapshot.position for snapshot in snapshots), default=0):
+                self._hooks.snapshot_failed(str(self.name))
+        return snapshots
 
     async def _decoded(self, snapshot: Snapshot) -> Model | None:
         try:
@@ -138,9 +177,13 @@ class Follower:
 
     async def _advance(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
         step = await self._in_thread(lambda: self._folded(model, incarnation, events))
-        if step.checkpoint is not None and step.checkpoint.version >= self._saved + EVENTS_BETWEEN_SNAPSHOTS:
+        if step.checkpoint is not None and self._is_worth_saving(step.checkpoint):
             await self._save(step.checkpoint)
         return step.model
+
+    def _is_worth_saving(self, checkpoint: Model) -> bool:
+        events = max(EVENTS_BETWEEN_SNAPSHOTS, self._saved_bytes // BYTES_PER_EVENT)
+        return checkpoint.version >= self._saved + events
 
     def _folded(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
         checkpoint = None
@@ -159,11 +202,16 @@ class Follower:
     async def _save(self, checkpoint: Model) -> None:
         payload = await self._in_thread(lambda: encode_model(checkpoint))
         snapshot = Snapshot(position=checkpoint.version, payload=payload)
-        await self._store.save_snapshot(self.name, snapshot, incarnation=checkpoint.incarnation)
-        self._saved = checkpoint.version
+        try:
+            await self._store.save_snapshot(self.name, snapshot, incarnation=checkpoint.incarnation)
+        except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
+            _log.warning("a snapshot can't be saved: %s", error, extra={"bandit": str(self.name)})
+            self._hooks.snapshot_failed(str(self.name))
+        else:
+            self._saved, self._saved_bytes = checkpoint.version, len(payload)
 
     def _note_delay(self, model: Model, logged: LoggedEvent) -> None:
-        if self.model is not None and isinstance(logged.event, Rewarded):
+        if logged.position > self._heard and isinstance(logged.event, Rewarded):
             slate = model.open.get(logged.event.recommendation_id)
             if slate is not None:
                 self._hooks.learned(logged.event.value, (logged.at_ms - slate.at_ms) / 1e3)
@@ -180,6 +228,7 @@ class Follower:
             observations=model.state.observations,
             pending=len(model.open),
             rows=model.state.posterior.n_rows,
+            memory_bytes=model.memory_bytes,
         )
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:

@@ -34,8 +34,14 @@ class Hooks:
     def followed(self, bandit: str, lag_events: int, model_age_seconds: float) -> None:
         """Note how far the learner of a bandit is behind the log, and how old the newest event is that it folded in."""
 
-    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int) -> None:
-        """Note the size of a bandit's published posterior."""
+    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
+        """Note the size of a bandit's published posterior, and what its whole model takes."""
+
+    def bounded(self, model_bytes: int) -> None:
+        """Note what one model may take, once, before any model is there."""
+
+    def rested(self, reason: str) -> None:
+        """Note that a model leaves memory until it is asked for: "idle", or "memory" when others need the room."""
 
     def forgotten(self, bandit: str) -> None:
         """Note that this worker holds no model of the bandit any more."""

@@ -15,6 +15,7 @@ import numpy as np
 from topk_bandit.errors import CorruptDataError
 from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.serving.catalogue import Catalogue
+from topk_bandit.serving.open_slates import OpenSlate, OpenSlates
 from topk_bandit.types import (
     BanditCreated,
     Expired,
@@ -26,15 +27,11 @@ from topk_bandit.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
     from topk_bandit.types import BanditSettings
 
-__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OpenSlate", "Tally", "begin", "fold"]
+__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold"]
 
-EVENTS_BETWEEN_CHECKPOINTS = 4096
+EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
 
 
@@ -49,15 +46,6 @@ class Tally:
     reward_sum: float = 0.0
     regret_bound_sum: float = 0.0
     estimated_regret_sum: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenSlate:
-    """A recommendation that is neither rewarded nor expired."""
-
-    context: NDArray[np.float64]
-    ranking: NDArray[np.int32]
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +66,7 @@ class Model:
     settings: BanditSettings
     catalogue: Catalogue
     state: State
-    open: Mapping[str, OpenSlate]
+    open: OpenSlates
     tally: Tally
     last: LoggedEvent
     items_position: int = 0
@@ -89,6 +77,16 @@ class Model:
         """Log position that is folded in."""
         return self.last.position
 
+    @property
+    def waiting_bytes(self) -> int:
+        """About how much memory the items and the open slates take."""
+        return self.catalogue.memory_bytes + self.open.memory_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the model takes."""
+        return self.state.memory_bytes + self.waiting_bytes
+
 
 def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     """Return the model after the first event of a log."""
@@ -97,7 +95,7 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
-    return Model(incarnation, settings, Catalogue(), state, {}, Tally(), first, since_checkpoint=1)
+    return Model(incarnation, settings, Catalogue(), state, OpenSlates(), Tally(), first, since_checkpoint=1)
 
 
 def fold(model: Model, logged: LoggedEvent) -> Model:
@@ -136,11 +134,13 @@ def _folded(model: Model, logged: LoggedEvent) -> Model:
 
 def _recommended(model: Model, event: Recommended, at_ms: int) -> Model:
     recommendation, tally = event.recommendation, model.tally
+    if recommendation.recommendation_id in model.open:
+        raise CorruptDataError(f"the log opens {recommendation.recommendation_id!r}, which is open")
     slate = OpenSlate(np.array(event.request.context), model.catalogue.indices(recommendation.slate), at_ms)
     return replace(
         model,
         state=model.state.shown(recommendation.recommendation_id, slate.context, slate.ranking),
-        open={**model.open, recommendation.recommendation_id: slate},
+        open=model.open.opened(recommendation.recommendation_id, slate),
         tally=replace(
             tally,
             recommendations=tally.recommendations + 1,
@@ -157,7 +157,7 @@ def _expired(model: Model, recommendation_id: str, default_reward: float | None)
         return _learned(model, recommendation_id, default_reward, tally=replace(tally, defaults=tally.defaults + 1))
     _open_slate(model, recommendation_id)
     state = model.state.closed(recommendation_id)
-    return replace(model, state=state, open=_without(model.open, recommendation_id), tally=tally)
+    return replace(model, state=state, open=model.open.closed(recommendation_id), tally=tally)
 
 
 def _learned(model: Model, recommendation_id: str, reward: float, *, tally: Tally) -> Model:
@@ -165,7 +165,7 @@ def _learned(model: Model, recommendation_id: str, reward: float, *, tally: Tall
     return replace(
         model,
         state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward),
-        open=_without(model.open, recommendation_id),
+        open=model.open.closed(recommendation_id),
         tally=replace(tally, reward_sum=tally.reward_sum + reward),
     )
 
@@ -175,9 +175,3 @@ def _open_slate(model: Model, recommendation_id: str) -> OpenSlate:
     if slate is None:
         raise CorruptDataError(f"the log closes {recommendation_id!r}, which is not open")
     return slate
-
-
-def _without(slates: Mapping[str, OpenSlate], recommendation_id: str) -> Mapping[str, OpenSlate]:
-    remaining = dict(slates)
-    del remaining[recommendation_id]
-    return remaining

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.errors import InvalidArgumentError, NotFoundError, TopkBanditError, UnavailableError
+from topk_bandit.errors import ExhaustedError, InvalidArgumentError, NotFoundError, TopkBanditError, UnavailableError
 from topk_bandit.learning.policy import decide
 from topk_bandit.store.log import RecordStatus
 from topk_bandit.types import Recommendation, RecommendationRequest
@@ -29,6 +29,10 @@ __all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
+
+
+ROWS_TIMES_ITEMS_AT_ONCE = 16_384
+"""Up to here a slate is chosen on the event loop: it takes a millisecond or two, and a hand-over would add to that."""
 
 
 def recommendation_id_of(incarnation: str, request_id: str) -> str:
@@ -131,22 +135,26 @@ class Recommender:
     def _completed(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out: the request id, and the context of a bandit that has none."""
         context = request.context or ((1.0,) if model.settings.context_dim == 1 else ())
-        return replace(request, request_id=request.request_id or self._new_id(), context=context)
+        return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
     async def _decided(self, name: BanditName, request: RecommendationRequest, model: Model) -> Recommendation:
         """Decide; what the model refuses may be new to it, or may have been given out before it was refused."""
         try:
             return await self._timed(request, model)
-        except (NotFoundError, InvalidArgumentError):
+        except (NotFoundError, InvalidArgumentError, ExhaustedError):
             repeated = await self._store.find_recommendation(
                 name, request, recommendation_id_of(model.incarnation, request.request_id)
             )
             return repeated or await self._timed(request, await self._learner.refreshed(name))
 
     async def _timed(self, request: RecommendationRequest, model: Model) -> Recommendation:
+        self._learner.admit(model)
         start = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        recommendation = await loop.run_in_executor(self._executor, choose_slate, model, request)
+        if _is_short(model, request):
+            recommendation = choose_slate(model, request)
+        else:
+            loop = asyncio.get_running_loop()
+            recommendation = await loop.run_in_executor(self._executor, choose_slate, model, request)
         self._hooks.decided(recommendation, time.perf_counter() - start)
         return recommendation
 
@@ -166,6 +174,12 @@ class Recommender:
         degraded = replace(recommendation, recommendation_id="", degraded=True)
         self._hooks.recommended(degraded)
         return degraded
+
+
+def _is_short(model: Model, request: RecommendationRequest) -> bool:
+    """Tell whether a decision takes less time than handing it to a thread and back is worth."""
+    n_items = len(model.catalogue.available if request.candidates is None else request.candidates)
+    return model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
 
 
 def _refused(error: TopkBanditError) -> str:

@@ -14,7 +14,8 @@ from topk_bandit.learning.evidence import Evidence
 from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.serving.catalogue import Catalogue
-from topk_bandit.serving.model import Model, OpenSlate, Tally
+from topk_bandit.serving.model import Model, Tally
+from topk_bandit.serving.open_slates import OpenSlate, OpenSlates
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.types import LoggedEvent
 
@@ -146,8 +147,8 @@ def _symmetric(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | No
     return matrix + np.tril(matrix, -1).T
 
 
-def _open(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, OpenSlate]:
+def _open(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> OpenSlates:
     columns = zip(
         header["open_ids"], arrays["open_contexts"], arrays["open_rankings"], arrays["open_at_ms"].tolist(), strict=True
     )
-    return {key: OpenSlate(context, ranking, at_ms) for key, context, ranking, at_ms in columns}
+    return OpenSlates({key: OpenSlate(context, ranking, at_ms) for key, context, ranking, at_ms in columns})

@@ -48,7 +48,7 @@ __all__ = [
     "decode_settings",
     "decode_snapshot",
     "encode_event",
-    "encode_recommendation",
+    "encode_recommended",
     "encode_settings",
     "encode_snapshot",
     "fingerprint",
@@ -96,14 +96,17 @@ def decode_settings(data: bytes) -> BanditSettings:
     return _decode(data, _settings)
 
 
-def encode_recommendation(recommendation: Recommendation) -> bytes:
-    """Return a recommendation as bytes."""
-    return _pack({"v": SCHEMA, **_recommendation_document(recommendation)})
-
-
 def decode_recommendation(data: bytes) -> Recommendation:
     """Return the recommendation in `data`, or raise `CorruptDataError`."""
     return _decode(data, _recommendation)
+
+
+def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
+    """Return an event's recommendation as bytes, and the event."""
+    recommendation = _text_of(_recommendation_document(event.recommendation))
+    request = _text_of(_request_document(event.request))
+    logged = f'{{"v":{SCHEMA},"type":"recommended","request":{request},"recommendation":{recommendation}}}'
+    return f'{{"v":{SCHEMA},{recommendation[1:]}'.encode(), logged.encode()
 
 
 def encode_event(event: Event) -> bytes:
@@ -197,20 +200,24 @@ def _recommendation_document(recommendation: Recommendation) -> _Document:
 
 
 def _recommendation(fields: _Fields) -> Recommendation:
-    return Recommendation(
-        recommendation_id=fields.text("recommendation_id"),
-        slate=fields.texts("slate"),
-        propensity=fields.number("propensity"),
-        mean=fields.number("mean"),
-        standard_deviation=fields.number("standard_deviation"),
-        regret_bound=fields.number("regret_bound"),
-        estimated_regret=fields.number("estimated_regret"),
-        explored=fields.flag("explored"),
-        model_version=fields.integer("model_version"),
-        observations=fields.integer("observations"),
-        deadline_ms=fields.integer("deadline_ms"),
-        degraded=fields.flag("degraded"),
-    )
+    recommendation_id, *others = fields.several(_RECOMMENDATION)
+    return Recommendation(recommendation_id, fields.texts("slate"), *others)
+
+
+# In the order of `Recommendation`, whose slate stands second.
+_RECOMMENDATION: Mapping[str, Any] = {
+    "recommendation_id": str,
+    "propensity": float,
+    "mean": float,
+    "standard_deviation": float,
+    "regret_bound": float,
+    "estimated_regret": float,
+    "explored": bool,
+    "model_version": int,
+    "observations": int,
+    "deadline_ms": int,
+    "degraded": bool,
+}
 
 
 def _request_document(request: RecommendationRequest) -> _Document:
@@ -274,13 +281,16 @@ def _event(fields: _Fields) -> Event:
     return fields.choice("type", _EVENTS)(fields)
 
 
+_text_of = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 def _pack(document: object) -> bytes:
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _text_of(document).encode()
 
 
 def _decode(data: bytes, read: Callable[[_Fields], _Decoded]) -> _Decoded:
     try:
-        document = json.loads(data)
+        document = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise CorruptDataError(f"stored bytes are not JSON: {error}") from error
     if not isinstance(document, dict):
@@ -323,10 +333,29 @@ class _Fields:
         return value if isinstance(value, list) else _refuse(field, value)
 
     def texts(self, field: str) -> tuple[str, ...]:
-        return tuple(_text(field, value) for value in self.sequence(field))
+        values = self.sequence(field)
+        for value in values:
+            if type(value) is not str:
+                _refuse(field, value)
+        return tuple(values)
 
     def numbers(self, field: str) -> tuple[float, ...]:
-        return tuple(_number(field, value) for value in self.sequence(field))
+        values = self.sequence(field)
+        for value in values:
+            if type(value) is not float or not math.isfinite(value):
+                _refuse(field, value)
+        return tuple(values)
+
+    def several(self, kinds: Mapping[str, Any]) -> list[Any]:
+        """Return fields of these types, in order: the other methods, but of many fields at once, for the hot path."""
+        try:
+            values = [self.document[field] for field in kinds]
+        except KeyError as error:
+            raise CorruptDataError(f"stored bytes lack the field {error.args[0]}") from None
+        for (field, kind), value in zip(kinds.items(), values, strict=True):
+            if type(value) is not kind or (kind is float and not math.isfinite(value)):
+                _refuse(field, value)
+        return values
 
     def child(self, field: str) -> _Fields:
         value = self._get(field)

@@ -22,12 +22,18 @@ live.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from topk_bandit.errors import ConfigurationError
 from topk_bandit.types import BanditName
 
 __all__ = ["BanditKeys", "KeySpace", "TenantKeys"]
+
+
+@lru_cache(maxsize=4096)
+def _quoted(name: BanditName) -> str:
+    return f"{quote(name.tenant, safe='')}/{quote(name.bandit, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ class KeySpace:
 
     def bandit(self, name: BanditName) -> BanditKeys:
         """Return the keys of a bandit."""
-        return BanditKeys(f"{self.prefix}:{{{self.announcement(name)}}}")
+        return BanditKeys(f"{self.prefix}:{{{_quoted(name)}}}")
 
     def tenant(self, tenant: str) -> TenantKeys:
         """Return the keys of a tenant's index."""
@@ -139,7 +145,7 @@ class KeySpace:
 
     def announcement(self, name: BanditName) -> str:
         """Return what is announced when a bandit's log grew."""
-        return f"{quote(name.tenant, safe='')}/{quote(name.bandit, safe='')}"
+        return _quoted(name)
 
     def announced(self, announcement: bytes) -> BanditName:
         """Return the bandit that an announcement is about."""

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_bandit.errors import CorruptDataError, UnavailableError
@@ -24,7 +25,7 @@ from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
     encode_event,
-    encode_recommendation,
+    encode_recommended,
     encode_settings,
     encode_snapshot,
     fingerprint,
@@ -210,9 +211,8 @@ class RedisStore:
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
         keys = self._keys.bandit(name)
-        encoded = encode_recommendation(recommendation)
-        event = encode_event(Recommended(request=request, recommendation=recommendation))
-        recorded = (recommendation.recommendation_id, fingerprint(request), encoded, event)
+        encoded = encode_recommended(Recommended(request=request, recommendation=recommendation))
+        recorded = (recommendation.recommendation_id, fingerprint(request), *encoded)
         status, *details = await self._ask(
             scripts.RECORD_RECOMMENDATION,
             name,
@@ -221,7 +221,7 @@ class RedisStore:
         )
         match RecordStatus(status.decode()):
             case RecordStatus.RECORDED:
-                dated = read_recommendation(details[0], encoded)
+                dated = replace(recommendation, deadline_ms=int(details[0]))
                 return RecordOutcome(RecordStatus.RECORDED, recommendation=dated, position=int(details[1]))
             case RecordStatus.REPEATED:
                 return RecordOutcome(RecordStatus.REPEATED, recommendation=read_recommendation(*details))

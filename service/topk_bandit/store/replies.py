@@ -75,7 +75,7 @@ def read_slice(
     incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[Any], *, start: int
 ) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps."""
-    events = tuple(_logged(entry_id, _fields(fields)) for entry_id, fields in entries)
+    events = tuple([_logged(entry) for entry in entries])
     if [event.position for event in events] != list(range(start, start + len(events))):
         raise CorruptDataError(f"the log has a gap after position {start}")
     return LogSlice(
@@ -86,12 +86,13 @@ def read_slice(
     )
 
 
-def _logged(entry_id: bytes, fields: Mapping[bytes, bytes]) -> LoggedEvent:
-    event = decode_event(fields[b"event"])
+def _logged(entry: bytes) -> LoggedEvent:
+    entry_id, at_ms, deadline_ms, data = entry.split(b" ", 3)
+    event = decode_event(data)
     if isinstance(event, Recommended):
-        dated = replace(event.recommendation, deadline_ms=int(fields[b"deadline_ms"]))
-        event = replace(event, recommendation=dated)
-    return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(fields[b"at_ms"]), event=event)
+        dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
+        event = Recommended(request=event.request, recommendation=dated)
+    return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
 
 
 def _item(item_id: bytes, packed: bytes) -> ItemRecord:

@@ -182,7 +182,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +202,8 @@ class GetBanditStatsResponse(_message.Message):
     NOISE_VARIANCE_FIELD_NUMBER: _ClassVar[int]
     PRIOR_VARIANCE_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_POSITION_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     log_position: int
     model_version: int
     recommendation_count: int
@@ -221,4 +223,6 @@ class GetBanditStatsResponse(_message.Message):
     noise_variance: float
     prior_variance: float
     snapshot_position: int
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ...) -> None: ...
+    memory_bytes: int
+    memory_limit_bytes: int
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,67 @@
+"""Where slates are chosen: short decisions at once, long ones away from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tests.contracts.harness import MemoryStores, run
+from tests.serving.harness import NAME, SETTINGS, Shop, hired, request, settles
+
+from topk_bandit.serving.hooks import Hooks
+from topk_bandit.serving.recommender import ROWS_TIMES_ITEMS_AT_ONCE, Recommender
+from topk_bandit.types import ConstantBeta, Exploration, Item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.store.log import Store
+
+ITEMS, REWARDS = 400, 45
+
+
+class Counted(ThreadPoolExecutor):
+    """Threads that count what they are given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.works = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        self.works += 1
+        return super().submit(*args, **kwargs)
+
+
+def test_only_long_decisions_leave_the_event_loop() -> None:
+    assert (REWARDS - 8) * ITEMS < ROWS_TIMES_ITEMS_AT_ONCE < REWARDS * ITEMS
+    stores, rng = MemoryStores(), np.random.default_rng(1)
+
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker:
+            # Slates that are all different stay rows of their own.
+            exploration = Exploration(ConstantBeta(1.0), uniform_share=1.0)
+            await Shop(worker, stores, rng).create(replace(SETTINGS, item_capacity=ITEMS, exploration=exploration))
+            await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(ITEMS)])
+            with Counted() as deciders:
+                recommender = Recommender(store, worker.learner, deciders, hooks=Hooks(), new_id=fresh_ids())
+                some = [f"i{n}" for n in range(300)]
+                for number in range(REWARDS):
+                    slate = await recommender.recommend(NAME, request(context=rng.normal(size=2), candidates=some))
+                    await recommender.reward(NAME, slate.recommendation_id, float(number))
+                while not await settles(worker):
+                    await asyncio.sleep(0.01)
+                assert deciders.works == 0
+                at_once = await recommender.recommend(NAME, request(candidates=some))
+                assert deciders.works == 0
+                handed_over = await recommender.recommend(NAME, request())
+                assert deciders.works == 1
+                assert (at_once.observations, handed_over.observations) == (REWARDS, REWARDS)
+
+    run(stores, scenario)
+
+
+def fresh_ids() -> Callable[[], str]:
+    return map("request-{}".format, range(10**6)).__next__
