@@ -8,9 +8,10 @@ that depends on the number of rows. G over all features would be far too large; 
 2. *fine*: climb among those items with all of their features: exact.
 3. *polish*: climb on from the best with all items and all features, until no neighbour is better.
 
-Neighbours are replacements of one item and exchanges of two positions; the best slate of the fine stage is reordered by
-moves of one item besides. A climb tries every position in turn and moves to the best item there; when no position gains
-it makes the best exchange.
+Neighbours are replacements of one item and exchanges of two positions. A climb tries every position in turn and moves
+to the best item there; when no position gains it makes the best exchange. In the fine stage climbs begin among the few
+items that matter most, and the best go on among all of them with more neighbours: one item out, at any place, and one
+in, at any other.
 
 Letters: as in `_contraction`; m items in the fine stage, F features there: u of item i at i, v at m + i, s at 2m, pairs
 from 2m + 1 on. `bound` is (c.c, sqrt(beta s^2)): a slate's score is its mean + bound[1] sqrt(bound[0] - x' G x).
@@ -30,6 +31,14 @@ _REASSOCIATE = {"reassoc", "contract", "nsz"}
 # Moves must gain more than rounding can.
 _GAIN = 1e-6
 _MOST_SWEEPS = 32
+
+# Climbs begin among the first few of the items that matter; the best of them go on among all of these.
+_FEWEST_TO_CLIMB_AMONG = 9
+_SLATES_TO_GO_ON_FROM = 6
+
+# Items are weighed by the neighbours of so many slates.
+_SLATES_TO_LOOK_AROUND = 4
+_STARTS_TO_WEIGH_ITEMS_FROM = 2
 
 
 @njit(nogil=True, cache=True)
@@ -158,7 +167,7 @@ def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, 
 
 @njit(nogil=True, cache=True)
 def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
-    """Return the `size` items that matter most, ascending, the slates that were climbed to, and how many were scored.
+    """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 
     An item matters as much as the best slate in reach that shows it; the items of the best slate climbed to, and of the
     first of `starts`, matter in any case.
@@ -201,10 +210,14 @@ def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d
         matters[climbed[ranked[0], a]] = np.inf
         if starts.shape[0] > 0:
             matters[starts[0, a]] = np.inf
-    return np.sort(np.argsort(-matters)[:size]), climbed[ranked], tried
+    return np.argsort(-matters)[:size], climbed[ranked], tried
 
 
-_SLATES_TO_LOOK_AROUND = 4
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _take(target, row, source, source_row, factor):
+    weight = target.dtype.type(factor)
+    for i in range(target.shape[1]):
+        target[row, i] = weight * source[source_row, i]
 
 
 @njit(nogil=True, cache=True)
@@ -220,16 +233,18 @@ def _fine_features(features, weights, pair_weights, pairs, items):
                 inner[j, i] = n_features
                 n_features += 1
     chosen, out = np.empty((n_features, features.shape[1]), dtype=features.dtype), np.empty(n_features)
-    chosen[2 * m] = features[2 * n_eligible]
+    _take(chosen, 2 * m, features, 2 * n_eligible, 1.0)
     out[2 * m] = weights[2 * n_eligible]
     for i in range(m):
-        chosen[i] = features[items[i]]
-        chosen[m + i] = features[n_eligible + items[i]]
+        _take(chosen, i, features, items[i], 1.0)
+        _take(chosen, m + i, features, n_eligible + items[i], 1.0)
         out[i] = weights[items[i]]
         out[m + i] = weights[n_eligible + items[i]]
         for j in range(i + 1, m):
             if inner[i, j] >= 0:
-                chosen[inner[i, j]] = features[pairs[items[i], items[j]]]
+                # A pair's feature is for its smaller item above the other.
+                sign = 1.0 if items[i] < items[j] else -1.0
+                _take(chosen, inner[i, j], features, pairs[items[i], items[j]], sign)
                 out[inner[i, j]] = pair_weights[items[i], items[j]]
     return np.dot(chosen, chosen.T), out, inner
 
@@ -321,7 +336,7 @@ def _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values):
 
 @njit(nogil=True, cache=True)
 def _best_replacement(
-    gram, weights, pairs, slate, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
+    gram, weights, pairs, slate, among, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
 ):
     """Take the item at position a out of `products`; return which to put there, its figures and the largest mean."""
     k = slate.shape[0]
@@ -331,7 +346,7 @@ def _best_replacement(
     less, lower = _change(gram, weights, products, columns, values, count)
     _apply(gram, products, columns, values, count)
     chosen, best_mean, best_explained = slate[a], mean, explained
-    for item in range(pairs.shape[0]):
+    for item in range(among):
         if _shows(slate, item):
             continue
         count = _terms(pairs, slate, k, a, item, u, d, v, columns, values)
@@ -378,7 +393,7 @@ def _holds(numbers, count, number):
 
 
 @njit(nogil=True, cache=True)
-def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, settled, n_settled):
+def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products, columns, values, settled, n_settled):
     """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many are `settled`.
 
     `settled` holds a number for each slate that no replacement made better in this or an earlier climb: what follows
@@ -391,10 +406,10 @@ def _fine_climb(gram, weights, pairs, slate, bound, u, d, v, s, products, column
     while n_settled < settled.shape[0]:
         while still < k:
             chosen, value, mean, explained, highest = _best_replacement(
-                gram, weights, pairs, slate, a, value, mean, explained, highest, bound, u, d, v,
+                gram, weights, pairs, slate, among, a, value, mean, explained, highest, bound, u, d, v,
                 products, columns, values,
             )  # fmt: skip
-            tried += m - k
+            tried += among - k
             still = still + 1 if chosen == slate[a] else 1
             slate[a] = chosen
             count = _terms(pairs, slate, k, a, chosen, u, d, v, columns, values)
@@ -485,28 +500,28 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
 
 
 @njit(nogil=True, cache=True)
-def _fine(gram, weights, pairs, items, inside, uniforms, starts, bound, u, d, v, s):
-    """Climb among `items` from those of `starts` that show no others and from random slates, and on from the best.
+def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u, d, v, s):
+    """Climb from `starts` that show no other items and from random slates of the first `among`, and on from the best.
 
-    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many were tried.
+    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many slates.
     """
     m, k, n_climbs = items.shape[0], uniforms.shape[1], uniforms.shape[0]
     products = np.empty(weights.shape[0], dtype=gram.dtype)
     columns, values = np.empty(2 * k + 1 + k * k, dtype=np.int64), np.empty(2 * k + 1 + k * k)
     settled, n_settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), 0
-    order, slates = np.empty(m, dtype=np.int64), np.empty((n_climbs, k), dtype=np.int64)
+    order, slates = np.empty(among, dtype=np.int64), np.empty((n_climbs, k), dtype=np.int64)
     reached, highest, tried = np.empty(n_climbs), -np.inf, 0
     for i in range(n_climbs):
         _draw(order, uniforms[i], slates[i])
         if i < starts.shape[0] and inside[starts[i]].min() >= 0:
             slates[i] = inside[starts[i]]
         reached[i], mean, more, n_settled = _fine_climb(
-            gram, weights, pairs, slates[i], bound, u, d, v, s, products, columns, values, settled, n_settled
+            gram, weights, pairs, slates[i], among, bound, u, d, v, s, products, columns, values, settled, n_settled
         )
         highest, tried = max(highest, mean), tried + more
     best, best_value = slates[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
-    left, previous = _SLATES_TO_GO_ON_FROM, np.inf
+    n_seen, seen, left, previous = 0, np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), _SLATES_TO_GO_ON_FROM, np.inf
     for i in np.argsort(-reached):
         if left == 0:
             break
@@ -515,7 +530,9 @@ def _fine(gram, weights, pairs, items, inside, uniforms, starts, bound, u, d, v,
         left -= 1
         previous, value = reached[i], reached[i]
         slate[:] = slates[i]
-        for _ in range(_MOST_SWEEPS):
+        while not _holds(seen, n_seen, _number(slate, m)):
+            seen[n_seen] = _number(slate, m)
+            n_seen += 1
             gains, highest, more = _best_insertion(
                 gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, other
             )
@@ -524,16 +541,13 @@ def _fine(gram, weights, pairs, items, inside, uniforms, starts, bound, u, d, v,
                 break
             slate[:] = other
             value, mean, more, _ = _fine_climb(
-                gram, weights, pairs, slate, bound, u, d, v, s, products, columns, values, settled, 0
+                gram, weights, pairs, slate, m, bound, u, d, v, s, products, columns, values, settled, 0
             )
             highest, tried = max(highest, mean), tried + more
         if value > best_value:
             best_value = value
             best[:] = slate
     return items[best], highest, tried
-
-
-_SLATES_TO_GO_ON_FROM = 3
 
 
 @njit(nogil=True, cache=True)
@@ -552,40 +566,62 @@ def _exchanges(slate):
 
 
 @njit(nogil=True, cache=True)
-def _polish(at, slate, bound, u, d, v, s):
-    """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried."""
+def _replace_all(at, slate, among, bound, u, d, v, s):
+    """Go through the positions once and put the best of `among` into each; return the largest mean and whether any."""
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
-    n_eligible, k = pairs.shape[0], slate.shape[0]
-    every, mean, explained = np.arange(n_eligible), np.empty(n_eligible), np.empty(n_eligible)
+    mean, explained = np.empty(pairs.shape[0]), np.empty(pairs.shape[0])
+    highest, moved = -np.inf, False
+    for position in range(slate.shape[0]):
+        make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, among)
+        replacements(features, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained)
+        best = slate[position]
+        value = _score(mean[best], explained[best], bound)
+        for item in among:
+            highest = max(highest, mean[item])
+            score = _score(mean[item], explained[item], bound)
+            if _gains(score, value) and not _shows(slate, item):
+                value, best = score, item
+        moved = moved or best != slate[position]
+        slate[position] = best
+    return highest, moved
+
+
+@njit(nogil=True, cache=True)
+def _exchange(at, slate, bound, u, d, v, s):
+    """Make the best exchange of two positions; return the largest mean and whether there is one that gains."""
+    around = _exchanges(slate)
+    explained = slates(at.features, at.pairs, around, u, d, v, s)
+    highest, value, best = -np.inf, -np.inf, 0
+    for i in range(around.shape[0]):
+        mean = slate_mean(at.weights, at.pair_weights, around[i], u, d, v, s)
+        highest = max(highest, mean)
+        score = _score(mean, explained[i], bound)
+        if i == 0 or _gains(score, value):
+            value, best = score, i
+    slate[:] = around[best]
+    return highest, best > 0
+
+
+@njit(nogil=True, cache=True)
+def _polish(at, slate, inside, bound, u, d, v, s):
+    """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried.
+
+    No item with a place `inside` makes the slate better, and no exchange: they are tried once others have changed it.
+    """
+    k, every = slate.shape[0], np.arange(inside.shape[0])
+    among = every[inside < 0]
     highest, tried = -np.inf, 0
     for _ in range(_MOST_SWEEPS):
-        moved = False
-        for position in range(k):
-            make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, every)
-            replacements(features, weights, pair_weights, pairs, slate, position, u, d, v, s, mean, explained)
-            best = slate[position]
-            value = _score(mean[best], explained[best], bound)
-            for item in range(n_eligible):
-                highest = max(highest, mean[item])
-                score = _score(mean[item], explained[item], bound)
-                if _gains(score, value) and not _shows(slate, item):
-                    value, best = score, item
-            tried += n_eligible
-            moved = moved or best != slate[position]
-            slate[position] = best
-        around = _exchanges(slate)
-        explained_around = slates(features, pairs, around, u, d, v, s)
-        value, best = -np.inf, 0
-        for i in range(around.shape[0]):
-            mean_around = slate_mean(weights, pair_weights, around[i], u, d, v, s)
-            highest = max(highest, mean_around)
-            score = _score(mean_around, explained_around[i], bound)
-            if i == 0 or _gains(score, value):
-                value, best = score, i
-        tried += around.shape[0]
-        slate[:] = around[best]
-        if best == 0 and not moved:
+        mean, replaced = _replace_all(at, slate, among, bound, u, d, v, s)
+        highest, tried = max(highest, mean), tried + k * among.shape[0]
+        if not replaced and among.shape[0] < every.shape[0]:
             break
+        make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, slate)
+        mean, exchanged = _exchange(at, slate, bound, u, d, v, s)
+        highest, tried = max(highest, mean), tried + k * (k - 1) // 2
+        if not replaced and not exchanged:
+            break
+        among = every
     return highest, tried
 
 
@@ -599,18 +635,29 @@ def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d
     """
     bound = (prior, spread)
     n_eligible = at.pairs.shape[0]
-    items, climbed, coarse_tried = np.arange(n_eligible), starts, 0
+    items, climbed, coarse_tried, among = np.arange(n_eligible), starts, 0, n_eligible
     if size < n_eligible:
+        among = min(size, max(_FEWEST_TO_CLIMB_AMONG, fine_uniforms.shape[1] + 3))
         items, climbed, coarse_tried = _coarse(
-            at.features, at.weights, at.pair_weights, coarse_uniforms, starts, bound, size, u, d, v, s
+            at.features,
+            at.weights,
+            at.pair_weights,
+            coarse_uniforms,
+            starts[:_STARTS_TO_WEIGH_ITEMS_FROM],
+            bound,
+            size,
+            u,
+            d,
+            v,
+            s,
         )
     make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, items, items)
     gram, weights, pairs = _fine_features(at.features, at.weights, at.pair_weights, at.pairs, items)
     inside = np.full(n_eligible, -1, dtype=np.int64)
     inside[items] = np.arange(items.shape[0])
     starts = np.concatenate((starts, climbed))
-    slate, highest, tried = _fine(gram, weights, pairs, items, inside, fine_uniforms, starts, bound, u, d, v, s)
+    slate, highest, tried = _fine(gram, weights, pairs, items, inside, among, fine_uniforms, starts, bound, u, d, v, s)
     if size < n_eligible:
-        mean, more = _polish(at, slate, bound, u, d, v, s)
+        mean, more = _polish(at, slate, inside, bound, u, d, v, s)
         highest, tried = max(highest, mean), tried + more
     return slate, highest, coarse_tried + tried

@@ -25,10 +25,6 @@ __all__ = ["Contraction", "contract", "make_pairs", "means", "replaced_means", "
 _REASSOCIATE = {"reassoc", "contract", "nsz"}
 
 
-# So many columns of the whitener's rows at a time stay in the processor's cache while all items are combined from them.
-_BLOCK = 128
-
-
 class Contraction(NamedTuple):
     """A posterior at one context, as arrays.
 
@@ -67,36 +63,26 @@ def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
 
 
 @njit(nogil=True, cache=True)
-def _combine(features, f, whitener, rows, values, start, end, first, last):
-    """Set features[f, first:last] to the sum of `values` times the whitener's rows `rows`, from `start` to `end`.
-
-    Rows are ascending, and a row is zero before its own place.
-    """
-    for j in range(first, last):
+def _combine(features, f, whitener, pending, n_rows, rows, values, start, end):
+    """Set feature f to the sum of `values` times the rows `rows` of M', ascending, from `start` to `end`."""
+    for j in range(features.shape[1]):
         features[f, j] = 0.0
     i = start
-    while i + 4 <= end and rows[i + 3] < last:
+    while i + 4 <= end and rows[i + 3] < n_rows:
         r, q, s, t = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
         a, b, c, d = values[i], values[i + 1], values[i + 2], values[i + 3]
-        _add_four(features, f, whitener, r, q, s, t, a, b, c, d, max(r, first), last)
+        _add_four(features, f, whitener, r, q, s, t, a, b, c, d, r, n_rows)
         i += 4
-    while i + 2 <= end and rows[i + 1] < last:
+    while i + 2 <= end and rows[i + 1] < n_rows:
         r, q = rows[i], rows[i + 1]
-        _add_two(features, f, whitener, r, q, values[i], values[i + 1], max(r, first), last)
+        _add_two(features, f, whitener, r, q, values[i], values[i + 1], r, n_rows)
         i += 2
-    if i < end and rows[i] < last:
-        _add_one(features, f, whitener, rows[i], values[i], max(rows[i], first), last, 0)
-
-
-@njit(nogil=True, cache=True)
-def _combine_pending(features, f, pending, n_rows, rows, values, start, end):
-    """Set features[f, n_rows:] likewise, from the pending rows of M."""
+    if i < end and rows[i] < n_rows:
+        _add_one(features, f, whitener, rows[i], values[i], rows[i], n_rows, 0)
     n_pending = pending.shape[1]
-    for j in range(n_pending):
-        features[f, n_rows + j] = 0.0
     if n_pending > 0:
-        for i in range(start, end):
-            _add_one(features, f, pending, rows[i], values[i], 0, n_pending, n_rows)
+        for j in range(start, end):
+            _add_one(features, f, pending, rows[j], values[j], 0, n_pending, n_rows)
 
 
 @njit(nogil=True, cache=True)
@@ -110,96 +96,72 @@ def _places(rankings, place):
 
 @njit(nogil=True, cache=True)
 def _numbered(places, pairs):
-    """Set `pairs` to the numbers, from 0, of pairs shown together; return where each item's and pair's list starts."""
+    """Set `pairs` to the numbers, from 0, of pairs that are shown together; return where each pair's list starts."""
     n_rows, k = places.shape
-    shown = np.zeros(pairs.shape[0] + 1, dtype=np.int64)
     together = np.zeros(n_rows * k * (k - 1) // 2 + 1, dtype=np.int64)
     n_pairs = 0
     for r in range(n_rows):
         for a in range(k):
             i = places[r, a]
-            if i < 0:
-                continue
-            shown[i + 1] += 1
             for b in range(a + 1, k):
                 j = places[r, b]
-                if j < 0:
+                if i < 0 or j < 0:
                     continue
                 if pairs[i, j] < 0:
                     pairs[i, j] = n_pairs
                     pairs[j, i] = n_pairs
                     n_pairs += 1
                 together[pairs[i, j] + 1] += 1
-    return np.cumsum(shown), np.cumsum(together[: n_pairs + 1])
+    return np.cumsum(together[: n_pairs + 1])
 
 
 @njit(nogil=True, cache=True)
-def _lists(places, pairs, shown, starts, similarities, row_weights, n_items, scale, u, d, v, s):
-    """Return each item's rows with their values for u and v, each pair's with theirs, and the weights for the mean."""
-    n_all, k = places.shape
-    n_eligible, n_rows = pairs.shape[0], row_weights.shape[0]
-    shown_rows, u_values, v_values = np.empty(shown[-1], np.int32), np.empty(shown[-1]), np.empty(shown[-1])
+def contract(rankings, similarities, row_weights, place, n_eligible, n_items, scale, u, d, v, s):
+    """Return what of the contraction needs no whitener.
+
+    Parameters: the rankings and similarities (C c) of all rows; alpha of the rewarded ones; the place of each item
+    among the eligible ones, -1 for the rest; and the kernel's numbers. Returns the places of all rows' items, (N + P,
+    k); the items' features before whitening, diag(C c) X B, (2E + 1, N + P); the weights; the pairs; and the pairs'
+    lists.
+    """
+    n_all, k, n_rows = rankings.shape[0], rankings.shape[1], row_weights.shape[0]
+    places = _places(rankings, place)
+    pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
+    starts = _numbered(places, pairs)
     rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
-    next_shown, next_pair = shown.copy(), starts.copy()
+    following = starts.copy()
+    images = np.zeros((2 * n_eligible + 1, n_all), dtype=np.float32)
     weights, pair_weights = np.zeros(2 * n_eligible + 1), np.zeros((n_eligible, n_eligible))
     for r in range(n_all):
         similarity = similarities[r] * scale
         alpha = row_weights[r] if r < n_rows else 0.0
+        images[2 * n_eligible, r] = -s * similarity
         weights[2 * n_eligible] -= s * similarity * alpha
         for a in range(k):
             i = places[r, a]
             if i < 0:
                 continue
-            at = next_shown[i]
-            next_shown[i] += 1
-            shown_rows[at] = r
-            u_values[at] = similarity * (n_items * u[a] + v[a])
-            v_values[at] = similarity * u[a]
-            weights[i] += alpha * u_values[at]
-            weights[n_eligible + i] += alpha * v_values[at]
+            of_u, of_v = similarity * (n_items * u[a] + v[a]), similarity * u[a]
+            images[i, r] = of_u
+            images[n_eligible + i, r] = of_v
+            weights[i] += alpha * of_u
+            weights[n_eligible + i] += alpha * of_v
             for b in range(a + 1, k):
                 j = places[r, b]
                 if j < 0:
                     continue
-                at = next_pair[pairs[i, j]]
-                next_pair[pairs[i, j]] += 1
+                at = following[pairs[i, j]]
+                following[pairs[i, j]] += 1
                 value = similarity * d[a, b]
                 rows[at] = r
                 values[at] = value if i < j else -value
                 pair_weights[i, j] += alpha * value
                 pair_weights[j, i] -= alpha * value
-    return shown_rows, u_values, v_values, rows, values, weights, pair_weights
-
-
-@njit(nogil=True, cache=True)
-def contract(whitener, pending, rankings, similarities, row_weights, place, n_eligible, n_items, scale, u, d, v, s):
-    """Return the places of all rows' items among the eligible ones, (N + P, k), and the contraction.
-
-    Parameters: `whitener` and `pending` as in the posterior; `rankings` and `similarities` (C c) of all rows; alpha of
-    the rewarded ones; the place of each item among the eligible ones, -1 for the rest; and the kernel's numbers. The
-    feature of s is left to be filled in.
-    """
-    n_rows, n_all = row_weights.shape[0], rankings.shape[0]
-    places = _places(rankings, place)
-    pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
-    shown, starts = _numbered(places, pairs)
-    shown_rows, u_values, v_values, rows, values, weights, pair_weights = _lists(
-        places, pairs, shown, starts, similarities, row_weights, n_items, scale, u, d, v, s
-    )
-    n_pairs = starts.shape[0] - 1
-    features = np.empty((2 * n_eligible + 1 + n_pairs, n_all), dtype=np.float32)
-    for first in range(0, n_rows, _BLOCK):
-        last = min(first + _BLOCK, n_rows)
-        for i in range(n_eligible):
-            _combine(features, i, whitener, shown_rows, u_values, shown[i], shown[i + 1], first, last)
-            _combine(features, n_eligible + i, whitener, shown_rows, v_values, shown[i], shown[i + 1], first, last)
     for i in range(n_eligible):
-        _combine_pending(features, i, pending, n_rows, shown_rows, u_values, shown[i], shown[i + 1])
-        _combine_pending(features, n_eligible + i, pending, n_rows, shown_rows, v_values, shown[i], shown[i + 1])
         for j in range(n_eligible):
             if pairs[i, j] >= 0:
                 pairs[i, j] += 2 * n_eligible + 1
-    return places, features, weights, pair_weights, pairs, np.zeros(n_pairs, dtype=np.bool_), starts, rows, values
+    return places, images, weights, pair_weights, pairs, starts, rows, values
 
 
 @njit(nogil=True, cache=True)
@@ -212,8 +174,7 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
             f = pairs[left[a], right[b]]
             if f >= 0 and not made[f - first]:
                 start, end = starts[f - first], starts[f - first + 1]
-                _combine(features, f, whitener, rows, values, start, end, 0, n_rows)
-                _combine_pending(features, f, pending, n_rows, rows, values, start, end)
+                _combine(features, f, whitener, pending, n_rows, rows, values, start, end)
                 made[f - first] = True
 
 
@@ -337,11 +298,11 @@ def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
 
 
 @njit(nogil=True, cache=True)
-def replacements(features, weights, pair_weights, pairs, slate, position, u, d, v, s, mean, explained):
-    """Set `mean` and `explained` to x.m and |R x|^2 of the slate with each item in turn at `position`, both (E,).
+def replacements(features, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
+    """Set `mean` and `explained` to x.m and |R x|^2 of the slate with each item of `among` at `position`, both (E,).
 
     A replacement by an item that is shown already stands for the slate itself. The features of the pairs of the slate's
-    items with all items must be there.
+    items with those of `among` must be there.
     """
     own = np.empty(features.shape[1], dtype=features.dtype)
     without, vector = np.empty_like(own), np.empty_like(own)
@@ -352,7 +313,7 @@ def replacements(features, weights, pair_weights, pairs, slate, position, u, d, 
     for i in range(own.shape[0]):
         without[i] = own[i] - (vector[i] - own[i])
     replaced_means(weights, pair_weights, slate, position, u, d, v, s, mean)
-    for item in range(pairs.shape[0]):
+    for item in among:
         _place(vector, without, features, pairs, slate, position, item, u, d, v, columns, values)
         explained[item] = _norm2(vector)
     own_mean, own_explained = mean[slate[position]], _norm2(own)
@@ -365,9 +326,9 @@ def replacements(features, weights, pair_weights, pairs, slate, position, u, d, 
 def neighbourhoods(features, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
     mean = np.empty((chosen.shape[0], pairs.shape[0]))
-    explained = np.empty_like(mean)
+    explained, every = np.empty_like(mean), np.arange(pairs.shape[0])
     for row in range(chosen.shape[0]):
         replacements(
-            features, weights, pair_weights, pairs, chosen[row], position, u, d, v, s, mean[row], explained[row]
+            features, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s, mean[row], explained[row]
         )
     return mean, explained

@@ -149,21 +149,23 @@ def contracted(
     place = np.full(kernel.n_items, -1, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
     position_weights = kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
-    places, *parts = _contraction.contract(
-        whitener,
-        pending,
-        rankings,
-        similarities,
-        weights,
-        place,
-        len(items),
-        float(kernel.n_items),
-        kernel.scale,
-        *position_weights,
+    places, images, *parts, starts, rows, values = _contraction.contract(
+        rankings, similarities, weights, place, len(items), float(kernel.n_items), kernel.scale, *position_weights
     )
-    n = len(weights)
-    at = Contraction._make((*parts, whitener, pending))
-    total = -kernel.total * kernel.scale * similarities
-    at.features[2 * len(items), :n] = total[:n] @ whitener[:n, :n]
-    at.features[2 * len(items), n:] = total @ pending
-    return Landscape(items, kernel, at, places, n, offset, amplitude, prior)
+    features = np.empty((len(images) + len(starts) - 1, len(rankings)), dtype=np.float32)
+    _whiten(images, whitener, pending, features[: len(images)])
+    made = np.zeros(len(starts) - 1, dtype=np.bool_)
+    at = Contraction(features, *parts, made, starts, rows, values, whitener, pending)
+    return Landscape(items, kernel, at, places, len(weights), offset, amplitude, prior)
+
+
+_BLOCK = 128
+
+
+def _whiten(images: NDArray[np.float32], whitener: FloatArray, pending: FloatArray, out: NDArray[np.float32]) -> None:
+    """Set `out` to M times the images, in float32: the triangle of M by blocks of columns, then its pending rows."""
+    n = len(pending) - pending.shape[1]
+    for first in range(0, n, _BLOCK):
+        last = min(first + _BLOCK, n)
+        out[:, first:last] = images[:, :last] @ whitener[:last, first:last].astype(np.float32)
+    out[:, n:] = images @ pending.astype(np.float32)

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "best_seen", "local_search"]
 
-COARSE_STARTS = 4
-FINE_STARTS = 32
-FEWEST_FINE_ITEMS = 12
+COARSE_STARTS = 2
+FINE_STARTS = 12
+FEWEST_FINE_ITEMS = 16
+FEWEST_FINE_ITEMS_OF_PAIRS = 24
+"""Under WK an item has no part of its own in the variance, and which matter is less certain."""
 BEST_SEEN = 4
 
 
@@ -79,7 +81,7 @@ def local_search(landscape: Landscape, *, beta: float, starts: Rankings, rng: np
         rng.random((FINE_STARTS, k)),
         landscape.prior,
         math.sqrt(beta * landscape.amplitude),
-        max(FEWEST_FINE_ITEMS, 2 * k),
+        max(FEWEST_FINE_ITEMS if landscape.kernel.item_weight.any() else FEWEST_FINE_ITEMS_OF_PAIRS, k + 8),
         *landscape.position_weights,
     )
     return Found(ranking.astype(np.int32), landscape.offset + highest_mean, evaluations)
