@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning._contraction import make_pairs, replaced_means, replacements, slate_mean, slates
+from topk_bandit.learning._contraction import combine, make_pairs, replaced_means, replacements, slate_mean, slates
 
 __all__ = ["best_seen", "search"]
 
@@ -102,55 +102,50 @@ def _draw(order, uniforms, slate):
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _add_row(target, array, row, weight, first):
+def _add_row(target, array, row, weight):
     for j in range(target.shape[0]):
-        target[j] += weight * array[row, first + j]
+        target[j] += weight * array[row, j]
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _coarse_row(scores, means, cross_u, cross_v, diagonal, u, v, rest, bound):
-    for j in range(scores.shape[0]):
-        explained = rest + 2.0 * (u * cross_u[j] + v * cross_v[j])
+def _add_two_rows(target, array, row, other_row, weight, other_weight):
+    for j in range(target.shape[0]):
+        target[j] += weight * array[row, j] + other_weight * array[other_row, j]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _coarse_row(scores, means, cross, diagonal, u, v, rest, bound):
+    n_eligible = scores.shape[0]
+    for j in range(n_eligible):
+        explained = rest + 2.0 * (u * cross[j] + v * cross[n_eligible + j])
         explained += u * u * diagonal[0, j] + 2.0 * u * v * diagonal[1, j] + v * v * diagonal[2, j]
         scores[j] = means[j] + bound[1] * np.sqrt(max(bound[0] - explained, 0.0))
 
 
 @njit(nogil=True, cache=True)
-def _coarse_scores(
-    gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross_u, cross_v
-):
-    """Set `scores` and `means` to those of the slate with each item in turn at `position`; all scratch is (E,)."""
-    n_eligible, k = pair_weights.shape[0], slate.shape[0]
+def _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross):
+    """Set `scores` and `means`, (E,), to those of the slate with each item at `position`; `cross` is (2E + 1,)."""
+    n_eligible, k, real = pair_weights.shape[0], slate.shape[0], cross.dtype.type
     replaced_means(weights, pair_weights, slate, position, u, d, v, s, means)
-    for j in range(n_eligible):
-        cross_u[j] = s * gram[2 * n_eligible, j]
-        cross_v[j] = s * gram[2 * n_eligible, n_eligible + j]
-    rest = s * gram[2 * n_eligible, 2 * n_eligible]
-    for b in range(k):
-        if b == position:
-            continue
-        i = slate[b]
-        _add_row(cross_u, gram, i, u[b], 0)
-        _add_row(cross_v, gram, i, u[b], n_eligible)
-        _add_row(cross_u, gram, n_eligible + i, v[b], 0)
-        _add_row(cross_v, gram, n_eligible + i, v[b], n_eligible)
-        rest += u[b] * gram[2 * n_eligible, i] + v[b] * gram[2 * n_eligible, n_eligible + i]
-    rest *= s
+    cross[:] = 0.0
+    _add_row(cross, gram, 2 * n_eligible, real(s))
     for b in range(k):
         if b != position:
-            rest += u[b] * cross_u[slate[b]] + v[b] * cross_v[slate[b]]
-    _coarse_row(scores, means, cross_u, cross_v, diagonal, u[position], v[position], rest, bound)
+            _add_two_rows(cross, gram, slate[b], n_eligible + slate[b], real(u[b]), real(v[b]))
+    rest = s * cross[2 * n_eligible]
+    for b in range(k):
+        if b != position:
+            rest += u[b] * cross[slate[b]] + v[b] * cross[n_eligible + slate[b]]
+    _coarse_row(scores, means, cross, diagonal, u[position], v[position], rest, bound)
 
 
 @njit(nogil=True, cache=True)
-def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, s, scores, means, cross_u, cross_v):
+def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, s, scores, means, cross):
     """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
     value, tried, position, still = -np.inf, 0, 0, 0
     while still < k and tried < _MOST_SWEEPS * k * n_eligible:
-        _coarse_scores(
-            gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross_u, cross_v
-        )
+        _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross)
         tried += n_eligible
         still += 1
         value = scores[slate[position]]
@@ -181,7 +176,7 @@ def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d
         diagonal[1, j] = gram[j, n_eligible + j]
         diagonal[2, j] = gram[n_eligible + j, n_eligible + j]
     scores, means = np.empty(n_eligible), np.empty(n_eligible)
-    cross_u, cross_v = np.empty(n_eligible, dtype=gram.dtype), np.empty(n_eligible, dtype=gram.dtype)
+    cross = np.empty(2 * n_eligible + 1, dtype=gram.dtype)
     order = np.empty(n_eligible, dtype=np.int64)
     climbed = np.empty((starts.shape[0] + uniforms.shape[0], k), dtype=np.int64)
     values = np.empty(climbed.shape[0])
@@ -192,7 +187,7 @@ def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d
         else:
             _draw(order, uniforms[i - starts.shape[0]], climbed[i])
         values[i], more = _coarse_climb(
-            gram, diagonal, weights, pair_weights, climbed[i], bound, u, d, v, s, scores, means, cross_u, cross_v
+            gram, diagonal, weights, pair_weights, climbed[i], bound, u, d, v, s, scores, means, cross
         )
         tried += more
     ranked = np.argsort(-values)
@@ -201,7 +196,7 @@ def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d
         for position in range(k):
             _coarse_scores(
                 gram, diagonal, weights, pair_weights, climbed[i], position, bound, u, d, v, s,
-                scores, means, cross_u, cross_v,
+                scores, means, cross,
             )  # fmt: skip
             tried += n_eligible
             for j in range(n_eligible):
@@ -214,39 +209,46 @@ def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _take(target, row, source, source_row, factor):
-    weight = target.dtype.type(factor)
+def _take(target, row, source, source_row):
     for i in range(target.shape[1]):
-        target[row, i] = weight * source[source_row, i]
+        target[row, i] = source[source_row, i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _negate(array, row):
+    for i in range(array.shape[1]):
+        array[row, i] = -array[row, i]
 
 
 @njit(nogil=True, cache=True)
-def _fine_features(features, weights, pair_weights, pairs, items):
+def _fine_features(at, items):
     """Return the Gram matrix, the weights and the pairs' features (m, m), -1 where there is none, among some items."""
-    n_eligible, m = pairs.shape[0], items.shape[0]
-    inner = np.full((m, m), -1, dtype=np.int64)
-    n_features = 2 * m + 1
-    for i in range(m):
-        for j in range(i + 1, m):
-            if pairs[items[i], items[j]] >= 0:
-                inner[i, j] = n_features
-                inner[j, i] = n_features
-                n_features += 1
-    chosen, out = np.empty((n_features, features.shape[1]), dtype=features.dtype), np.empty(n_features)
-    _take(chosen, 2 * m, features, 2 * n_eligible, 1.0)
+    features, weights, pair_weights, pairs, starts = at.features, at.weights, at.pair_weights, at.pairs, at.starts
+    rows, values, whitener, pending = at.rows, at.values, at.whitener, at.pending
+    n_eligible, m, n_rows = pairs.shape[0], items.shape[0], pending.shape[0] - pending.shape[1]
+    inner, n_features = np.full((m, m), -1, dtype=np.int64), 2 * m + 1
+    chosen = np.empty((n_features + m * (m - 1) // 2, features.shape[1]), dtype=features.dtype)
+    out = np.empty(chosen.shape[0])
+    _take(chosen, 2 * m, features, 2 * n_eligible)
     out[2 * m] = weights[2 * n_eligible]
     for i in range(m):
-        _take(chosen, i, features, items[i], 1.0)
-        _take(chosen, m + i, features, n_eligible + items[i], 1.0)
+        _take(chosen, i, features, items[i])
+        _take(chosen, m + i, features, n_eligible + items[i])
         out[i] = weights[items[i]]
         out[m + i] = weights[n_eligible + items[i]]
         for j in range(i + 1, m):
-            if inner[i, j] >= 0:
-                # A pair's feature is for its smaller item above the other.
-                sign = 1.0 if items[i] < items[j] else -1.0
-                _take(chosen, inner[i, j], features, pairs[items[i], items[j]], sign)
-                out[inner[i, j]] = pair_weights[items[i], items[j]]
-    return np.dot(chosen, chosen.T), out, inner
+            pair = pairs[items[i], items[j]] - 2 * n_eligible - 1
+            if pair < 0:
+                continue
+            inner[i, j] = n_features
+            inner[j, i] = n_features
+            combine(chosen, n_features, whitener, pending, n_rows, rows, values, starts[pair], starts[pair + 1])
+            if items[i] > items[j]:  # a pair's feature is for its smaller item above the other
+                _negate(chosen, n_features)
+            out[n_features] = pair_weights[items[i], items[j]]
+            n_features += 1
+    chosen = chosen[:n_features]
+    return np.dot(chosen, chosen.T), out[:n_features], inner
 
 
 @njit(nogil=True, cache=True)
@@ -311,10 +313,26 @@ def _change(gram, weights, products, columns, values, count):
     return explained, mean
 
 
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_four_rows(target, array, r, q, s, t, a, b, c, d):
+    for j in range(target.shape[0]):
+        target[j] += a * array[r, j] + b * array[q, j] + c * array[s, j] + d * array[t, j]
+
+
 @njit(nogil=True, cache=True)
 def _apply(gram, products, columns, values, count):
-    for i in range(count):
-        _add_row(products, gram, columns[i], np.float32(values[i]), 0)
+    """Add the terms' part of G x; several rows at a time, so that the sum is read and written less often."""
+    real = products.dtype.type
+    i = 0
+    while i + 4 <= count:
+        a, b, c, d = real(values[i]), real(values[i + 1]), real(values[i + 2]), real(values[i + 3])
+        _add_four_rows(products, gram, columns[i], columns[i + 1], columns[i + 2], columns[i + 3], a, b, c, d)
+        i += 4
+    while i + 2 <= count:
+        _add_two_rows(products, gram, columns[i], columns[i + 1], real(values[i]), real(values[i + 1]))
+        i += 2
+    if i < count:
+        _add_row(products, gram, columns[i], real(values[i]))
 
 
 @njit(nogil=True, cache=True)
@@ -572,7 +590,8 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
     mean, explained = np.empty(pairs.shape[0]), np.empty(pairs.shape[0])
     highest, moved = -np.inf, False
     for position in range(slate.shape[0]):
-        make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, among)
+        for others in (among, slate):
+            make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, others)
         replacements(features, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained)
         best = slate[position]
         value = _score(mean[best], explained[best], bound)
@@ -651,8 +670,7 @@ def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d
             v,
             s,
         )
-    make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, items, items)
-    gram, weights, pairs = _fine_features(at.features, at.weights, at.pair_weights, at.pairs, items)
+    gram, weights, pairs = _fine_features(at, items)
     inside = np.full(n_eligible, -1, dtype=np.int64)
     inside[items] = np.arange(items.shape[0])
     starts = np.concatenate((starts, climbed))

@@ -19,7 +19,17 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["Contraction", "contract", "make_pairs", "means", "replaced_means", "replacements", "slate_mean", "slates"]
+__all__ = [
+    "Contraction",
+    "combine",
+    "contract",
+    "make_pairs",
+    "means",
+    "replaced_means",
+    "replacements",
+    "slate_mean",
+    "slates",
+]
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
 _REASSOCIATE = {"reassoc", "contract", "nsz"}
@@ -63,7 +73,7 @@ def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
 
 
 @njit(nogil=True, cache=True)
-def _combine(features, f, whitener, pending, n_rows, rows, values, start, end):
+def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
     """Set feature f to the sum of `values` times the rows `rows` of M', ascending, from `start` to `end`."""
     for j in range(features.shape[1]):
         features[f, j] = 0.0
@@ -174,7 +184,7 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
             f = pairs[left[a], right[b]]
             if f >= 0 and not made[f - first]:
                 start, end = starts[f - first], starts[f - first + 1]
-                _combine(features, f, whitener, pending, n_rows, rows, values, start, end)
+                combine(features, f, whitener, pending, n_rows, rows, values, start, end)
                 made[f - first] = True
 
 

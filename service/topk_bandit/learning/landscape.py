@@ -155,7 +155,7 @@ def contracted(
     features = np.empty((len(images) + len(starts) - 1, len(rankings)), dtype=np.float32)
     _whiten(images, whitener, pending, features[: len(images)])
     made = np.zeros(len(starts) - 1, dtype=np.bool_)
-    at = Contraction(features, *parts, made, starts, rows, values, whitener, pending)
+    at = Contraction._make((features, *parts, made, starts, rows, values, whitener, pending))
     return Landscape(items, kernel, at, places, len(weights), offset, amplitude, prior)
 
 
