@@ -224,3 +224,57 @@ def test_a_context_that_cannot_be_used_is_refused_by_name(context: object) -> No
     with pytest.raises(InvalidArgumentError) as caught:
         decide(state, exploration, context=np.array(context), eligible=items, rng=rng)
     assert caught.value.field == "context"
+
+
+def test_items_that_were_never_shown_stand_for_each_other() -> None:
+    everything = all_rankings(np.arange(30), slate_size=2)
+    eligible = np.arange(30, dtype=np.int32)
+    for seed in range(20):
+        few = learned(6, 2, seed=seed, count=seed)
+        state = State.initial(WCK.make(30, 2), context_dim=2, limits=Limits())
+        for place, (context, ranking, reward) in enumerate(zip(*few.posterior.observations, strict=True)):
+            state = state.rewarded(str(place), context, ranking, reward=float(reward))
+        moments = state.posterior.predict(CONTEXT, everything)
+        for width in (0.0, 1.0, 4.0):
+            asked = ask(state, share=0.0, seed=seed, eligible=eligible, beta=width)
+            optimum = float((moments.mean + math.sqrt(width) * np.sqrt(moments.variance)).max())
+            assert asked.mean + math.sqrt(width) * asked.standard_deviation == pytest.approx(
+                optimum, rel=1e-5, abs=1e-9
+            )
+
+
+def test_new_items_all_get_their_turn() -> None:
+    state = State.initial(WCK.make(40, 4), context_dim=2, limits=Limits())
+    shown: set[int] = set()
+    for place in range(25):
+        decision = ask(state, share=0.0, seed=0)
+        shown.update(decision.ranking.tolist())
+        state = state.shown(str(place), CONTEXT, decision.ranking)
+    assert len(shown) >= 36
+
+
+def test_a_catalogue_of_ten_thousand_items_is_searched_in_part() -> None:
+    n_items, rng = 10_000, np.random.default_rng(0)
+    state = State.initial(WCK.make(n_items, 6), context_dim=3, limits=Limits(rows=200))
+    for place in range(200):
+        context, ranking = rng.normal(size=3), rng.permutation(n_items)[:6].astype(np.int32)
+        state = state.rewarded(str(place), context, ranking, reward=float(rng.normal()))
+    assert state.memory_bytes < 2**20
+    exploration = Exploration(ConstantBeta(1.0), uniform_share=0.0)
+    for eligible in (
+        np.arange(n_items, dtype=np.int32),
+        np.sort(rng.choice(n_items, 200, replace=False)).astype(np.int32),
+    ):
+        decision = decide(state, exploration, context=np.ones(3), eligible=eligible, rng=rng)
+        assert set(decision.ranking.tolist()) <= set(eligible.tolist())
+        drawn = np.array([rng.choice(eligible, 6, replace=False) for _ in range(2000)], dtype=np.int32)
+        moments = state.posterior.predict(np.ones(3), drawn)
+        assert decision.mean + decision.standard_deviation > (moments.mean + np.sqrt(moments.variance)).max()
+
+
+def test_what_an_item_adds_to_the_mean_is_told_without_a_search() -> None:
+    posterior = learned(12, 1, count=40).posterior
+    every = np.arange(12, dtype=np.int32)[:, None]
+    # With slates of one item there is nothing else but what all slates have in common.
+    differences = posterior.predict(CONTEXT, every).mean - posterior.item_means(CONTEXT)
+    np.testing.assert_allclose(differences, differences[0], atol=1e-9)

@@ -21,7 +21,7 @@ from topk_bandit.learning.evidence import compacted, remembered
 from topk_bandit.learning.hyperparameters import choose_noise_variance
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
 from topk_bandit.learning.posterior import Posterior, room_for
-from topk_bandit.learning.rankings import log_count, random_rankings
+from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
 from topk_bandit.learning.search import best_seen, local_search
 from topk_bandit.types import ConstantBeta, Exploration, Kernel
 
@@ -276,25 +276,27 @@ def decide(
     slate_size = state.posterior.kernel.slate_size
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
-    landscape = state.posterior.at(context, eligible)
+    validated_items(eligible, n_items=state.posterior.kernel.n_items)
+    # The same choices for the same state, so that the best slate is a function of it.
+    of_state = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
+    items = _items_to_search(state.posterior, context, eligible, of_state)
+    landscape = state.posterior.at(context, items)
     log_n_slates = log_count(len(eligible), slate_size)
     beta = _beta(exploration, log_n_slates, state.observations + 1)
-    # The same random starts for the same state, so that the best slate is a function of it.
-    of_state = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
     found = local_search(landscape, beta=beta, starts=best_seen(landscape), rng=of_state)
+    best = items[found.ranking]
     explored = bool(rng.random() < exploration.uniform_share)
-    shown = found.ranking
+    shown = best
     if explored:
-        shown = random_rankings(np.arange(len(eligible)), slate_size=slate_size, count=1, rng=rng)[0]
-    is_best = bool((shown == found.ranking).all())
+        shown = random_rankings(eligible, slate_size=slate_size, count=1, rng=rng)[0]
+    is_best = bool((shown == best).all())
     share = exploration.uniform_share
     propensity = share * math.exp(-log_n_slates) + (1.0 - share) * is_best
-    asked = shown[None] if is_best else np.array([shown, found.ranking])
-    moments = state.posterior.predict(context, eligible[asked])
+    moments = state.posterior.predict(context, shown[None] if is_best else np.array([shown, best]))
     deviations = np.sqrt(moments.variance)
     mean, deviation, bounds = float(moments.mean[0]), float(deviations[0]), moments.mean + math.sqrt(beta) * deviations
     return Decision(
-        ranking=eligible[shown],
+        ranking=shown,
         propensity=propensity,
         mean=mean,
         standard_deviation=deviation,
@@ -303,6 +305,32 @@ def decide(
         explored=explored,
         evaluations=found.evaluations,
     )
+
+
+MOST_ITEMS_TO_SEARCH = 256
+
+
+def _items_to_search(
+    posterior: Posterior, context: NDArray[np.float64], eligible: NDArray[np.int32], rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Return the eligible items that the search looks at, ascending.
+
+    Items that no row has shown are all alike, so k of them stand for the rest. Of those that were shown there may still
+    be more than a search can look at: then three quarters are those with the largest means, the others the least shown.
+    """
+    counts, k = posterior.shown_counts()[eligible], posterior.kernel.slate_size
+    known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+    if len(new) <= k and len(known) <= MOST_ITEMS_TO_SEARCH:
+        return eligible
+    if len(new) > k:
+        new = rng.choice(new, size=k, replace=False, shuffle=False)
+    room = max(MOST_ITEMS_TO_SEARCH - k, k)
+    if len(known) > room:
+        by_mean = known[np.argsort(-posterior.item_means(context)[eligible[known]], kind="stable")]
+        rest = by_mean[room * 3 // 4 :]
+        rarest = rest[np.argsort(counts[rest], kind="stable")]
+        known = np.concatenate([by_mean[: room * 3 // 4], rarest[: room - room * 3 // 4]])
+    return np.asarray(eligible[np.sort(np.concatenate([known, new]))], dtype=np.int32)
 
 
 def _beta(exploration: Exploration, log_n_slates: float, round_number: int) -> float:

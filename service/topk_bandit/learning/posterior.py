@@ -345,6 +345,21 @@ class Posterior:
             prior=float(norm > 0.0),
         )
 
+    def shown_counts(self) -> NDArray[np.intp]:
+        """Return in how many rows, rewarded or pending, each item is, shape (n,)."""
+        rankings = np.concatenate([self._rows.rankings[: self.n_rows], self._pending.rankings])
+        return np.asarray(np.bincount(rankings.reshape(-1), minlength=self.kernel.n_items), dtype=np.intp)
+
+    def item_means(self, context: ArrayLike) -> FloatArray:
+        """Return what each item adds to the mean of a slate that shows it first, pairs left out, shape (n,): O(k N)."""
+        n, rows, kernel = self.n_rows, self._rows, self.kernel
+        alpha = self._centred_weights() * (rows.contexts[:n] @ self._validated_context(context)) * kernel.scale
+        images = kernel.item_weight[0] * (kernel.n_items * kernel.item_weight + kernel.divergence)
+        images += kernel.divergence[0] * kernel.item_weight
+        parts = alpha[:, None] * images
+        items = rows.rankings[:n].reshape(-1)
+        return np.asarray(np.bincount(items, weights=parts.reshape(-1), minlength=kernel.n_items), dtype=np.float64)
+
     def _cross(self, context: FloatArray, orders: Rankings) -> FloatArray:
         """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last."""
         n, rows, kernel = self.n_rows, self._rows, self.kernel
