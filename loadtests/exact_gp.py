@@ -111,6 +111,8 @@ class ExactGp:
     def seconds_to_condition(self, inputs: torch.Tensor, reward: float) -> float:
         """Return how long a fantasy model with one more row takes, until it can predict one slate."""
         targets = torch.tensor([reward], dtype=self._variant.dtype)
+        if self._model.prediction_strategy is None:  # other data were put in and taken out since
+            self.predict(inputs)
         with self._exact():
             start = time.perf_counter()
             found = self._model.get_fantasy_model(inputs, targets)(inputs)

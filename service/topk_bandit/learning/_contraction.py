@@ -242,6 +242,19 @@ def _place(target, base, features, pairs, slate, position, item, u, d, v, column
         _add(target, features, columns[count - 1], real(values[count - 1]))
 
 
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _norm2_of_seven(base, features, columns, weights):
+    """Return |base + seven weighted features|^2 in one pass."""
+    p, q, r, s, t, u, v = columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6]
+    a, b, c, d, e, f, g = weights[0], weights[1], weights[2], weights[3], weights[4], weights[5], weights[6]
+    total = base.dtype.type(0)
+    for i in range(base.shape[0]):
+        x = base[i] + a * features[p, i] + b * features[q, i] + c * features[r, i] + d * features[s, i]
+        x += e * features[t, i] + f * features[u, i] + g * features[v, i]
+        total += x * x
+    return total
+
+
 @njit(nogil=True, cache=True)
 def slate_mean(weights, pair_weights, slate, u, d, v, s):
     """Return x.m of one slate: O(k^2)."""
@@ -317,6 +330,7 @@ def replacements(features, weights, pair_weights, pairs, slate, position, among,
     own = np.empty(features.shape[1], dtype=features.dtype)
     without, vector = np.empty_like(own), np.empty_like(own)
     columns, values = np.empty(slate.shape[0], dtype=np.int64), np.empty(slate.shape[0])
+    seven, weights_of_seven = np.empty(7, dtype=np.int64), np.empty(7, dtype=features.dtype)
     _slate_vector(own, features, pairs, slate, u, d, v, s)
     # What the item brings in is the difference that placing it once more makes.
     _place(vector, own, features, pairs, slate, position, slate[position], u, d, v, columns, values)
@@ -324,8 +338,17 @@ def replacements(features, weights, pair_weights, pairs, slate, position, among,
         without[i] = own[i] - (vector[i] - own[i])
     replaced_means(weights, pair_weights, slate, position, u, d, v, s, mean)
     for item in among:
-        _place(vector, without, features, pairs, slate, position, item, u, d, v, columns, values)
-        explained[item] = _norm2(vector)
+        if slate.shape[0] > 6:
+            _place(vector, without, features, pairs, slate, position, item, u, d, v, columns, values)
+            explained[item] = _norm2(vector)
+            continue
+        count = _terms(pairs, slate, position, item, d, columns, values)
+        seven[0], weights_of_seven[0] = item, u[position]
+        seven[1], weights_of_seven[1] = pairs.shape[0] + item, v[position]
+        for j in range(5):
+            seven[2 + j] = columns[j] if j < count else item
+            weights_of_seven[2 + j] = values[j] if j < count else 0.0
+        explained[item] = _norm2_of_seven(without, features, seven, weights_of_seven)
     own_mean, own_explained = mean[slate[position]], _norm2(own)
     for a in range(slate.shape[0]):
         mean[slate[a]] = own_mean

@@ -91,7 +91,7 @@ class Landscape:
         A ranking in which the item is shown already, at whatever position, stands for itself.
         """
         at = self.contraction
-        self._make_pairs(np.unique(rankings), np.arange(len(self.items)))
+        self._make_pairs(rankings.reshape(-1), np.arange(len(self.items)))
         above, explained = _contraction.neighbourhoods(
             at.features, at.weights, at.pair_weights, at.pairs, rankings, position, *self.position_weights
         )
