@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from tests.contracts.harness import MemoryStores, run
 from tests.serving.harness import NAME, SETTINGS, Shop, hired, request, settles
 
 from topk_bandit.serving.hooks import Hooks
-from topk_bandit.serving.recommender import ROWS_TIMES_ITEMS_AT_ONCE, Recommender
+from topk_bandit.serving.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
 from topk_bandit.types import ConstantBeta, Exploration, Item
 
 if TYPE_CHECKING:
@@ -61,6 +62,31 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
                 assert (at_once.observations, handed_over.observations) == (REWARDS, REWARDS)
 
     run(stores, scenario)
+
+
+@pytest.mark.parametrize(
+    ("items", "slate_size", "leaves"),
+    [
+        (ITEMS_AT_ONCE, 3, False),
+        (ITEMS_AT_ONCE + 1, 3, True),
+        (20, SLATE_SIZE_AT_ONCE, False),
+        (20, SLATE_SIZE_AT_ONCE + 1, True),
+    ],
+)
+def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_learned(
+    *, items: int, slate_size: int, leaves: bool
+) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker:
+            settings = replace(SETTINGS, item_capacity=items, slate_size=slate_size)
+            await worker.bandits.create_bandit(NAME, settings)
+            await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(items)])
+            with Counted() as deciders:
+                recommender = Recommender(store, worker.learner, deciders, hooks=Hooks(), new_id=fresh_ids())
+                slate = await recommender.recommend(NAME, request())
+                assert (slate.observations, deciders.works) == (0, int(leaves))
+
+    run(MemoryStores(), scenario)
 
 
 def fresh_ids() -> Callable[[], str]:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OWNER = """
-import sys
+import signal, sys
 from pathlib import Path
 from topk_bandit.store.embedded import EmbeddedStore
+# A shell that runs the tests in the background has its children ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 store = EmbeddedStore.start(Path(sys.argv[1]))
 print(store.pid, store.url, flush=True)
 sys.stdin.read()

@@ -32,7 +32,10 @@ DECISIONS_PER_CALL = 8
 
 
 ROWS_TIMES_ITEMS_AT_ONCE = 16_384
-"""Up to here a slate is chosen on the event loop: it takes a millisecond or two, and a hand-over would add to that."""
+ITEMS_AT_ONCE = 512
+SLATE_SIZE_AT_ONCE = 8
+"""Up to all three a slate is chosen on the event loop: it takes a millisecond or two, and a hand-over adds to that.
+Larger slates and more items take longer even where nothing was learned yet, and would hold up all other calls."""
 
 
 def recommendation_id_of(incarnation: str, request_id: str) -> str:
@@ -179,7 +182,11 @@ class Recommender:
 def _is_short(model: Model, request: RecommendationRequest) -> bool:
     """Tell whether a decision takes less time than handing it to a thread and back is worth."""
     n_items = len(model.catalogue.available if request.candidates is None else request.candidates)
-    return model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
+    return (
+        model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
+        and n_items <= ITEMS_AT_ONCE
+        and model.settings.slate_size <= SLATE_SIZE_AT_ONCE
+    )
 
 
 def _refused(error: TopkBanditError) -> str:
