@@ -161,7 +161,8 @@ def test_a_reward_that_was_cut_off_is_there_once_or_not_at_all(
     statuses = [call.exception() for call in under_way]
     server.start()
     for status in statuses:
-        assert status is None or refusal_of(status).code == "UNAVAILABLE"
+        # A call beyond those in flight is refused before anything is done for it.
+        assert status is None or refusal_of(status).code in {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
     until(lambda: stub.Reward(requests[0], timeout=5), what="the store is back")
     for status, request in zip(statuses, requests, strict=True):
         outcome = stub.Reward(request, timeout=10).outcome
