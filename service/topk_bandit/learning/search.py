@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "best_seen", "local_search"]
 
-COARSE_STARTS = 2
 FINE_STARTS = 12
-FEWEST_FINE_ITEMS = 16
-FEWEST_FINE_ITEMS_OF_PAIRS = 24
-"""Under WK an item has no part of its own in the variance, and which matter is less certain."""
+COARSE_STARTS, FEWEST_FINE_ITEMS = 2, 16
+COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 24
+"""Under WK an item has no part of its own in mean and variance, and which items matter is less certain."""
 BEST_SEEN = 4
 
 
@@ -74,14 +73,17 @@ def local_search(landscape: Landscape, *, beta: float, starts: Rankings, rng: np
         Draws the random starts, always the same number of them.
     """
     k = landscape.slate_size
+    coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
+    if not landscape.kernel.item_weight.any():
+        coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
     ranking, highest_mean, evaluations = _climbing.search(
         landscape.contraction,
         starts.astype(np.int64),
-        rng.random((COARSE_STARTS, k)),
+        rng.random((coarse_starts, k)),
         rng.random((FINE_STARTS, k)),
         landscape.prior,
         math.sqrt(beta * landscape.amplitude),
-        max(FEWEST_FINE_ITEMS if landscape.kernel.item_weight.any() else FEWEST_FINE_ITEMS_OF_PAIRS, k + 8),
+        max(fewest, k + 8),
         *landscape.position_weights,
     )
     return Found(ranking.astype(np.int32), landscape.offset + highest_mean, evaluations)
