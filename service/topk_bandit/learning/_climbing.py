@@ -22,7 +22,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning._contraction import combine, make_pairs, replaced_means, replacements, slate_mean, slates
+from topk_bandit.learning._contraction import (
+    add,
+    add_pair,
+    combine,
+    make_pairs,
+    replaced_means,
+    replacements,
+    slate_mean,
+    slates,
+)
 
 __all__ = ["best_seen", "search"]
 
@@ -102,18 +111,6 @@ def _draw(order, uniforms, slate):
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _add_row(target, array, row, weight):
-    for j in range(target.shape[0]):
-        target[j] += weight * array[row, j]
-
-
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _add_two_rows(target, array, row, other_row, weight, other_weight):
-    for j in range(target.shape[0]):
-        target[j] += weight * array[row, j] + other_weight * array[other_row, j]
-
-
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
 def _coarse_row(scores, means, cross, diagonal, u, v, rest, bound):
     n_eligible = scores.shape[0]
     for j in range(n_eligible):
@@ -128,10 +125,10 @@ def _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound
     n_eligible, k, real = pair_weights.shape[0], slate.shape[0], cross.dtype.type
     replaced_means(weights, pair_weights, slate, position, u, d, v, s, means)
     cross[:] = 0.0
-    _add_row(cross, gram, 2 * n_eligible, real(s))
+    add(cross, gram, 2 * n_eligible, real(s))
     for b in range(k):
         if b != position:
-            _add_two_rows(cross, gram, slate[b], n_eligible + slate[b], real(u[b]), real(v[b]))
+            add_pair(cross, gram, slate[b], real(u[b]), n_eligible + slate[b], real(v[b]))
     rest = s * cross[2 * n_eligible]
     for b in range(k):
         if b != position:
@@ -259,12 +256,12 @@ def _coefficient(d, item, position, other, other_position):
 
 
 @njit(nogil=True, cache=True)
-def _terms(pairs, slate, length, position, item, u, d, v, columns, values):
-    """Set `columns` and `values` to what `item` at `position` brings in beside the rest of slate[:length]."""
+def _terms(pairs, slate, position, item, u, d, v, columns, values):
+    """Set `columns` and `values` to what `item` at `position` brings in beside the rest of `slate`."""
     columns[0], values[0] = item, u[position]
     columns[1], values[1] = pairs.shape[0] + item, v[position]
     count = 2
-    for b in range(length):
+    for b in range(slate.shape[0]):
         if b != position and pairs[item, slate[b]] >= 0:
             columns[count] = pairs[item, slate[b]]
             values[count] = _coefficient(d, item, position, slate[b], b)
@@ -329,26 +326,35 @@ def _apply(gram, products, columns, values, count):
         _add_four_rows(products, gram, columns[i], columns[i + 1], columns[i + 2], columns[i + 3], a, b, c, d)
         i += 4
     while i + 2 <= count:
-        _add_two_rows(products, gram, columns[i], columns[i + 1], real(values[i]), real(values[i + 1]))
+        add_pair(products, gram, columns[i], real(values[i]), columns[i + 1], real(values[i + 1]))
         i += 2
     if i < count:
-        _add_row(products, gram, columns[i], real(values[i]))
+        add(products, gram, columns[i], real(values[i]))
 
 
 @njit(nogil=True, cache=True)
-def _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values):
-    """Set `products` to G x of a slate; return its mean and x' G x."""
-    k = slate.shape[0]
+def _weigh(gram, weights, pairs, slate, gap, u, d, v, s, products, columns, values):
+    """Set `products` to G x of a slate, without the item at `gap` unless that is -1; return its mean and x' G x."""
+    k, m = slate.shape[0], pairs.shape[0]
     products[:] = 0.0
-    columns[0], values[0] = 2 * pairs.shape[0], s
-    explained, mean = _change(gram, weights, products, columns, values, 1)
-    _apply(gram, products, columns, values, 1)
+    columns[0], values[0] = 2 * m, s
+    count = 1
     for a in range(k):
-        count = _terms(pairs, slate, a + 1, a, slate[a], u, d, v, columns, values)
-        more, higher = _change(gram, weights, products, columns, values, count)
-        _apply(gram, products, columns, values, count)
-        explained += more
-        mean += higher
+        if a == gap:
+            continue
+        columns[count], values[count] = slate[a], u[a]
+        columns[count + 1], values[count + 1] = m + slate[a], v[a]
+        count += 2
+        for b in range(a + 1, k):
+            if b != gap and pairs[slate[a], slate[b]] >= 0:
+                columns[count] = pairs[slate[a], slate[b]]
+                values[count] = _coefficient(d, slate[a], a, slate[b], b)
+                count += 1
+    _apply(gram, products, columns, values, count)
+    mean, explained = 0.0, 0.0
+    for i in range(count):
+        mean += values[i] * weights[columns[i]]
+        explained += values[i] * products[columns[i]]
     return mean, explained
 
 
@@ -357,8 +363,7 @@ def _best_replacement(
     gram, weights, pairs, slate, among, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
 ):
     """Take the item at position a out of `products`; return which to put there, its figures and the largest mean."""
-    k = slate.shape[0]
-    count = _terms(pairs, slate, k, a, slate[a], u, d, v, columns, values)
+    count = _terms(pairs, slate, a, slate[a], u, d, v, columns, values)
     for i in range(count):
         values[i] = -values[i]
     less, lower = _change(gram, weights, products, columns, values, count)
@@ -367,7 +372,7 @@ def _best_replacement(
     for item in range(among):
         if _shows(slate, item):
             continue
-        count = _terms(pairs, slate, k, a, item, u, d, v, columns, values)
+        count = _terms(pairs, slate, a, item, u, d, v, columns, values)
         more, higher = _change(gram, weights, products, columns, values, count)
         score = _score(mean + lower + higher, explained + less + more, bound)
         highest = max(highest, mean + lower + higher)
@@ -418,7 +423,7 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
     from there is known.
     """
     m, k = pairs.shape[0], slate.shape[0]
-    mean, explained = _start(gram, weights, pairs, slate, u, d, v, s, products, columns, values)
+    mean, explained = _weigh(gram, weights, pairs, slate, -1, u, d, v, s, products, columns, values)
     value, highest, tried = _score(mean, explained, bound), mean, 1
     a, still = 0, 0
     while n_settled < settled.shape[0]:
@@ -430,7 +435,7 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
             tried += among - k
             still = still + 1 if chosen == slate[a] else 1
             slate[a] = chosen
-            count = _terms(pairs, slate, k, a, chosen, u, d, v, columns, values)
+            count = _terms(pairs, slate, a, chosen, u, d, v, columns, values)
             _apply(gram, products, columns, values, count)
             a = (a + 1) % k
         number = _number(slate, m)
@@ -465,32 +470,6 @@ def _opened(slate, source, target, out):
 
 
 @njit(nogil=True, cache=True)
-def _rest(gram, weights, pairs, slate, gap, u, d, v, s, products, columns, values):
-    """Set `products` to G x of a slate without the item at `gap`; return its mean and x' G x."""
-    k, m = slate.shape[0], pairs.shape[0]
-    products[:] = 0.0
-    columns[0], values[0] = 2 * m, s
-    count = 1
-    for a in range(k):
-        if a == gap:
-            continue
-        columns[count], values[count] = slate[a], u[a]
-        columns[count + 1], values[count + 1] = m + slate[a], v[a]
-        count += 2
-        for b in range(a + 1, k):
-            if b != gap and pairs[slate[a], slate[b]] >= 0:
-                columns[count] = pairs[slate[a], slate[b]]
-                values[count] = _coefficient(d, slate[a], a, slate[b], b)
-                count += 1
-    _apply(gram, products, columns, values, count)
-    mean, explained = 0.0, 0.0
-    for i in range(count):
-        mean += values[i] * weights[columns[i]]
-        explained += values[i] * products[columns[i]]
-    return mean, explained
-
-
-@njit(nogil=True, cache=True)
 def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, out):
     """Set `out` to the best slate with one item taken out, at any place, and one put in, at any other.
 
@@ -502,11 +481,11 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
     for source in range(k):
         for gap in range(k):
             _opened(slate, source, gap, opened)
-            mean, explained = _rest(gram, weights, pairs, opened, gap, u, d, v, s, products, columns, values)
+            mean, explained = _weigh(gram, weights, pairs, opened, gap, u, d, v, s, products, columns, values)
             for item in range(m):
                 if _shows(slate, item) and item != slate[source]:
                     continue
-                count = _terms(pairs, opened, k, gap, item, u, d, v, columns, values)
+                count = _terms(pairs, opened, gap, item, u, d, v, columns, values)
                 more, higher = _change(gram, weights, products, columns, values, count)
                 highest, tried = max(highest, mean + higher), tried + 1
                 score = _score(mean + higher, explained + more, bound)
@@ -548,7 +527,7 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
         left -= 1
         previous, value = reached[i], reached[i]
         slate[:] = slates[i]
-        while not _holds(seen, n_seen, _number(slate, m)):
+        while n_seen < seen.shape[0] and not _holds(seen, n_seen, _number(slate, m)):
             seen[n_seen] = _number(slate, m)
             n_seen += 1
             gains, highest, more = _best_insertion(

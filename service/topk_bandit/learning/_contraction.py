@@ -21,6 +21,8 @@ from numba import njit
 
 __all__ = [
     "Contraction",
+    "add",
+    "add_pair",
     "combine",
     "contract",
     "make_pairs",
@@ -189,13 +191,13 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _add(target, features, row, weight):
+def add(target, features, row, weight):
     for i in range(target.shape[0]):
         target[i] += weight * features[row, i]
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
-def _add_pair(target, features, row, weight, other_row, other_weight):
+def add_pair(target, features, row, weight, other_row, other_weight):
     for i in range(target.shape[0]):
         target[i] += weight * features[row, i] + other_weight * features[other_row, i]
 
@@ -237,9 +239,9 @@ def _place(target, base, features, pairs, slate, position, item, u, d, v, column
     _set_sum(target, base, features, item, real(u[position]), pairs.shape[0] + item, real(v[position]))
     # Two at a time: the sum is read and written half as often.
     for j in range(0, count - 1, 2):
-        _add_pair(target, features, columns[j], real(values[j]), columns[j + 1], real(values[j + 1]))
+        add_pair(target, features, columns[j], real(values[j]), columns[j + 1], real(values[j + 1]))
     if count % 2 == 1:
-        _add(target, features, columns[count - 1], real(values[count - 1]))
+        add(target, features, columns[count - 1], real(values[count - 1]))
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
@@ -272,13 +274,13 @@ def _slate_vector(target, features, pairs, slate, u, d, v, s):
     real = target.dtype.type
     n_eligible = pairs.shape[0]
     target[:] = 0
-    _add(target, features, 2 * n_eligible, real(s))
+    add(target, features, 2 * n_eligible, real(s))
     for a in range(slate.shape[0]):
-        _add_pair(target, features, slate[a], real(u[a]), n_eligible + slate[a], real(v[a]))
+        add_pair(target, features, slate[a], real(u[a]), n_eligible + slate[a], real(v[a]))
         for b in range(a + 1, slate.shape[0]):
             f = pairs[slate[a], slate[b]]
             if f >= 0:
-                _add(target, features, f, real(d[a, b] if slate[a] < slate[b] else -d[a, b]))
+                add(target, features, f, real(d[a, b] if slate[a] < slate[b] else -d[a, b]))
 
 
 @njit(nogil=True, cache=True)
@@ -317,7 +319,7 @@ def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
         out[item] = rest + u[position] * weights[item] + v[position] * weights[n_eligible + item]
     for a in range(k):
         if a != position:
-            _add(out, pair_weights, slate[a], d[a, position] if a < position else -d[position, a])
+            add(out, pair_weights, slate[a], d[a, position] if a < position else -d[position, a])
 
 
 @njit(nogil=True, cache=True)

@@ -2,9 +2,9 @@
 
 A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the
 same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
-counts, it is `refit`: noise and scale are chosen anew, the oldest rows beyond the budget are forgotten, and the
-posterior is rebuilt from its rows. A state that was just refit is a function of its rows, its pending slates and its
-counts, which is what a snapshot keeps.
+counts, it is `refit`: rows that are sums of others are folded into them, the least informative beyond the budget are
+forgotten, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was just refit is a
+function of its rows, its pending slates and its counts, which is what a snapshot keeps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.learning.acquisition import paper_beta
+from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
 from topk_bandit.learning.evidence import compacted, remembered
 from topk_bandit.learning.hyperparameters import choose_noise_variance
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
@@ -293,8 +293,8 @@ def decide(
     share = exploration.uniform_share
     propensity = share * math.exp(-log_n_slates) + (1.0 - share) * is_best
     moments = state.posterior.predict(context, shown[None] if is_best else np.array([shown, best]))
-    deviations = np.sqrt(moments.variance)
-    mean, deviation, bounds = float(moments.mean[0]), float(deviations[0]), moments.mean + math.sqrt(beta) * deviations
+    bounds = UpperConfidenceBound(beta)(moments)
+    mean, deviation = float(moments.mean[0]), math.sqrt(float(moments.variance[0]))
     return Decision(
         ranking=shown,
         propensity=propensity,
