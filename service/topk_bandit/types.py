@@ -20,10 +20,12 @@ __all__ = [
     "Expired",
     "Exploration",
     "Item",
+    "ItemUtility",
     "ItemsChanged",
     "Kernel",
     "LoggedEvent",
     "PaperBeta",
+    "Prior",
     "Recommendation",
     "RecommendationRequest",
     "Recommended",
@@ -115,6 +117,40 @@ class Item:
 
     item_id: str
     available: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ItemUtility:
+    """What a study learned of an item: its utility in a context c is `constant` + c . `slopes`.
+
+    Attributes
+    ----------
+    constant
+        Of a study without queries, whose utilities hold in every context; else 0.
+    slopes
+        Of a study whose queries are contexts: C numbers; else none.
+    """
+
+    item_id: str
+    constant: float
+    slopes: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What a bandit believes of its items before their rewards: utilities in whatever unit, learned by a study.
+
+    Attributes
+    ----------
+    study
+        Id of the study, of the same tenant.
+    answers
+        How many answers the utilities come from.
+    """
+
+    study: str
+    answers: int
+    utilities: tuple[ItemUtility, ...]
 
 
 @dataclass(frozen=True, slots=True)
