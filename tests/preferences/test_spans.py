@@ -1,0 +1,69 @@
+"""Coordinates in which answers can tell features apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.preferences.spans import crossed, span_of_differences, span_of_values
+
+
+def test_differences_of_utilities_keep_their_prior() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(12, 4)) @ rng.normal(size=(4, 9)) + 5.0
+    span = span_of_differences(features)
+    scale = np.sqrt(((features - features.mean(axis=0)) ** 2).sum() / 12)
+    differences = features[:, None] - features[None]
+    reduced = span.coordinates[:, None] - span.coordinates[None]
+    assert span.rank == 4
+    expected = np.einsum("ijd,kld->ijkl", differences, differences) / scale**2
+    np.testing.assert_allclose(np.einsum("ijd,kld->ijkl", reduced, reduced), expected, atol=1e-10)
+
+
+def test_only_differences_within_a_group_count() -> None:
+    # The third feature differs between the groups alone, so no list of one group can tell about it.
+    features = np.array([[0, 0, 1], [1, 0, 1], [0, 1, 1], [0, 0, 2], [1, 1, 2], [2, 0, 2]], dtype=float)
+    assert span_of_differences(features).rank == 3
+    assert span_of_differences(features, groups=np.array([7, 7, 7, 3, 3, 3])).rank == 2
+
+
+def test_items_without_features_of_their_own_have_one_direction_less() -> None:
+    assert span_of_differences(np.eye(6)).rank == 5
+
+
+def test_mean_squares_do_not_depend_on_the_unit() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(30, 3))
+    for unit in (1e-6, 1.0, 1e6):
+        coordinates = span_of_differences(features * unit).coordinates
+        squares = ((coordinates[:, None] - coordinates[None]) ** 2).sum(axis=2)
+        np.testing.assert_allclose(squares.sum() / 30**2, 2.0)
+
+
+def test_values_can_say_what_their_differences_and_a_constant_can() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 5)) + 3.0
+    span = span_of_values(features)
+    assert span.rank == 3
+    np.testing.assert_allclose(span.coordinates, features @ span.basis + span.shift)
+    np.testing.assert_allclose(span.coordinates[:, -1], 1.0)
+    utilities = features @ rng.normal(size=5) + 2.0
+    theta, *_ = np.linalg.lstsq(span.coordinates, utilities)
+    np.testing.assert_allclose(span.coordinates @ theta, utilities)
+
+
+def test_crossed_features_are_outer_products() -> None:
+    rng = np.random.default_rng(3)
+    queries, items = rng.normal(size=(3, 2)), rng.normal(size=(4, 5))
+    rows = crossed(queries, items)
+    assert rows.shape == (12, 10)
+    np.testing.assert_array_equal(rows[1 * 4 + 2], np.outer(queries[1], items[2]).reshape(-1))
+
+
+@pytest.mark.parametrize("span", [span_of_differences, span_of_values])
+def test_features_that_tell_nothing_are_refused(span: object) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^features: all items .* are alike$"):
+        span(np.ones((3, 2)))  # type: ignore[operator]
+    with pytest.raises(InvalidArgumentError, match=r"^features\[1\]\[0\]: expected a finite number$"):
+        span([[1.0], [np.nan]])  # type: ignore[operator]
