@@ -4,7 +4,8 @@
 items           ``item``, then a column of numbers for each feature; none: each item is its own
 queries         ``query``, then a column of numbers for each feature
 answers         ``query`` if there are queries, then the items of one answer, best first; of a choice the chosen one is
-                first, and the order of the others means nothing; ratings have the columns ``item`` and ``rating``
+                first, and the order of the others means nothing; ratings have the columns ``item`` and ``rating``; a
+                first column ``question`` is passed over, so that a file of questions can be filled in
 questions       ``question``, ``query`` if there are queries, ``item_1``, ``item_2``, ...
 preferences     ``query`` if there are queries, ``item``, ``utility``, ``standard_deviation``, ``rank``
 ==============  ===============================================================================
@@ -99,7 +100,7 @@ def read_orders(path: Path, *, items: Described, queries: Described | None, most
     InvalidArgumentError
         Naming the file and the row: an unknown item or query, an item twice, fewer than two items or too many.
     """
-    header, rows = _read(path)
+    header, rows = _read_answers(path)
     first = _query_column(path, header, queries)
     item_of, query_of, answers = _places(items), _places(queries), []
     for number, row in enumerate(rows):
@@ -117,7 +118,7 @@ def read_orders(path: Path, *, items: Described, queries: Described | None, most
 
 def read_ratings(path: Path, *, items: Described, queries: Described | None) -> list[Answered]:
     """Return ratings of one item each; errors as for `read_orders`, and a rating that is no finite number."""
-    header, rows = _read(path)
+    header, rows = _read_answers(path)
     first = _query_column(path, header, queries)
     if header[first:] != ["item", "rating"]:
         raise InvalidArgumentError(f"{path.name}, columns", f"expected 'item' and 'rating', got {header[first:]}")
@@ -172,6 +173,15 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     if not filled:
         raise InvalidArgumentError(str(path), "expected a header row")
     return filled[0], filled[1:]
+
+
+def _read_answers(path: Path) -> tuple[list[str], list[list[str]]]:
+    header, rows = _read(path)
+    if header[0] != "question":
+        return header, rows
+    if len(header) == 1:
+        raise InvalidArgumentError(f"{path.name}, columns", "expected items beside the question")
+    return header[1:], [row[1:] for row in rows]
 
 
 def _write(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
