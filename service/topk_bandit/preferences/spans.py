@@ -5,6 +5,9 @@ direction in which no such two items differ can never be learned. Features are t
 span of these differences. Nothing is lost: with theta ~ N(0, v I) in the features as given, the differences of
 utilities have the same distribution in the coordinates. Ratings tell about utilities themselves, up to what a rating of
 zero means: the features are joined by a one.
+
+Utilities in coordinates are those above the mean item's, so that their spread is not that of a constant which nobody
+can learn.
 """
 
 from __future__ import annotations
@@ -28,21 +31,19 @@ _NOTHING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """Coordinates for features: ``features @ basis + shift``.
+    """Coordinates for features.
 
     Attributes
     ----------
     coordinates
-        Of the items that the span was made of, shape (N, r).
+        Of the items that the span was made of, about the mean of their group, shape (N, r).
     basis
-        Shape (d, r).
-    shift
-        Shape (r,).
+        Turns features into coordinates, but for a constant of their group, shape (d, r). So ``basis @ theta`` are the
+        weights of the features as given.
     """
 
     coordinates: FloatArray
     basis: FloatArray
-    shift: FloatArray
 
     @property
     def rank(self) -> int:
@@ -51,7 +52,7 @@ class Span:
 
 
 def span_of_differences(features: ArrayLike, *, groups: NDArray[np.integer] | None = None) -> Span:
-    """Return the span of the differences of items of one group, scaled so that their mean square is 2.
+    """Return the span of the differences of items of one group, scaled so that coordinates have a mean square of 1.
 
     Parameters
     ----------
@@ -67,24 +68,21 @@ def span_of_differences(features: ArrayLike, *, groups: NDArray[np.integer] | No
     """
     rows = validated_features(features)
     group_of = np.zeros(len(rows), dtype=np.intp) if groups is None else np.unique(groups, return_inverse=True)[1]
-    sizes = np.bincount(group_of)
-    means = np.zeros((len(sizes), rows.shape[1]))
+    means = np.zeros((int(group_of.max(initial=0)) + 1, rows.shape[1]))
     np.add.at(means, group_of, rows)
-    within = rows - (means / np.maximum(sizes, 1)[:, None])[group_of]
+    within = rows - (means / np.bincount(group_of)[:, None])[group_of]
     basis = _basis(within)
-    return Span(rows @ basis, basis, np.zeros(basis.shape[1]))
+    return Span(within @ basis, basis)
 
 
 def span_of_values(features: ArrayLike) -> Span:
-    """Return the span of features joined by a one, the rest scaled so that its mean square about its mean is 1.
+    """Return the span of features joined by a one, scaled as differences are; the one is the last coordinate.
 
     Errors as for `span_of_differences`.
     """
-    rows = validated_features(features)
-    basis = _basis(rows - rows.mean(axis=0))
-    joined = np.hstack([basis, np.zeros((len(basis), 1))])
-    shift = np.append(-rows.mean(axis=0) @ basis, 1.0)
-    return Span(rows @ joined + shift, joined, shift)
+    span = span_of_differences(features)
+    ones, nothing = np.ones((len(span.coordinates), 1)), np.zeros((len(span.basis), 1))
+    return Span(np.hstack([span.coordinates, ones]), np.hstack([span.basis, nothing]))
 
 
 def crossed(queries: FloatArray, items: FloatArray) -> FloatArray:
