@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit import logs, settings
 from topk_bandit.errors import TopkBanditError
+from topk_bandit.study import arguments as study_words
 from topk_bandit.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ An online recommender that learns which ranked slate of k items to show, from on
 
   topk-bandit demo      watch it learn in a simulated shop, in under a minute; nothing is kept
   topk-bandit serve     run the service; without --redis-url it keeps its data in an embedded store
+  topk-bandit study     ask people a few well-chosen questions, and learn what they prefer
   topk-bandit doctor    check what the service stands on, with the settings that serve would use
 """
 
@@ -69,6 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--rounds", type=int, default=600, metavar="COUNT", help="requests to make (default: 600)")
     demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
     demo.set_defaults(run=_demo)
+    study = commands.add_parser(
+        "study",
+        help="ask people about items, and learn what they prefer",
+        description=study_words.DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    study_words.add_arguments(study)
     return parser
 
 

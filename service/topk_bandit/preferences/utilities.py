@@ -13,7 +13,7 @@ from topk_bandit.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Gaussian", "PreferenceModel", "Utilities", "validated_features"]
+__all__ = ["Gaussian", "PreferenceModel", "Utilities", "validated_features", "validated_weights"]
 
 FloatArray = NDArray[np.float64]
 
@@ -69,6 +69,30 @@ class Gaussian:
             raise InvalidArgumentError("variance", f"expected a positive number, got {variance}")
         return cls(np.zeros(dimension), variance * np.eye(dimension))
 
+    def precision(self, dimension: int) -> FloatArray:
+        """Return the inverse of the covariance, shape (d, d).
+
+        Raises
+        ------
+        InvalidArgumentError
+            Naming ``prior``: mean or covariance are not of this dimension or not finite, or the covariance is not
+            symmetric and positive definite.
+        """
+        if self.mean.shape != (dimension,) or self.covariance.shape != (dimension, dimension):
+            raise InvalidArgumentError("prior", f"expected dimension {dimension}, got {self.covariance.shape}")
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.covariance).all()):
+            raise InvalidArgumentError("prior", "expected finite numbers")
+        scale = np.sqrt(np.abs(np.diag(self.covariance)))
+        correlation = self.covariance / np.outer(scale, scale) if scale.all() else self.covariance
+        if not np.allclose(correlation, correlation.T, rtol=0.0, atol=1e-9):
+            raise InvalidArgumentError("prior", "expected a symmetric covariance")
+        try:
+            lower = np.linalg.cholesky(0.5 * (correlation + correlation.T))
+        except np.linalg.LinAlgError:
+            raise InvalidArgumentError("prior", "expected a positive definite covariance") from None
+        inverse = np.linalg.inv(lower)
+        return np.asarray(inverse.T @ inverse / np.outer(scale, scale))
+
     def utilities(self, features: ArrayLike) -> Utilities:
         """Return the utilities x'theta of items with these features, shape (n, d).
 
@@ -101,3 +125,23 @@ def validated_features(features: ArrayLike, *, dimension: int | None = None, fie
     if len(wrong):
         raise InvalidArgumentError(f"{field}[{wrong[0, 0]}][{wrong[0, 1]}]", "expected a finite number")
     return np.ascontiguousarray(rows)
+
+
+def validated_weights(theta: ArrayLike, *, field: str = "theta") -> FloatArray:
+    """Return `theta` as a finite vector of numbers.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is none.
+    """
+    try:
+        weights = np.asarray(theta, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(field, "expected a vector of numbers") from None
+    if weights.ndim != 1:
+        raise InvalidArgumentError(field, f"expected shape (d,), got {weights.shape}")
+    wrong = np.flatnonzero(~np.isfinite(weights))
+    if len(wrong):
+        raise InvalidArgumentError(f"{field}[{wrong[0]}]", "expected a finite number")
+    return weights

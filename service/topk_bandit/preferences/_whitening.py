@@ -1,0 +1,60 @@
+"""Coordinates in which the average candidate's information is the identity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+__all__ = ["RankError", "in_pieces", "whitened"]
+
+FloatArray = NDArray[np.float64]
+
+_ROWS_AT_ONCE = 8192
+_NOTHING = 1e-10
+"""Singular values that are this part of the largest, with all features of one scale, are taken for rounding."""
+
+
+class RankError(Exception):
+    """Rows span only `rank` dimensions."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.rank = rank
+
+
+def whitened(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
+    """Return the rows in coordinates in which their products' sum is n I, and log det(sum / n) as it was.
+
+    Parameters
+    ----------
+    rows
+        Shape (R, d).
+
+    Raises
+    ------
+    RankError
+        The rows do not span d dimensions.
+    """
+    scale = np.abs(rows).max(axis=0, initial=0.0)
+    scale[scale == 0.0] = 1.0
+    triangle = _triangle(rows, scale)
+    sizes = np.linalg.svd(triangle, compute_uv=False)
+    rank = int((sizes > _NOTHING * sizes[0]).sum())
+    if rank < rows.shape[1]:
+        raise RankError(rank)
+    inverse = solve_triangular(triangle, np.eye(len(triangle)), check_finite=False) * (np.sqrt(n) / scale[:, None])
+    white = np.concatenate([piece @ inverse for piece in in_pieces(rows)])
+    return white, 2.0 * float((np.log(np.abs(np.diagonal(triangle))) + np.log(scale)).sum()) - len(scale) * np.log(n)
+
+
+def in_pieces(rows: FloatArray) -> list[FloatArray]:
+    """Return views of the rows that fit into a cache."""
+    return [rows[first : first + _ROWS_AT_ONCE] for first in range(0, len(rows), _ROWS_AT_ONCE)]
+
+
+def _triangle(rows: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return R of the QR factors of the scaled rows, (d, d)."""
+    d = rows.shape[1]
+    parts = [np.linalg.qr(piece / scale, mode="r") for piece in in_pieces(rows)]
+    return np.asarray(np.linalg.qr(np.vstack([*parts, np.zeros((d, d))]), mode="r"))

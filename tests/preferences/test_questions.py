@@ -1,0 +1,98 @@
+"""From a catalogue to questions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from topk_bandit.preferences.answers import Orderings
+from topk_bandit.preferences.design import Feedback, SubsetDesign, ranking_matrices, rating_matrices
+from topk_bandit.preferences.inference import learned
+from topk_bandit.preferences.questions import Catalogue, next_lists
+
+
+def catalogue(feedback: Feedback = Feedback.RANKING, *, n_queries: int = 0, seed: int = 0) -> Catalogue:
+    rng = np.random.default_rng(seed)
+    queries = rng.normal(size=(n_queries, 2)) if n_queries else None
+    return Catalogue.of(rng.normal(size=(9, 3)), queries, feedback=feedback)
+
+
+def designed(of: Catalogue, size: int = 3) -> SubsetDesign:
+    return of.designed(list_size=size, relative_gap=0.01, rng=np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("feedback", list(Feedback))
+@pytest.mark.parametrize("n_queries", [0, 4])
+def test_a_design_asks_about_lists_of_one_query(feedback: Feedback, n_queries: int) -> None:
+    of = catalogue(feedback, n_queries=n_queries)
+    design = designed(of)
+    np.testing.assert_allclose(design.weights.sum(), 1.0)
+    assert design.gap <= 0.01 * of.span.rank
+    queries = design.subsets // of.n_items
+    assert (queries == queries[:, :1]).all()
+    np.testing.assert_array_equal(of.groups[design.subsets], queries)
+
+
+def test_information_is_that_of_all_pairs_of_a_list() -> None:
+    of, rng = catalogue(), np.random.default_rng(2)
+    lists = np.array([rng.permutation(9)[:4] for _ in range(5)])
+    weights = rng.uniform(size=5)
+    pairs = ranking_matrices(of.span.coordinates[lists])
+    expected = sum(w * a @ a.T for w, a in zip(weights, pairs, strict=True))
+    np.testing.assert_allclose(of.information(lists, weights), expected)
+
+
+def test_information_of_ratings_is_that_of_the_items() -> None:
+    of = catalogue(Feedback.RATING)
+    lists = np.array([[0, 1], [3, 8]])
+    items = rating_matrices(of.span.coordinates[lists])
+    np.testing.assert_allclose(of.information(lists, [1.0, 2.0]), items[0] @ items[0].T + 2 * items[1] @ items[1].T)
+
+
+def test_each_question_adds_most_to_what_is_known() -> None:
+    of = catalogue()
+    design = designed(of)
+    of_one = of.information(design.subsets, design.weights)
+    known = of.information(design.subsets[:1], [1.0])
+    for chosen in next_lists(of, design, gathered=known, count=12).tolist():
+        added = [known + of.information(shown[None], [1.0]) + 1e-3 * of_one for shown in design.subsets]
+        gains = np.linalg.slogdet(np.array(added))[1]
+        np.testing.assert_allclose(gains[chosen], gains.max())
+        known = known + of.information(design.subsets[[chosen]], [1.0])
+
+
+@pytest.mark.parametrize("feedback", list(Feedback))
+def test_many_questions_gather_what_the_design_would(feedback: Feedback) -> None:
+    of = catalogue(feedback, n_queries=3)
+    design = designed(of)
+    of_one = of.information(design.subsets, design.weights)
+    chosen = next_lists(of, design, gathered=np.zeros_like(of_one), count=300)
+    have = of.information(design.subsets[chosen], np.ones(300))
+    assert of.gathered(have, of_one, budget=300) > 0.99
+
+
+def test_gathered_grows_from_nothing_to_all_in_step_with_the_answers() -> None:
+    of = catalogue()
+    design = designed(of)
+    of_one = of.information(design.subsets, design.weights)
+    shares = [of.gathered(count * of_one, of_one, budget=40) for count in range(41)]
+    np.testing.assert_allclose(shares, np.arange(41) / 40, atol=1e-9)
+    assert of.gathered(of.information(design.subsets[:1], [1.0]), of_one, budget=40) < 0.01
+    assert of.gathered(100 * of_one, of_one, budget=40) == 1.0
+
+
+def test_utilities_are_those_of_each_query() -> None:
+    of = catalogue(n_queries=4)
+    rows = of.span.coordinates
+    theta = np.random.default_rng(3).normal(size=of.span.rank)
+    truth = 3.0 * rows @ theta
+    rng = np.random.default_rng(4)
+    rankings = [
+        sorted((query * 9 + rng.permutation(9)[:4]).tolist(), key=lambda row: -truth[row])
+        for query in range(4)
+        for _ in range(30)
+    ]
+    found = of.utilities(learned(rows, Orderings.from_rankings(rankings, n_items=36)))
+    assert len(found) == 4
+    for of_query, expected in zip(found, truth.reshape(4, 9), strict=True):
+        assert np.corrcoef(of_query.mean, expected)[0, 1] > 0.95
