@@ -130,8 +130,8 @@ def test_the_same_files_give_the_same_questions(tmp_path: Path) -> None:
     ("words", "problem"),
     [
         (["--count=0"], "--count: expected at least 1, got 0"),
-        (["--size=1"], "subset_size: expected 2 to 12 items, got 1"),
-        (["--size=13"], "subset_size: expected 2 to 12 items, got 13"),
+        (["--size=1"], "--size: expected 2 to 12 items, got 1"),
+        (["--size=13"], "--size: expected 2 to 12 items, got 13"),
         (["--items=/nowhere.csv"], "/nowhere.csv: can't be read"),
         (["--out=/dev/null/study"], "--out: /dev/null/study can't be made"),
     ],

@@ -1,12 +1,12 @@
 """The way to a D-optimal design: price all candidates, then climb among the few that matter.
 
 *Pricing* finds candidates whose g_i exceeds d, and the largest g_i or a bound of it: the certificate. *Climbing* sets
-the weights of the working set, the support and what pricing found, to their best one after the other, with exact line
-searches and low-rank updates of V^-1; weights that fall to zero leave, so that the support stays small. If climbing
-stalls, because candidates are nearly alike, Newton's method takes over.
+the weights of the support and of what pricing found to their best, one after the other, with an exact line search and a
+low-rank update of V^-1 each; weights that fall to zero leave, so that the support stays small. Where candidates are
+nearly alike climbing stalls, and Newton's method takes over.
 
-The climb starts from the average candidate, whose information is the identity in the coordinates used. This *ghost*
-fades from round to round, and is gone as soon as the working set spans all dimensions.
+The climb starts from the average candidate, whose information is about the identity in the coordinates used. This
+*ghost* fades from round to round, and is gone as soon as the support spans all dimensions.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ IntArray = NDArray[np.int64]
 
 _FADING = 0.1
 _REGULAR = 1e-5
-"""Least share of the largest diagonal entry that others of C must have for the ghost to leave."""
+"""The ghost leaves when no diagonal entry of C is a smaller share of the largest."""
 
+_FEWEST_FINDS = 32
 _MOST_SWEEPS = 16
 _WORK_AT_ONCE = 4e7
-_ROUNDS_TO_HALVE_THE_EXCESS = 15
 _MOST_FOR_NEWTON = 600
 _SHARE_OF_THE_NEW = 0.1
 _NEGLIGIBLE = 1e-6
+
+_ROUNDS_TO_HALVE_THE_EXCESS = 15
 _ROUNDS_WITHOUT_GAIN = 60
 _ROUNDS_WITHOUT_FINDS = 3
-_FEWEST_FINDS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,18 +65,26 @@ class Prices:
     keys: IntArray
     values: FloatArray
 
+    def joined(self, others: Prices) -> Prices:
+        """Return what either found, with the larger bound."""
+        return Prices(
+            max(self.bound, others.bound),
+            np.concatenate([self.keys, others.keys]),
+            np.concatenate([self.values, others.values]),
+        )
+
 
 class Candidates(Protocol):
     """What may be asked; each candidate has a key, a row of k integers."""
 
     @property
     def dimension(self) -> int:
-        """d."""
+        """How many features there are, d."""
         ...
 
     @property
     def key_length(self) -> int:
-        """k."""
+        """Integers of a key, k."""
         ...
 
     @property
@@ -87,14 +96,26 @@ class Candidates(Protocol):
         """Return the transposes of the matrices B_i of candidates, shape (S, M, d)."""
         ...
 
-    def priced(self, information: Information) -> Prices:
-        """Return all that may exceed d."""
+    def priced(self, information: Information, *, target: float) -> Prices:
+        """Return candidates whose g_i is above d, and a bound of all, which need not be sharper than `target`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """A design: weights of candidates, the largest first."""
+    """A design.
+
+    Attributes
+    ----------
+    keys, weights
+        Of the support, the largest weights first, shapes (S, k) and (S,).
+    log_det
+        Of V.
+    gap
+        No candidate's g_i exceeds d by more.
+    steps
+        Sweeps and Newton steps that it took.
+    """
 
     keys: IntArray
     weights: FloatArray
@@ -105,6 +126,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Iterate:
+    """V = ghost I + sum_i p_i B_i B_i', with the candidates' keys, their rows (S, M, d) and p."""
+
     keys: IntArray
     rows: FloatArray
     weights: FloatArray
@@ -112,6 +135,7 @@ class _Iterate:
 
     @property
     def information(self) -> Information:
+        """That of the candidates and the ghost."""
         return Information.of(self.rows, self.weights, ridge=self.ghost)
 
     def joined(self, keys: IntArray, rows: FloatArray) -> _Iterate:
@@ -136,6 +160,7 @@ class _Iterate:
         return alone.supported() if alone.is_regular() else replace(self, ghost=_FADING * self.ghost).supported()
 
     def is_regular(self) -> bool:
+        """Tell whether V is positive definite, and clearly so."""
         if not len(self.weights):
             return False
         try:
@@ -146,17 +171,20 @@ class _Iterate:
 
 
 def ascend(candidates: Candidates, *, gap_tolerance: float, max_steps: int, tell: Tell) -> Found:
-    """Return a design whose gap is at most the tolerance; or the best that was met when `tell` or the steps ended it.
+    """Return a design with a gap of at most the tolerance, or the best one that was met.
+
+    It is the latter when `tell` or `max_steps` ends the climb; when nothing more is found though a bound of the gap
+    stays above the tolerance; and when rounding errors leave no way up.
 
     Parameters
     ----------
     max_steps
-        Most sweeps over the working set and Newton steps.
+        Most sweeps over the support and Newton steps.
     tell
-        Is given the steps so far, log det V and the smallest gap, infinite at first; true ends the climb.
+        As soon as there is a design, is given the steps so far, and log det V and the gap of the best; true ends it.
     """
-    climb = _Climb(candidates, gap_tolerance, max_steps, tell)
-    while climb.best is None or not climb.is_over():
+    climb = _Climb(candidates, gap_tolerance=gap_tolerance, max_steps=max_steps, tell=tell)
+    while climb.best is None or not climb.is_over(climb.best):
         climb.advance()
     return climb.best
 
@@ -164,103 +192,93 @@ def ascend(candidates: Candidates, *, gap_tolerance: float, max_steps: int, tell
 class _Climb:
     """One ascent, round by round."""
 
-    def __init__(self, candidates: Candidates, gap_tolerance: float, max_steps: int, tell: Tell) -> None:
+    def __init__(self, candidates: Candidates, *, gap_tolerance: float, max_steps: int, tell: Tell) -> None:
         self.candidates, self.gap_tolerance, self.max_steps, self.tell = candidates, gap_tolerance, max_steps, tell
-        nothing = np.zeros((0, candidates.key_length), dtype=np.int64)
-        self.iterate = _Iterate(nothing, candidates.rows(nothing), np.zeros(0), 1.0)
-        self.information = self.iterate.information
-        self.prices = candidates.priced(self.information)
         self.best: Found | None = None
-        self.steps, self.stopped, self.stalls = 0, False, False
         self.gaps: list[float] = []
         self.excesses: list[float] = []
-        self.rounds_without_finds = 0
+        self.steps, self.is_stopped, self.is_stalled = 0, False, False
+        nothing = np.zeros((0, candidates.key_length), dtype=np.int64)
+        self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), 1.0))
 
-    def is_over(self) -> bool:
-        """Tell whether there is a design that is good enough, or cannot be improved."""
-        return self.best is not None and (
-            self.best.gap <= self.gap_tolerance
-            or self.stopped
+    def is_over(self, best: Found) -> bool:
+        """Tell whether the best design is good enough, or nothing better can be expected."""
+        last = self.excesses[-_ROUNDS_WITHOUT_FINDS:]
+        return (
+            self.is_stopped
             or self.steps >= self.max_steps
-            or self.rounds_without_finds >= _ROUNDS_WITHOUT_FINDS
-            or (len(self.gaps) > _ROUNDS_WITHOUT_GAIN and min(self.gaps[-_ROUNDS_WITHOUT_GAIN:]) > self.best.gap)
+            or best.gap <= self.gap_tolerance
+            or (len(last) == _ROUNDS_WITHOUT_FINDS and max(last) <= self.gap_tolerance)
+            or min(self.gaps[-_ROUNDS_WITHOUT_GAIN:]) > best.gap
         )
 
     def advance(self) -> None:
         """Climb among the support and what was found, and price again."""
-        self._take_finds()
-        if self._is_stalled():
-            self._take_newton_steps()
-        else:
-            self._sweep()
-        self.iterate = self.iterate.supported().faded()
-        self.information = self.iterate.information
-        self.prices = self.candidates.priced(self.information)
-        if self.iterate.ghost == 0.0:
+        one = self._with_finds()
+        climb = self._newton if self.is_stalled and len(one.weights) <= _MOST_FOR_NEWTON else self._sweep
+        self._move_to(replace(one, weights=climb(one)).supported().faded())
+
+    def _move_to(self, one: _Iterate) -> None:
+        target = self.candidates.dimension + self.gap_tolerance
+        self.iterate, self.information = one, one.information
+        self.prices = self.candidates.priced(self.information, target=target)
+        self.excess = float(self.prices.values.max(initial=target - self.gap_tolerance)) - self.candidates.dimension
+        if one.ghost == 0.0:
             self._judge()
 
-    def _take_finds(self) -> None:
-        d, prices = self.candidates.dimension, self.prices
-        order = np.argsort(-prices.values, kind="stable")
-        order = order[prices.values[order] > d + 0.1 * self.gap_tolerance]
-        known = set(map(tuple, self.iterate.keys.tolist()))
-        keys = [key for key in prices.keys[order].tolist() if tuple(key) not in known]
-        if keys:
-            new = np.array(keys[: max(_FEWEST_FINDS, d)], dtype=np.int64)
-            self.iterate = self.iterate.joined(new, self.candidates.rows(new))
-
-    def _is_stalled(self) -> bool:
-        """Tell whether Newton's method is to be preferred: once it is, it stays so."""
-        if len(self.excesses) > _ROUNDS_TO_HALVE_THE_EXCESS:
-            self.stalls = self.stalls or self.excesses[-1] > 0.5 * self.excesses[-1 - _ROUNDS_TO_HALVE_THE_EXCESS]
-        return self.stalls and len(self.iterate.weights) <= _MOST_FOR_NEWTON
-
-    def _take_newton_steps(self) -> None:
-        one, excess = self.iterate, float(self.prices.values.max()) - self.candidates.dimension
-        start = np.maximum(one.weights, _SHARE_OF_THE_NEW / len(one.weights))
-        weights, taken = newton(
-            one.rows,
-            start / start.sum(),
-            gap_tolerance=0.1 * min(self.gap_tolerance, excess),
-            stop=lambda: self._tell(),
-        )
-        weights[weights < _NEGLIGIBLE / len(weights)] = 0.0
-        inverse=Information.of(one.rows,weights).inverse
-        sweep(inverse, one.rows, weights, 0,len(weights),0.0)
-        self.iterate = replace(one, weights=weights)
-        self.steps += max(taken, 1)
-
-    def _sweep(self) -> None:
-        one, d = self.iterate, self.candidates.dimension
-        inverse, weights = self.information.inverse, one.weights.copy()
-        excess = float(self.prices.values.max(initial=d)) - d
-        work = 4.0 * one.rows.size * d
-        for _ in range(int(min(max(self.candidates.work / work, 1.0), _MOST_SWEEPS))):
-            largest, chunk = 0.0, max(1, int(_WORK_AT_ONCE * len(weights) / work))
-            for first in range(0, len(weights), chunk):
-                last = min(first + chunk, len(weights))
-                met = sweep(inverse, one.rows, weights, first, last, 0.05 * self.gap_tolerance)
-                largest = max(largest, met)
-                if self._tell():
-                    break
-            self.steps += 1
-            if largest <= 0.2 * excess or self.stopped:
-                break
-        self.iterate = replace(one, weights=weights)
-
-    def _tell(self) -> bool:
-        if self.best is not None:
-            self.stopped = self.stopped or self.tell(self.steps, self.best.log_det, self.best.gap)
-        return self.stopped
-
     def _judge(self) -> None:
-        d, one = self.candidates.dimension, self.iterate
-        gap = max(self.prices.bound - d, 0.0)
-        self.gaps.append(gap)
-        found = float(self.prices.values.max(initial=d)) - d
-        self.excesses.append(found)
-        self.rounds_without_finds = 0 if found > self.gap_tolerance else self.rounds_without_finds + 1
+        """Keep the iterate if none was better, and see how the climb goes."""
+        gap = max(self.prices.bound - self.candidates.dimension, 0.0)
         if self.best is None or gap < self.best.gap:
-            order = np.argsort(-one.weights, kind="stable")
-            self.best = Found(one.keys[order], one.weights[order], self.information.log_det, gap, self.steps)
-        self._tell()
+            order = np.argsort(-self.iterate.weights, kind="stable")
+            keys, weights = self.iterate.keys[order], self.iterate.weights[order]
+            self.best = Found(keys, weights, self.information.log_det, gap, self.steps)
+        self.gaps.append(gap)
+        self.excesses.append(self.excess)
+        if len(self.excesses) > _ROUNDS_TO_HALVE_THE_EXCESS:
+            before = self.excesses[-1 - _ROUNDS_TO_HALVE_THE_EXCESS]
+            self.is_stalled = self.is_stalled or self.excess > 0.5 * before
+        self._asked_to_stop()
+
+    def _with_finds(self) -> _Iterate:
+        one, values = self.iterate, self.prices.values
+        order = np.argsort(-values, kind="stable")
+        order = order[values[order] > self.candidates.dimension + 0.1 * self.gap_tolerance]
+        known = set(map(tuple, one.keys.tolist()))
+        found = [key for key in self.prices.keys[order].tolist() if tuple(key) not in known]
+        if not found:
+            return one
+        keys = np.array(found[: max(_FEWEST_FINDS, self.candidates.dimension)], dtype=np.int64)
+        return one.joined(keys, self.candidates.rows(keys))
+
+    def _newton(self, one: _Iterate) -> FloatArray:
+        start = np.maximum(one.weights, _SHARE_OF_THE_NEW / len(one.weights))
+        tolerance = 0.1 * min(self.gap_tolerance, max(self.excess, self.gap_tolerance))
+        weights, taken = newton(one.rows, start / start.sum(), gap_tolerance=tolerance, stop=self._asked_to_stop)
+        self.steps += taken
+        return weights
+
+    def _sweep(self, one: _Iterate) -> FloatArray:
+        """Sweep as long as that is cheaper than pricing, or until the support is far better than the rest."""
+        inverse, weights = self.information.inverse, one.weights.copy()
+        affordable = self.candidates.work / (4.0 * one.rows.size * self.candidates.dimension)
+        for _ in range(int(min(max(affordable, 1.0), _MOST_SWEEPS))):
+            largest = self._sweep_once(inverse, one.rows, weights, enough=0.05 * self.gap_tolerance)
+            self.steps += 1
+            if largest <= 0.2 * self.excess or self.is_stopped:
+                break
+        return weights
+
+    def _sweep_once(self, inverse: FloatArray, rows: FloatArray, weights: FloatArray, *, enough: float) -> float:
+        n, largest = len(weights), 0.0
+        chunk = max(1, int(_WORK_AT_ONCE * n / max(4.0 * rows.size * self.candidates.dimension, 1.0)))
+        for first in range(0, n, chunk):
+            largest = max(largest, sweep(inverse, rows, weights, first, min(first + chunk, n), enough))
+            if self._asked_to_stop():
+                break
+        return largest
+
+    def _asked_to_stop(self) -> bool:
+        if self.best is not None:
+            self.is_stopped = self.is_stopped or self.tell(self.steps, self.best.log_det, self.best.gap)
+        return self.is_stopped

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtrs
 from scipy.optimize import linprog
 
 from topk_bandit.errors import InvalidArgumentError
@@ -60,7 +60,7 @@ def is_certain(likelihood: Likelihood, lower: FloatArray, decrement: float) -> b
 
     |D|_{H^-1} is bounded by twice the largest |x|_{H^-1}.
     """
-    whitened = solve_triangular(lower, likelihood.features.T, lower=True)
+    whitened = dtrtrs(lower, likelihood.features.T, lower=1)[0]
     return float(decrement * 4.0 * np.max(np.sum(whitened**2, axis=0))) < 1.0
 
 
@@ -80,8 +80,8 @@ def check_not_separable(likelihood: Likelihood) -> None:
     margins = differences @ found.x
     rounding = _ROUNDING * float(np.abs(differences).sum(axis=1).max())
     if margins.min() >= -rounding and margins.max() > 1e3 * rounding:
-        problem = "the answers are separable (some weights explain each of them), so ever larger weights are ever more likely"
-        raise InvalidArgumentError("orderings", f"{problem}: give a prior")
+        problem = "the answers are separable: some weights explain each of them, and larger ones always better"
+        raise InvalidArgumentError("orderings", f"{problem}; give a prior")
 
 
 def _differences(likelihood: Likelihood) -> FloatArray:
@@ -93,4 +93,4 @@ def _differences(likelihood: Likelihood) -> FloatArray:
     below = place > 0
     winners = likelihood.items[(likelihood.starts[answer] + better)[below]]
     pairs = np.unique(winners * n + likelihood.items[below])
-    return likelihood.features[pairs // n] - likelihood.features[pairs % n]
+    return np.asarray(likelihood.features[pairs // n] - likelihood.features[pairs % n])

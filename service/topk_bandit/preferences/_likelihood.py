@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.preferences import _corderings
@@ -94,10 +93,10 @@ class Likelihood:
         Shifting the features of a group changes no difference of utilities within an answer, so the likelihood at theta
         is that of the standardised features at theta * scale. A feature that no answer compares becomes 0.
         """
-        groups, n = self.groups, len(self.features)
-        membership = csr_array((np.ones(n), (groups, np.arange(n))))
-        means = (membership @ self.features) / membership.sum(axis=1)[:, None]
-        centred = self.features - means[groups]
+        groups = self.groups
+        sums = np.zeros((int(groups.max()) + 1, self.features.shape[1]))
+        np.add.at(sums, groups, self.features)
+        centred = self.features - (sums / np.bincount(groups)[:, None])[groups]
         scale = np.sqrt(np.mean(centred**2, axis=0))
         flat = scale <= _ROUNDING * np.abs(self.features).max(axis=0)
         centred[:, flat], scale[flat] = 0.0, 1.0

@@ -55,12 +55,12 @@ class Lists:
 
     @property
     def dimension(self) -> int:
-        """d."""
-        return self.all_rows.shape[2]
+        """How many features there are, d."""
+        return int(self.all_rows.shape[2])
 
     @property
     def key_length(self) -> int:
-        """A number."""
+        """1: a list's number."""
         return 1
 
     @property
@@ -72,7 +72,7 @@ class Lists:
         """Return the lists' rows, shape (S, M, d)."""
         return self.all_rows[keys[:, 0]]
 
-    def priced(self, information: Information) -> Prices:
+    def priced(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
         """Return all lists with g above d."""
         gradients = np.concatenate([norms(information.whitened(piece)) for piece in in_pieces(self.all_rows)])
         keys = np.flatnonzero(gradients > self.dimension)

@@ -52,7 +52,9 @@ class _Point:
 def newton(
     rows: FloatArray, weights: FloatArray, *, gap_tolerance: float, stop: Callable[[], bool]
 ) -> tuple[FloatArray, int]:
-    """Return weights with a gap among these candidates of at most the tolerance, and the steps taken.
+    """Return weights with a gap among these candidates of about the tolerance, and the steps taken.
+
+    Weights become zero where the slack says that they would in the end.
 
     Parameters
     ----------
@@ -63,18 +65,18 @@ def newton(
     stop
         Asked before every step.
     """
-    d, point = rows.shape[2], None
-    for step in range(_MOST_STEPS):
-        white = Information.of(rows, weights).whitened(rows)
+    d, count = rows.shape[2], len(weights)
+    point, step = _Point(weights, np.zeros(count)), 0
+    while True:
+        white = Information.of(rows, point.weights).whitened(rows)
         excess = norms(white) - d
-        gap = float((excess.max() + d) * weights.sum() - d)
-        if gap <= gap_tolerance or stop():
-            return weights / weights.sum(), step
-        if point is None:
-            point = _Point(weights, np.maximum(-excess, gap / (len(weights) * weights)))
-        point = _step(point, _squares(white), excess)
-        weights = point.weights
-    return weights / weights.sum(), _MOST_STEPS
+        gap = float((excess.max() + d) * point.weights.sum() - d)
+        if step == 0:
+            point = _Point(weights, np.maximum(-excess, gap / (count * weights)))
+        if step == _MOST_STEPS or gap <= gap_tolerance or stop():
+            supported = np.where(d * count * point.weights >= point.slacks, point.weights, 0.0)
+            return supported / supported.sum(), step
+        point, step = _step(point, _squares(white), excess), step + 1
 
 
 def _step(point: _Point, hessian: FloatArray, excess: FloatArray) -> _Point:
@@ -103,6 +105,6 @@ def _longest(values: FloatArray, direction: FloatArray) -> float:
     return 1.0 / max(1.0, float((-direction / values).max()))
 
 
-def _solved(factor: FloatArray, right: FloatArray) -> FloatArray:
+def _solved(factor: NDArray[np.floating], right: FloatArray) -> FloatArray:
     half = solve_triangular(factor, right, lower=True, check_finite=False)
     return np.asarray(solve_triangular(factor, half, lower=True, trans=1, check_finite=False))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.preferences._ascent import Prices
-from topk_bandit.preferences._bounds import scatter_bound
-from topk_bandit.preferences._combinations import best_pairs, best_triples, exchange, pair_gradients
+from topk_bandit.preferences._bounds import gradient_bound, largest_sums
+from topk_bandit.preferences._combinations import best_pairs, best_subset, best_triples, exchange, pair_gradients
 from topk_bandit.preferences._whitening import whitened
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ __all__ = ["RankedSubsets", "RatedSubsets"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+_JUST_BELOW = 1.0 - 1e-9
+_MOST_FOR_ALL_TRIPLES = 150
+_MOST_STARTS = 256
+_SEARCH_BUDGET = 3e8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +52,12 @@ class _Subsets:
 
     @property
     def dimension(self) -> int:
-        """d."""
-        return self.items.shape[1]
+        """How many features there are, d."""
+        return int(self.items.shape[1])
 
     @property
     def key_length(self) -> int:
-        """K."""
+        """How many items a subset has, K."""
         return self.size
 
 
@@ -83,7 +88,7 @@ class RatedSubsets(_Subsets):
         """Return the items' features, shape (S, K, d)."""
         return self.items[keys]
 
-    def priced(self, information: Information) -> Prices:
+    def priced(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
         """Return the best subset with each item, if its g is above d."""
         norms = np.square(information.whitened(self.items)).sum(axis=1)
         found = [self._best_with_each(members[np.argsort(-norms[members], kind="stable")]) for members in self.groups]
@@ -137,47 +142,78 @@ class RankedSubsets(_Subsets):
     @property
     def work(self) -> float:
         """That of the pair gradients and of the search among them."""
-        d, size = self.dimension, min(self.size, 3)
-        return float(sum(len(group) * len(group) * d + len(group) ** size for group in self.groups))
+        d = self.dimension
+        return float(sum(len(group) ** 2 * (d + min(len(group), _MOST_FOR_ALL_TRIPLES)) for group in self.groups))
 
     def rows(self, keys: IntArray) -> FloatArray:
         """Return K - 1 contrasts of the items' features, shape (S, K - 1, d)."""
         return np.ascontiguousarray(np.matmul(self.contrasts, self.items[keys]))
 
-    def priced(self, information: Information) -> Prices:
-        """Return good subsets, of sizes 2 and 3 the best with each item, and a bound of the best."""
+    def priced(self, information: Information, *, target: float) -> Prices:
+        """Return good subsets, and the largest gradient: exactly for K = 2 and 3, above often a bound."""
         white = information.whitened(self.items)
-        parts = [self._priced_within(group, white[group]) for group in self.groups]
+        parts = [self._priced_within(group, white[group], target) for group in self.groups]
         keys, values = np.concatenate([part.keys for part in parts]), np.concatenate([part.values for part in parts])
         keys, first = np.unique(np.sort(keys, axis=1), axis=0, return_index=True)
-        return Prices(max(part.bound for part in parts), keys, values[first])
+        kept = values[first] > self.dimension
+        return Prices(max(part.bound for part in parts), keys[kept], values[first][kept])
 
-    def _priced_within(self, group: IntArray, items: FloatArray) -> Prices:
+    def _priced_within(self, group: IntArray, items: FloatArray, target: float) -> Prices:
         items = items - items.mean(axis=0)
         pairs = pair_gradients(items @ items.T)
-        keys, values = self._found(pairs)
-        kept = values > self.dimension
-        if self.size <= 3:
-            bound = float(values.max())
-        else:
-            bound = scatter_bound(items, self.size)
-        return Prices(bound, group[keys[kept]], values[kept])
+        match self.size:
+            case 2:
+                found = _all_pairs(pairs)
+            case 3 if len(pairs) <= _MOST_FOR_ALL_TRIPLES:
+                found = _triples(pairs, _JUST_BELOW * self.dimension)
+            case 3:
+                tried = _exchanged(pairs, 3, self.rng)
+                found = tried.joined(_triples(pairs, float(tried.values.max())))
+            case size:
+                found = _bounded(_exchanged(pairs, size, self.rng), items, pairs, target)
+        return Prices(found.bound, group[found.keys], found.values)
 
-    def _found(self, pairs: FloatArray) -> tuple[IntArray, FloatArray]:
-        n = len(pairs)
-        keys, values = np.zeros((n, self.size), dtype=np.int64), np.full(n, -np.inf)
-        if self.size == 2:
-            best_pairs(pairs, keys, values)
-        elif self.size == 3:
-            best_triples(pairs, (1.0 - 1e-9) * self.dimension, keys, values)
-        else:
-            keys[:] = self.rng.permuted(np.broadcast_to(np.arange(n), (n, n)), axis=1)[:, : self.size]
-            exchange(pairs, keys, values)
-        return keys, values
+
+def _all_pairs(pairs: FloatArray) -> Prices:
+    keys, values = np.zeros((len(pairs), 2), dtype=np.int64), np.empty(len(pairs))
+    best_pairs(pairs, keys, values)
+    return Prices(float(values.max()), keys, values)
+
+
+def _triples(pairs: FloatArray, floor: float) -> Prices:
+    """Return the best triple with each item if its gradient is above the floor; none is above the bound."""
+    keys, values = np.zeros((len(pairs), 3), dtype=np.int64), np.full(len(pairs), -np.inf)
+    best_triples(pairs, floor, keys, values)
+    kept = np.isfinite(values)
+    return Prices(float(values.max(initial=floor)), keys[kept], values[kept])
+
+
+def _exchanged(pairs: FloatArray, size: int, rng: np.random.Generator) -> Prices:
+    """Return subsets that no exchange of an item improves, reached from random ones; the bound is only theirs."""
+    starts = min(len(pairs), _MOST_STARTS)
+    keys = np.stack([rng.choice(len(pairs), size, replace=False) for _ in range(starts)])
+    values = np.empty(starts)
+    exchange(pairs, keys, values)
+    return Prices(float(values.max()), keys, values)
+
+
+def _bounded(tried: Prices, items: FloatArray, pairs: FloatArray, target: float) -> Prices:
+    """Return what was tried with a bound of all gradients, and with the best subset if a search settles it."""
+    largest = largest_sums(pairs, tried.keys.shape[1])
+    bound = gradient_bound(items, largest)
+    if tried.bound > target or bound <= target:
+        return replace(tried, bound=bound)
+    order = np.argsort(-largest[:, -1], kind="stable")
+    subset = np.zeros((1, tried.keys.shape[1]), dtype=np.int64)
+    ordered = np.ascontiguousarray(pairs[order][:, order])
+    best, is_settled = best_subset(ordered, largest[order], target, _SEARCH_BUDGET, subset[0])
+    if best > target:
+        tried = tried.joined(Prices(best, order[subset], np.array([best])))
+    return replace(tried, bound=best if is_settled else bound)
 
 
 def _contrasts(size: int) -> FloatArray:
     """Return Q, (K - 1, K), with Q'Q = K I - 11'."""
     rows = np.tril(np.ones((size - 1, size)), k=0)
     rows[np.arange(size - 1), np.arange(1, size)] = -np.arange(1.0, size)
-    return np.sqrt(size) * rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.sqrt(size) * rows / np.linalg.norm(rows, axis=1, keepdims=True))

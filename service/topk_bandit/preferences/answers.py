@@ -2,13 +2,14 @@
 
 A full ranking, the choice of one from several, and the better of a pair are one kind of answer: some *places* at the
 top are given out in order, and the items left over are below them in no order. A ranking of m items is its m - 1
-successive choices.
+successive choices. Two items can't share a place: who finds items equally good is asked for a rating, or not at all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +17,13 @@ from numpy.typing import NDArray
 from topk_bandit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
-__all__ = ["Orderings", "Ratings"]
+__all__ = ["IntArray", "Orderings", "Ratings"]
 
 IntArray = NDArray[np.int64]
-_Places: TypeAlias = "Callable[[int], int]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +39,26 @@ class Orderings:
     places
         How many of an answer's items are in order at its top, the rest being below them in no order: 1 for a choice,
         one less than its items for a full ranking; shape (A,).
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``starts`` or ``places``: they do not cut the items into answers of at least two, or give out no place
+        or the last one.
     """
 
     items: IntArray
     starts: IntArray
     places: IntArray
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not fit together: compiled loops rely on it."""
+        whole = len(self.starts) == len(self.places) + 1 and self.starts[0] == 0 and self.starts[-1] == len(self.items)
+        lengths = np.diff(self.starts)
+        if not whole or (lengths < 2).any():
+            raise InvalidArgumentError("starts", "expected to cut the items into answers of at least two")
+        if (self.places < 1).any() or (self.places >= lengths).any():
+            raise InvalidArgumentError("places", "expected at least 1, and fewer than the answer has items")
 
     @classmethod
     def from_rankings(cls, rankings: Iterable[Sequence[int]], *, n_items: int) -> Orderings:
@@ -52,9 +67,10 @@ class Orderings:
         Raises
         ------
         InvalidArgumentError
-            Naming ``rankings[l]``: fewer than two items, an item twice, or an index outside [0, n_items).
+            Naming ``rankings[l]``: fewer than two items, an item twice, no integer, or not in [0, n_items).
         """
-        return cls._of("rankings", list(rankings), lambda length: length - 1, n_items=n_items)
+        items, starts = _flat(list(rankings), "rankings", n_items=n_items)
+        return cls(items, starts, np.diff(starts) - 1)
 
     @classmethod
     def from_choices(cls, chosen: Sequence[int], shown: Sequence[Sequence[int]], *, n_items: int) -> Orderings:
@@ -63,18 +79,23 @@ class Orderings:
         Raises
         ------
         InvalidArgumentError
-            Naming ``shown[l]``, as for rankings, or ``chosen[l]``: it was not shown.
+            Naming ``shown[l]``, as for rankings, or ``chosen``, ``chosen[l]``: another number of them, or not shown.
         """
         if len(chosen) != len(shown):
             raise InvalidArgumentError("chosen", f"expected {len(shown)} items, got {len(chosen)}")
-        orders = []
-        for number, (best, others) in enumerate(zip(chosen, shown, strict=True)):
-            if best not in others:
-                raise InvalidArgumentError(f"chosen[{number}]", f"item {best} was not shown")
-            rest = list(others)
-            rest.remove(best)
-            orders.append([best, *rest])
-        return cls._of("shown", orders, lambda _: 1, n_items=n_items)
+        items, starts = _flat(list(shown), "shown", n_items=n_items)
+        answers = np.repeat(np.arange(len(shown)), np.diff(starts))
+        found = np.flatnonzero(items == np.asarray(chosen)[answers]) if len(shown) else np.zeros(0, dtype=np.int64)
+        missed = np.ones(len(shown), dtype=np.bool_)
+        missed[answers[found]] = False
+        if missed.any():
+            first = int(np.argmax(missed))
+            raise InvalidArgumentError(f"chosen[{first}]", f"item {chosen[first]} was not shown")
+        order = np.arange(len(items))
+        # Within each answer the chosen item comes first, and those before it follow.
+        order[found] = starts[:-1] - 1
+        ordered = items[np.lexsort((order, answers))]
+        return cls(ordered, starts, np.ones(len(shown), dtype=np.int64))
 
     @classmethod
     def from_pairs(cls, pairs: ArrayLike, *, n_items: int) -> Orderings:
@@ -83,29 +104,19 @@ class Orderings:
         Raises
         ------
         InvalidArgumentError
-            Naming ``pairs`` or ``pairs[l]``: wrong shape, an item against itself, or an index outside [0, n_items).
+            Naming ``pairs`` or ``pairs[l]``: wrong shape, an item against itself, no integer, or not in [0, n_items).
         """
-        array = np.asarray(pairs)
+        try:
+            array = np.asarray(pairs)
+        except ValueError:
+            raise InvalidArgumentError("pairs", "expected integers of shape (A, 2)") from None
         if array.size == 0:
             array = np.zeros((0, 2), dtype=np.int64)
-        if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
+        if array.ndim != 2 or array.shape[1] != 2:
             raise InvalidArgumentError("pairs", f"expected integers of shape (A, 2), got {array.dtype} {array.shape}")
-        out = ((array < 0) | (array >= n_items)).any(axis=1)
-        for wrong, problem in ((out, f"expected items in [0, {n_items})"), (array[:, 0] == array[:, 1], "one item")):
-            if wrong.any():
-                raise InvalidArgumentError(f"pairs[{int(np.argmax(wrong))}]", problem)
-        count = len(array)
-        items = np.ascontiguousarray(array.reshape(-1), dtype=np.int64)
-        return cls(items, 2 * np.arange(count + 1, dtype=np.int64), np.ones(count, dtype=np.int64))
-
-    @classmethod
-    def _of(cls, field: str, orders: Sequence[Sequence[int]], places: _Places, *, n_items: int) -> Orderings:
-        for number, order in enumerate(orders):
-            _check(order, f"{field}[{number}]", n_items=n_items)
-        lengths = np.array([len(order) for order in orders], dtype=np.int64)
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-        items = np.array([item for order in orders for item in order], dtype=np.int64)
-        return cls(items, starts, np.array([places(len(order)) for order in orders], dtype=np.int64))
+        starts = 2 * np.arange(len(array) + 1, dtype=np.int64)
+        items = _checked(array.reshape(-1), starts, "pairs", n_items=n_items)
+        return cls(items, starts, np.ones(len(array), dtype=np.int64))
 
     @property
     def n_answers(self) -> int:
@@ -143,23 +154,70 @@ class Ratings:
         Raises
         ------
         InvalidArgumentError
-            Naming ``items[l]`` or ``values[l]``: an index outside [0, n_items), or a number that is not finite.
+            Naming ``items[l]``: no integer, or not in [0, n_items). Naming ``values`` or ``values[l]``: another number
+            of them, or not finite.
         """
         if len(items) != len(values):
             raise InvalidArgumentError("values", f"expected {len(items)} numbers, got {len(values)}")
-        for number, (item, value) in enumerate(zip(items, values, strict=True)):
-            if not 0 <= item < n_items:
-                raise InvalidArgumentError(f"items[{number}]", f"expected an item in [0, {n_items}), got {item}")
-            if not np.isfinite(value):
-                raise InvalidArgumentError(f"values[{number}]", f"expected a finite number, got {value}")
-        return cls(np.asarray(items, dtype=np.int64), np.asarray(values, dtype=np.float64))
+        numbers, wrong_item = _indices(items, n_items=n_items)
+        if wrong_item is not None:
+            raise InvalidArgumentError(f"items[{wrong_item}]", _expected(items[wrong_item], n_items))
+        try:
+            rated = np.asarray(values, dtype=np.float64).reshape(len(items))
+        except (TypeError, ValueError):
+            raise InvalidArgumentError("values", "expected numbers") from None
+        wrong = np.flatnonzero(~np.isfinite(rated))
+        if len(wrong):
+            raise InvalidArgumentError(f"values[{wrong[0]}]", f"expected a finite number, got {rated[wrong[0]]}")
+        return cls(numbers, rated)
 
 
-def _check(order: Sequence[int], field: str, *, n_items: int) -> None:
-    if len(order) < 2:
-        raise InvalidArgumentError(field, f"expected at least 2 items, got {len(order)}")
-    for item in order:
-        if not 0 <= item < n_items:
-            raise InvalidArgumentError(field, f"expected items in [0, {n_items}), got {item}")
-    if len(set(order)) < len(order):
-        raise InvalidArgumentError(field, "an item occurs twice")
+def _flat(orders: Sequence[Sequence[int]], field: str, *, n_items: int) -> tuple[IntArray, IntArray]:
+    """Return the items of all answers, and where each begins."""
+    lengths = np.array([len(order) for order in orders], dtype=np.int64)
+    short = np.flatnonzero(lengths < 2)
+    if len(short):
+        raise InvalidArgumentError(f"{field}[{short[0]}]", f"expected at least 2 items, got {lengths[short[0]]}")
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    return _checked(list(chain.from_iterable(orders)), starts, field, n_items=n_items), starts
+
+
+def _checked(values: Sequence[int] | NDArray[Any], starts: IntArray, field: str, *, n_items: int) -> IntArray:
+    """Return the items of all answers as indices, no index twice in an answer."""
+    items, wrong = _indices(values, n_items=n_items)
+    answers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    if wrong is not None:
+        raise InvalidArgumentError(f"{field}[{answers[wrong]}]", _expected(values[wrong], n_items))
+    order = np.lexsort((items, answers))
+    twice = (items[order][1:] == items[order][:-1]) & (answers[1:] == answers[:-1])
+    if twice.any():
+        first = int(np.argmax(twice))
+        problem = f"item {items[order][first]} occurs twice (items can't share a place)"
+        raise InvalidArgumentError(f"{field}[{answers[first]}]", problem)
+    return items
+
+
+def _indices(values: Sequence[int] | NDArray[Any], *, n_items: int) -> tuple[IntArray, int | None]:
+    """Return `values` as indices, and the position of the first that is no item, if there is one."""
+    if len(values) == 0:
+        return np.zeros(0, dtype=np.int64), None
+    array = _array(values)
+    if np.issubdtype(array.dtype, np.integer):
+        wrong = (array < 0) | (array >= n_items)
+    else:
+        known = [isinstance(value, int | np.integer) and 0 <= value < n_items for value in values]
+        wrong = ~np.array(known, dtype=np.bool_)
+    if wrong.any():
+        return np.zeros(0, dtype=np.int64), int(np.argmax(wrong))
+    return np.ascontiguousarray(array, dtype=np.int64), None
+
+
+def _array(values: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists within: ties, perhaps
+        return np.zeros(0, dtype=np.object_)
+
+
+def _expected(item: object, n_items: int) -> str:
+    return f"expected an item in [0, {n_items}), got {item}"

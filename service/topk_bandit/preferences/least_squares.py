@@ -129,9 +129,7 @@ class _Problem:
         targets = weights * means[used] - design @ centre
         # With at least d rows the right singular vectors are a basis of all weights.
         missing = max(d - len(used), 0)
-        left, singular, right = np.linalg.svd(
-            np.vstack([design @ lower, np.zeros((missing, d))]), full_matrices=False
-        )
+        left, singular, right = np.linalg.svd(np.vstack([design @ lower, np.zeros((missing, d))]), full_matrices=False)
         targets = np.append(targets, np.zeros(missing))
         projected = left.T @ targets
         residual = within + float(np.sum((targets - left @ projected) ** 2))

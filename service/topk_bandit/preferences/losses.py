@@ -1,7 +1,7 @@
 """How far an order of items is from the true one.
 
-Orders are given by numbers, one an item, the larger the better: utilities, or ranks with a minus sign. Several lists can
-be compared at once: items are the last axis, and all others are lists.
+Orders are given by numbers, one an item, the larger the better: utilities, or ranks with a minus sign. Several lists
+can be compared at once: items are the last axis, and all others are lists.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg.lapack import dpotri, dpotrs
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.preferences._existence import check_not_separable, check_rank, is_certain
@@ -37,7 +37,7 @@ FloatArray = NDArray[np.float64]
 _SUFFICIENT = 1e-4
 _HALVINGS = 60
 _PATIENCE = 15
-_HEAD, _FEWEST, _ROUGHLY, _MOST = 8, 50, 0.1, 100
+_HEAD, _FEWEST, _ROUGHLY, _MOST = 8, 50, 0.5, 100
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -48,8 +48,8 @@ class PlackettLuce:
     Attributes
     ----------
     posterior
-        Of the weights theta: the mode as its mean, and the inverse of the negative Hessian there as its covariance
-        (Laplace's approximation; without a prior, the asymptotic covariance of the maximum likelihood estimate).
+        Of the weights theta: the mode as its mean, and the inverse of the negative Hessian where the last step began
+        as its covariance (Laplace's approximation; without a prior, the asymptotic covariance of the estimate).
     log_likelihood
         Of the answers at the mode, in nats, without the prior.
     iterations
@@ -116,36 +116,37 @@ def fit(
         Of the items that `orderings` refers to, shape (N, d). Only differences within an answer matter.
     tolerance
         The step is the last one that gains less than this, in nats, by Newton's model of the objective (or less than
-        its value is rounded by). Such a step is sqrt(2 tolerance) posterior standard deviations long, and the maximum
-        is far nearer than that to where it ends.
+        its rounding). It is sqrt(2 tolerance) posterior standard deviations long, and ends far nearer the maximum.
 
     Raises
     ------
     InvalidArgumentError
-        Naming ``features``: not finite, of another width than the prior, or, without a prior, such that the answers
-        compare fewer than d directions (features of rank < d, one-hot features of all items, or groups of items that
-        no answer connects). Naming ``orderings``: an item without features; or, without a prior, no answers or
-        separable ones: some weights explain each of them, so ever larger ones are ever more likely. Naming ``prior``:
-        no mean of shape (d,) or no positive definite covariance. Naming ``max_iterations``: they did not suffice.
+        Naming ``features``: not finite, or, without a prior, such that the answers compare fewer than d directions
+        (features of rank < d, one-hot features of all items, or groups of items that no answer connects). Naming
+        ``orderings``: an item without features; or, without a prior, no answers, or separable ones: some weights
+        explain each of them, and larger ones always better. Naming ``prior``: not of d weights, or no positive definite
+        covariance. Naming ``max_iterations``: they did not suffice.
     """
     rows = validated_features(features)
     likelihood = Likelihood.of(rows, orderings)
-    if prior is not None:
-        precision = prior.precision(rows.shape[1])
+    precision = None if prior is None else prior.precision(rows.shape[1])
     if orderings.n_answers == 0:
-        if prior is None:
-            raise InvalidArgumentError("orderings", "there are no answers: give a prior, or answers")
-        return PlackettLuce(prior, 0.0, 0)
+        return _unanswered(prior)
     standardised, scale = likelihood.standardised()
-    if prior is None:
+    if prior is None or precision is None:
         check_rank(standardised)
         objective = _Objective(standardised, np.zeros(len(scale)), None)
     else:
         objective = _Objective(standardised, prior.mean * scale, precision / np.outer(scale, scale))
     found = _maximum(objective, _head_start(objective), tolerance=tolerance, max_iterations=max_iterations)
-    covariance = cho_solve((found.lower, True), np.eye(len(scale))) / np.outer(scale, scale)
-    posterior = Gaussian(found.theta / scale, 0.5 * (covariance + covariance.T))
-    return PlackettLuce(posterior, found.value + objective.penalty(found.theta), found.steps)
+    value = found.value + objective.penalty(found.theta)
+    return PlackettLuce(found.gaussian(scale), value, found.steps)
+
+
+def _unanswered(prior: Gaussian | None) -> PlackettLuce:
+    if prior is None:
+        raise InvalidArgumentError("orderings", "there are no answers: give a prior, or answers")
+    return PlackettLuce(prior, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,6 +189,12 @@ class _Maximum(NamedTuple):
     lower: FloatArray
     steps: int
 
+    def gaussian(self, scale: FloatArray) -> Gaussian:
+        """Return Laplace's approximation in the features' own units."""
+        inverse = np.tril(dpotri(self.lower, lower=1)[0])
+        covariance = (inverse + np.tril(inverse, -1).T) / np.outer(scale, scale)
+        return Gaussian(self.theta / scale, covariance)
+
 
 def _head_start(objective: _Objective) -> FloatArray:
     """Return where to begin: of many answers, about the maximum of the first few, where each step costs less."""
@@ -205,7 +212,7 @@ def _maximum(objective: _Objective, start: FloatArray, *, tolerance: float, max_
         if iteration == _PATIENCE and objective.precision is None:
             check_not_separable(objective.likelihood)
         lower = _factor(objective, here)
-        step = cho_solve((lower, True), here.gradient)
+        step = dpotrs(lower, here.gradient, lower=1)[0]
         decrement = float(here.gradient @ step)
         near = 0.5 * decrement <= max(tolerance, _EPSILON * abs(here.value))
         if near and objective.has_maximum(lower, decrement):
@@ -230,8 +237,10 @@ def _risen(
 
 def _factor(objective: _Objective, here: Local) -> FloatArray:
     try:
-        return np.asarray(cholesky(here.information, lower=True))
-    except (LinAlgError, ValueError):
+        lower = np.linalg.cholesky(here.information)
+        if np.isfinite(lower).all():
+            return np.asarray(lower)
+    except np.linalg.LinAlgError:
         pass
     if objective.precision is None:
         check_not_separable(objective.likelihood)

@@ -97,6 +97,6 @@ def _known(items: ArrayLike, field: str, n_items: int) -> IntArray:
     array = np.asarray(items)
     if not np.issubdtype(array.dtype, np.integer):
         raise InvalidArgumentError(field, f"expected integers, got {array.dtype}")
-    if array.size and not (0 <= array.min() and array.max() < n_items):
+    if array.size and not 0 <= array.min() <= array.max() < n_items:
         raise InvalidArgumentError(field, f"expected items in [0, {n_items})")
     return array.astype(np.int64)

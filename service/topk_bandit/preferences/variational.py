@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from topk_bandit.errors import InvalidArgumentError
@@ -142,17 +142,20 @@ def fit(
     Raises
     ------
     InvalidArgumentError
-        Naming ``features``, ``orderings``, ``prior.mean``, ``prior.covariance``, ``tolerance`` or ``max_sweeps``.
+        Naming ``features`` (not finite, another width than the prior's, or so large that the bound overflows),
+        ``orderings`` (an item without features), ``prior`` (no mean or no positive definite covariance in d
+        dimensions), ``tolerance`` or ``max_sweeps``.
     """
     rows = validated_features(features)
-    _check(rows, orderings, prior)
+    _check(rows, orderings)
+    precision = prior.precision(rows.shape[1])
     if not tolerance > 0.0:
         raise InvalidArgumentError("tolerance", f"expected a positive number, got {tolerance}")
     if max_sweeps < 1:
         raise InvalidArgumentError("max_sweeps", f"expected at least 1, got {max_sweeps}")
     if orderings.n_answers == 0:
         return Variational(prior, np.zeros(1), converged=True)
-    return _climb(_Answers(rows, orderings, prior, bound), tolerance=tolerance, max_sweeps=max_sweeps)
+    return _climb(_Answers(rows, orderings, prior, precision, bound), tolerance=tolerance, max_sweeps=max_sweeps)
 
 
 def predictive_log_likelihood(
@@ -179,14 +182,14 @@ def predictive_log_likelihood(
     Raises
     ------
     InvalidArgumentError
-        Naming ``features``, ``orderings``, ``posterior.mean``, ``posterior.covariance`` or ``draws``.
+        Naming ``features``, ``orderings`` (an item without features) or ``draws``.
     """
-    rows = validated_features(features)
-    factor = _check(rows, orderings, posterior, name="posterior")
+    rows = validated_features(features, dimension=len(posterior.mean))
+    _check(rows, orderings)
     if draws < 2 or draws % 2:
         raise InvalidArgumentError("draws", f"expected an even number of at least 2, got {draws}")
     used, items = np.unique(orderings.items, return_inverse=True)
-    offsets = rows[used] @ factor @ rng.standard_normal((len(posterior.mean), draws // 2))
+    offsets = rows[used] @ np.linalg.cholesky(posterior.covariance) @ rng.standard_normal((len(posterior.mean), draws // 2))
     means = (rows[used] @ posterior.mean)[:, None]
     utilities = np.concatenate([means + offsets, means - offsets], axis=1)
     at_once = max(_NUMBERS_AT_ONCE // draws, 1)
@@ -217,12 +220,13 @@ class _Point(NamedTuple):
 class _Answers:
     """The answers with their local parameters, which every evaluation of the bound improves."""
 
-    def __init__(self, rows: FloatArray, orderings: Orderings, prior: Gaussian, bound: Bound) -> None:
+    def __init__(
+        self, rows: FloatArray, orderings: Orderings, prior: Gaussian, precision: FloatArray, bound: Bound
+    ) -> None:
         used, items = np.unique(orderings.items, return_inverse=True)
         self._rows, self._items = np.ascontiguousarray(rows[used]), items.astype(np.int64)
         self._orderings, self._prior, self._tilted = orderings, prior, bound is Bound.TILTED
-        self._prior_factor = np.linalg.cholesky(prior.covariance)
-        self._prior_precision = cho_solve((self._prior_factor, True), np.eye(len(prior.mean)))
+        self._prior_factor, self._prior_precision = np.linalg.cholesky(prior.covariance), precision
         lengths, places = np.diff(orderings.starts), orderings.places
         self._added = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths - 1)])
         self._cuts = _cuts(self._added)
@@ -291,20 +295,10 @@ def _higher(answers: _Answers, point: _Point) -> _Point | None:
     return None
 
 
-def _check(rows: FloatArray, orderings: Orderings, gaussian: Gaussian, *, name: str = "prior") -> FloatArray:
-    """Return the Cholesky factor of the Gaussian's covariance."""
-    n, d = rows.shape
-    if len(orderings.items) and int(orderings.items.max()) >= n:
-        raise InvalidArgumentError("orderings", f"expected items in [0, {n}), got {int(orderings.items.max())}")
-    if gaussian.mean.shape != (d,) or not np.isfinite(gaussian.mean).all():
-        raise InvalidArgumentError(f"{name}.mean", f"expected {d} finite numbers")
-    covariance = gaussian.covariance
-    if covariance.shape != (d, d) or not np.isfinite(covariance).all():
-        raise InvalidArgumentError(f"{name}.covariance", f"expected finite numbers of shape ({d}, {d})")
-    try:
-        return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        raise InvalidArgumentError(f"{name}.covariance", "expected a positive definite matrix") from None
+def _check(rows: FloatArray, orderings: Orderings) -> None:
+    if len(orderings.items) and int(orderings.items.max()) >= len(rows):
+        problem = f"expected items in [0, {len(rows)}), got {int(orderings.items.max())}"
+        raise InvalidArgumentError("orderings", problem)
 
 
 def _cuts(added: NDArray[np.int64]) -> list[int]:

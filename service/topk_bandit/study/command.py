@@ -127,6 +127,9 @@ class _Study:
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
     def _designed(self, size: int) -> design.SubsetDesign:
+        fewest = 1 if self._kind is AnswerKind.RATINGS else 2
+        if not fewest <= size <= len(self._items.ids):
+            raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
         target = RELATIVE_GAP * self._catalogue.span.rank
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
