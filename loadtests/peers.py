@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-__all__ = ["GPYTORCH", "VOWPAL_WABBIT", "absent"]
+__all__ = ["CVXPY", "GPYTORCH", "VOWPAL_WABBIT", "absent"]
 
+CVXPY = ("cvxpy",)
 GPYTORCH = ("gpytorch", "torch")
 VOWPAL_WABBIT = ("vowpalwabbit",)
 

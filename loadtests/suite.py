@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
 from decision import decision
+from designs import design_growth, design_large, design_lists, design_subsets
 from figures import Bench, Outcome
 from forever import forever
 from growth import growth
+from inference import rank_aggregation, variational_posterior
 from large_arms import large_arms
 from latency import latency
 from learning import late_rewards, learns
@@ -23,6 +25,7 @@ from long_log import long_log
 from machine import machine
 from many import many
 from neighbourhood import append, neighbourhood
+from preference_fit import preference_fit
 from quality import quality
 from report import absence, overview, save, save_markdown, table
 from search import exhaustive, figure4
@@ -52,6 +55,13 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "learns": learns,
     "late-rewards": late_rewards,
     "large-arms": large_arms,
+    "design-lists": design_lists,
+    "design-growth": design_growth,
+    "design-subsets": design_subsets,
+    "design-large": design_large,
+    "preference-fit": preference_fit,
+    "variational": variational_posterior,
+    "rank-aggregation": rank_aggregation,
 }
 
 BUDGETS = Path(__file__).with_name("budgets.toml")

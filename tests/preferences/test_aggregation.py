@@ -146,6 +146,20 @@ def test_groups_that_nothing_connects_are_told_apart_by_features_alone(loss: Los
     np.testing.assert_allclose(without.mean[:2], without.mean[2:], atol=1e-12)
 
 
+@LOSSES
+@pytest.mark.parametrize("scale", [1e-6, 1e100])
+@pytest.mark.parametrize("ridges", [(1e-8, 1e-8), (1e8, 1e8), (1e-8, 1e8)])
+def test_features_and_ridges_of_any_size_are_taken(loss: Loss, scale: float, ridges: tuple[float, float]) -> None:
+    rng = np.random.default_rng(8)
+    features = rng.standard_normal((30, 2))
+    scores = features @ np.array([1.0, -2.0])
+    given = compared(rng, scores, 400)
+    found = fit(scale * features, given, loss=loss, weights_ridge=ridges[0], residual_ridge=ridges[1])
+    utilities = found.utilities(scale * features)
+    assert np.corrcoef(utilities.mean, scores)[0, 1] > 0.7
+    assert (utilities.standard_deviation > 0.0).all()
+
+
 def test_new_items_have_the_score_of_their_features_and_the_spread_of_a_residual_nobody_has_seen() -> None:
     rng = np.random.default_rng(5)
     features = rng.standard_normal((12, 2))
@@ -272,6 +286,7 @@ def test_steps_leave_the_state_before_as_it_was() -> None:
         ([(0.0, 1.0)], [1.0], "pairs"),
         ([(0, 1, 2)], [1.0], "pairs"),
         ([(0, 1), (1, 2)], [1.0, math.nan], r"values\[1\]"),
+        ([(0, 1)], [1e200], r"values\[0\]"),
         ([(0, 1)], [1.0, 1.0], "values"),
         ([(0, 1)], ["better"], "values"),
     ],
@@ -286,6 +301,7 @@ def test_bad_comparisons_are_named(pairs: object, values: object, field: str) ->
     [
         ({"features": np.array([[0.0], [math.inf], [0.0]])}, r"features\[1\]\[0\]"),
         ({"features": np.ones(3)}, "features"),
+        ({"features": np.full((3, 1), 1e200)}, "features"),
         ({"features": np.ones((2, 1))}, "comparisons"),
         ({"loss": Loss.LOGISTIC}, r"values\[1\]"),
         ({"weights_ridge": 0.0}, "weights_ridge"),

@@ -280,12 +280,13 @@ SEPARABLE = {
 }
 
 
+@pytest.mark.parametrize("tolerance", [1e-8, 1.0])
 @pytest.mark.parametrize("name", SEPARABLE)
-def test_separable_answers_without_a_prior_are_refused(name: str) -> None:
+def test_separable_answers_without_a_prior_are_refused(name: str, tolerance: float) -> None:
     features, orders = SEPARABLE[name]
     orderings = Orderings.from_rankings(orders, n_items=len(features))
     with pytest.raises(InvalidArgumentError, match=r"separable.*prior") as caught:
-        plackett_luce.fit(features, orderings)
+        plackett_luce.fit(features, orderings, tolerance=tolerance)
     assert caught.value.field == "orderings"
     found = plackett_luce.fit(features, orderings, prior=Gaussian.isotropic(features.shape[1], variance=1.0))
     assert found.log_likelihood > plackett_luce.log_likelihood(np.zeros(features.shape[1]), features, orderings)
@@ -305,6 +306,14 @@ def test_answers_that_only_just_have_a_maximum_have_it() -> None:
     assert np.abs(gradient).max() < 1e-6
 
 
+def test_a_dissent_too_slight_for_the_linear_programme_still_counts() -> None:
+    # Item 1 was preferred to item 2, which has the larger feature, by less than the programme tells from nothing.
+    pairs = Orderings.from_pairs([[0, 1], [1, 2]], n_items=3)
+    found = plackett_luce.fit([[1.0], [0.0], [5e-10]], pairs, tolerance=1e-16)
+    # 1 / (1 + exp(theta)) = 5e-10 / (1 + exp(-5e-10 theta))
+    assert found.posterior.mean[0] == pytest.approx(math.log(2.0 / 5e-10), abs=1e-3)
+
+
 def test_answers_must_compare_all_directions_or_a_prior_must() -> None:
     rng = np.random.default_rng(12)
     thin = rng.normal(size=(9, 2)) @ rng.normal(size=(2, 4))
@@ -315,7 +324,7 @@ def test_answers_must_compare_all_directions_or_a_prior_must() -> None:
     assert plackett_luce.fit(thin, rankings, prior=Gaussian.isotropic(4, variance=1.0)).iterations > 0
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e9])
 def test_a_feature_that_no_answer_compares_is_found_at_any_level(offset: float) -> None:
     rng = np.random.default_rng(13)
     features = np.column_stack([rng.normal(size=6), offset + np.repeat([0.1, 0.7], 3)])
@@ -340,6 +349,21 @@ def test_features_with_large_offsets_and_unequal_scales_lose_nothing() -> None:
     np.testing.assert_allclose(scaled.mean * units, plain.mean, rtol=1e-6)
     np.testing.assert_allclose(scaled.covariance * np.outer(units, units), plain.covariance, rtol=1e-5, atol=1e-9)
     assert np.abs(plain.mean - theta).max() < 1.0
+
+
+@pytest.mark.parametrize("unit", [1e-120, 1e120])
+def test_features_in_any_unit_are_learned_from(unit: float) -> None:
+    features, _, orderings = mixed(17)
+    prior = Gaussian.isotropic(WIDTH, variance=2.0)
+    in_units = Gaussian.isotropic(WIDTH, variance=2.0 / unit**2)
+    plain = plackett_luce.fit(features, orderings, prior=prior).posterior
+    found = plackett_luce.fit(features * unit, orderings, prior=in_units).posterior
+    np.testing.assert_allclose(found.mean * unit, plain.mean, rtol=1e-9)
+    np.testing.assert_allclose(
+        plackett_luce.fit(features * unit, orderings).posterior.mean * unit,
+        plackett_luce.fit(features, orderings).posterior.mean,
+        rtol=1e-9,
+    )
 
 
 def test_items_that_never_occur_do_not_matter() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.preferences.spans import crossed, span_of_differences, span_of_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.preferences.spans import Span
 
 
 def test_differences_of_utilities_keep_their_prior() -> None:
@@ -34,6 +41,14 @@ def test_only_differences_within_a_group_count() -> None:
 
 def test_items_without_features_of_their_own_have_one_direction_less() -> None:
     assert span_of_differences(np.eye(6)).rank == 5
+
+
+@pytest.mark.parametrize("span", [span_of_differences, span_of_values])
+def test_what_the_mean_of_equal_numbers_is_rounded_by_is_no_difference(span: Callable[..., Span]) -> None:
+    assert (0.1 + 0.1 + 0.1) / 3 != 0.1
+    rows = np.full((3, 1), 0.1)
+    with pytest.raises(InvalidArgumentError, match="alike"):
+        span(rows)
 
 
 def test_mean_squares_do_not_depend_on_the_unit() -> None:

@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.preferences import least_squares, plackett_luce
+from topk_bandit.preferences._existence import check_not_separable
 from topk_bandit.preferences._likelihood import Likelihood
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.losses import kendall_tau_distance, ndcg, ranking_loss
@@ -151,6 +152,18 @@ def test_without_a_prior_there_is_a_maximum_exactly_if_the_answers_are_not_separ
         found = plackett_luce.fit(features, orderings).posterior
         slope = plackett_luce.gradient(found.mean, features, orderings)
         assert slope @ found.covariance @ slope < 1e-10
+
+
+@given(problems(most=4))
+def test_the_linear_programme_knows_separable_answers(problem: tuple[FloatArray, Orderings, FloatArray]) -> None:
+    features, orderings, _ = problem
+    likelihood, _ = Likelihood.of(features, orderings).standardised()
+    assume(np.linalg.matrix_rank(likelihood.features, rtol=1e-9) == features.shape[1])
+    if separable(features, orderings):
+        with pytest.raises(InvalidArgumentError, match="separable"):
+            check_not_separable(likelihood)
+    else:
+        check_not_separable(likelihood)
 
 
 @given(problems(), SEEDS)

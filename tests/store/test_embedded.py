@@ -41,10 +41,10 @@ store = EmbeddedStore.start(Path(sys.argv[1]))
 worker = os.fork()
 if worker == 0:
     store.stop()
-    print("ready", flush=True)
+    os.write(1, b"ready\\n")  # in one piece: the other process writes to the same pipe
     time.sleep(60)
     os._exit(0)
-print(worker, flush=True)
+os.write(1, f"{worker}\\n".encode())
 sys.stdin.read()
 """
 

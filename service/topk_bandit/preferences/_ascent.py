@@ -5,8 +5,9 @@ the weights of the support and of what pricing found to their best, one after th
 low-rank update of V^-1 each; weights that fall to zero leave, so that the support stays small. Where candidates are
 nearly alike climbing stalls, and Newton's method takes over.
 
-The climb starts from the average candidate, whose information is about the identity in the coordinates used. This
-*ghost* fades from round to round, and is gone as soon as the support spans all dimensions.
+The climb starts from a part of the average candidate, whose information is at least the identity in the coordinates
+used, so that there are others to be found. This *ghost* fades from round to round, and is gone as soon as the support
+spans all dimensions.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ _FADING = 0.1
 _REGULAR = 1e-5
 """The ghost leaves when no diagonal entry of C is a smaller share of the largest."""
 
+_ROUNDING = 1e-9
 _FEWEST_FINDS = 32
 _MOST_SWEEPS = 16
 _WORK_AT_ONCE = 4e7
-_MOST_FOR_NEWTON = 600
+_MOST_COLUMNS_FOR_NEWTON = 1500
 _SHARE_OF_THE_NEW = 0.1
-_NEGLIGIBLE = 1e-6
 
 _ROUNDS_TO_HALVE_THE_EXCESS = 15
 _ROUNDS_WITHOUT_GAIN = 60
-_ROUNDS_WITHOUT_FINDS = 3
+_ROUNDS_WITHOUT_FINDS = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +200,7 @@ class _Climb:
         self.excesses: list[float] = []
         self.steps, self.is_stopped, self.is_stalled = 0, False, False
         nothing = np.zeros((0, candidates.key_length), dtype=np.int64)
-        self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), 1.0))
+        self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), _FADING))
 
     def is_over(self, best: Found) -> bool:
         """Tell whether the best design is good enough, or nothing better can be expected."""
@@ -209,20 +210,22 @@ class _Climb:
             or self.steps >= self.max_steps
             or best.gap <= self.gap_tolerance
             or (len(last) == _ROUNDS_WITHOUT_FINDS and max(last) <= self.gap_tolerance)
-            or min(self.gaps[-_ROUNDS_WITHOUT_GAIN:]) > best.gap
+            or len(self.gaps) - self.gaps.index(best.gap) > _ROUNDS_WITHOUT_GAIN
         )
 
     def advance(self) -> None:
         """Climb among the support and what was found, and price again."""
         one = self._with_finds()
-        climb = self._newton if self.is_stalled and len(one.weights) <= _MOST_FOR_NEWTON else self._sweep
+        is_small = one.rows.shape[0] * one.rows.shape[1] <= _MOST_COLUMNS_FOR_NEWTON
+        climb = self._newton if self.is_stalled and is_small else self._sweep
         self._move_to(replace(one, weights=climb(one)).supported().faded())
 
     def _move_to(self, one: _Iterate) -> None:
-        target = self.candidates.dimension + self.gap_tolerance
+        d = self.candidates.dimension
+        target = d + self.gap_tolerance * (1.0 - _ROUNDING)  # a bound that is the target leaves a gap within tolerance
         self.iterate, self.information = one, one.information
         self.prices = self.candidates.priced(self.information, target=target)
-        self.excess = float(self.prices.values.max(initial=target - self.gap_tolerance)) - self.candidates.dimension
+        self.excess = float(self.prices.values.max(initial=d)) - d
         if one.ghost == 0.0:
             self._judge()
 
@@ -253,30 +256,36 @@ class _Climb:
 
     def _newton(self, one: _Iterate) -> FloatArray:
         start = np.maximum(one.weights, _SHARE_OF_THE_NEW / len(one.weights))
-        tolerance = 0.1 * min(self.gap_tolerance, max(self.excess, self.gap_tolerance))
-        weights, taken = newton(one.rows, start / start.sum(), gap_tolerance=tolerance, stop=self._asked_to_stop)
+        weights, taken = newton(
+            one.rows, start / start.sum(), gap_tolerance=0.1 * self.gap_tolerance, stop=self._asked_to_stop
+        )
         self.steps += taken
         return weights
 
     def _sweep(self, one: _Iterate) -> FloatArray:
         """Sweep as long as that is cheaper than pricing, or until the support is far better than the rest."""
         inverse, weights = self.information.inverse, one.weights.copy()
-        affordable = self.candidates.work / (4.0 * one.rows.size * self.candidates.dimension)
+        affordable = self.candidates.work / self._work(one.rows)
         for _ in range(int(min(max(affordable, 1.0), _MOST_SWEEPS))):
-            largest = self._sweep_once(inverse, one.rows, weights, enough=0.05 * self.gap_tolerance)
+            largest = self._sweep_once(inverse, one.rows, weights)
             self.steps += 1
             if largest <= 0.2 * self.excess or self.is_stopped:
                 break
         return weights
 
-    def _sweep_once(self, inverse: FloatArray, rows: FloatArray, weights: FloatArray, *, enough: float) -> float:
-        n, largest = len(weights), 0.0
-        chunk = max(1, int(_WORK_AT_ONCE * n / max(4.0 * rows.size * self.candidates.dimension, 1.0)))
+    def _sweep_once(self, inverse: FloatArray, rows: FloatArray, weights: FloatArray) -> float:
+        """Sweep in place; return the largest |g - d| that was met."""
+        n, largest, enough = len(weights), 0.0, 0.2 * self.gap_tolerance
+        chunk = max(1, int(_WORK_AT_ONCE * n / self._work(rows)))
         for first in range(0, n, chunk):
             largest = max(largest, sweep(inverse, rows, weights, first, min(first + chunk, n), enough))
             if self._asked_to_stop():
                 break
         return largest
+
+    def _work(self, rows: FloatArray) -> float:
+        """Return the multiplications of one sweep, roughly."""
+        return 4.0 * rows.size * self.candidates.dimension
 
     def _asked_to_stop(self) -> bool:
         if self.best is not None:

@@ -1,4 +1,4 @@
-"""Compiled searches for subsets of items with a large gradient.
+"""Compiled searches for subsets of items with a large gradient, and a bound of it.
 
 The gradient of a subset S is G(S), the sum over its pairs of D_jk = |y_j - y_k|^2, the *pair gradients*. Whatever is
 found by an exhaustive search is the best there is; what exchanges find is best among the subsets one exchange away.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["best_pairs", "best_subset", "best_triples", "exchange", "pair_gradients"]
+__all__ = ["best_pairs", "best_subset", "best_triples", "exchange", "pair_gradients", "scatter_bound"]
 
 _MOST_EXCHANGES = 10
 _GAIN = 1e-12
+
+_MOST_BOUNDS = 100
+_PRECISION = 1e-4
 
 
 @njit(nogil=True, cache=True)
@@ -130,7 +133,9 @@ def best_subset(pairs, largest, floor, budget, subset):
     The best gradient, or `floor`; and whether the search ended within a budget of about so many additions.
     """
     n, size = pairs.shape[0], subset.shape[0]
-    sums, taken, gradients = np.zeros((size, n)), np.full(size, -1), np.zeros(size)
+    sums, top, gradients = np.zeros((size, n)), np.zeros(size), np.zeros(size)
+    taken = np.zeros(size, dtype=np.int64)
+    taken[0] = -1
     depth = 0
     while depth >= 0 and budget > 0:
         taken[depth] += 1
@@ -142,29 +147,100 @@ def best_subset(pairs, largest, floor, budget, subset):
         gradient = gradients[depth] + sums[depth, item]
         if left == 1:
             for j in range(item + 1, n):
-                if gradient + sums[depth, j] + pairs[item, j] > floor:
-                    floor = gradient + sums[depth, j] + pairs[item, j]
-                    subset[:-1], subset[-1] = taken[:-1], j
+                value = gradient + sums[depth, j] + pairs[item, j]
+                if value > floor:
+                    floor = value
+                    taken[depth + 1] = j
+                    subset[:] = taken
             continue
         for j in range(item + 1, n):
             sums[depth + 1, j] = sums[depth, j] + pairs[item, j]
         budget -= 3 * (n - item)
-        if gradient + _most_to_come(sums[depth + 1], largest[:, left - 1], item + 1, left) > floor:
+        if gradient + _most_to_come(sums, depth + 1, largest, left, item + 1, top) > floor:
             depth += 1
             taken[depth], gradients[depth] = item, gradient
     return floor, depth < 0
 
 
 @njit(nogil=True, cache=True)
-def _most_to_come(sums, largest, first, count):
-    """Return the sum of the `count` largest of sums_j + largest_j / 2, j from `first` on."""
-    top = np.full(count, -1.0)
-    for j in range(first, sums.shape[0]):
-        value = sums[j] + 0.5 * largest[j]
-        if value > top[-1]:
-            place = count - 1
+def _most_to_come(sums, depth, largest, left, first, top):
+    """Return the sum of the `left` largest of what items from `first` on can add each."""
+    for place in range(left):
+        top[place] = -np.inf
+    for j in range(first, sums.shape[1]):
+        value = sums[depth, j] + 0.5 * largest[j, left - 1]
+        if value > top[left - 1]:
+            place = left - 1
             while place > 0 and top[place - 1] < value:
                 top[place] = top[place - 1]
                 place -= 1
             top[place] = value
-    return top.sum()
+    total = 0.0
+    for place in range(left):
+        total += top[place]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def scatter_bound(items, size, enough):
+    """Return K times the sum of the K largest |y_i - m|^2, for a good m; none better if it is at most `enough`.
+
+    A subset's gradient is K times the scatter of its y about their mean, and about any other point the scatter is
+    larger. The best m is a mean sum_i w_i y_i / K, 0 <= w_i <= 1, sum w = K, with w maximising the concave
+    sum_i w_i |y_i|^2 - |sum_i w_i y_i|^2 / K: found by Frank-Wolfe steps, every one of which gives a bound.
+    """
+    n, d = items.shape
+    shares, distances = np.full(n, size / n), np.empty(n)
+    centre, move, top = np.empty(d), np.empty(d), np.empty(size, dtype=np.int64)
+    bound = np.inf
+    for _ in range(_MOST_BOUNDS):
+        _mean(items, shares, size, centre)
+        inside = 0.0
+        for i in range(n):
+            distances[i] = 0.0
+            for j in range(d):
+                distances[i] += (items[i, j] - centre[j]) ** 2
+            inside += shares[i] * distances[i]
+        total = _largest(distances, top)
+        bound = min(bound, total)
+        if total - inside <= _PRECISION * bound or size * bound <= enough:
+            break
+        move[:] = -size * centre
+        for i in top:
+            move += items[i]
+        curvature = (move * move).sum() / size
+        step = min(1.0, (total - inside) / max(2.0 * curvature, total - inside))
+        for i in range(n):
+            shares[i] *= 1.0 - step
+        for i in top:
+            shares[i] += step
+    return size * bound
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _mean(items, shares, size, centre):
+    centre[:] = 0.0
+    for i in range(items.shape[0]):
+        for j in range(items.shape[1]):
+            centre[j] += shares[i] / size * items[i, j]
+
+
+@njit(nogil=True, cache=True)
+def _largest(values, top):
+    """Set `top` to the places of the largest values; return their sum."""
+    size = top.shape[0]
+    for i in range(values.shape[0]):
+        if i < size:
+            place = i
+        elif values[i] > values[top[size - 1]]:
+            place = size - 1
+        else:
+            continue
+        while place > 0 and values[top[place - 1]] < values[i]:
+            top[place] = top[place - 1]
+            place -= 1
+        top[place] = i
+    total = 0.0
+    for place in range(size):
+        total += values[top[place]]
+    return total

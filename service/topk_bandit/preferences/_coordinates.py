@@ -96,11 +96,12 @@ def _slope(eigenvalues, t):
 def _project(inverse, row, image, products):
     """Set `image`, (M, d), to B' V^-1 and `products`, (M, M), to B' V^-1 B; return the latter's trace."""
     width, d = row.shape
-    image[:] = 0.0
-    for j in range(d):
+    for i in range(d):
         for a in range(width):
-            for i in range(d):
-                image[a, i] += row[a, j] * inverse[j, i]
+            total = 0.0
+            for j in range(d):
+                total += row[a, j] * inverse[i, j]
+            image[a, i] = total
     trace = 0.0
     for a in range(width):
         for b in range(a + 1):

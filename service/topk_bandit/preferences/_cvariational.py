@@ -172,10 +172,10 @@ def _tilted_choice(y, covariance, shares, weights, residuals):
             length *= 0.5
             tried = _tilted(y, covariance, shares + length * step, weights, variances)
         if not tried <= value:
+            _tilted(y, covariance, shares, weights, variances)
             break
         value = tried
         shares += length * step
-    value = _tilted(y, covariance, shares, weights, variances)
     residuals[:] = -weights
     residuals[0] += 1.0
     return y[0] - value
@@ -218,8 +218,9 @@ def _relative(table, items):
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 def _gram(rows):
+    """Return rows times their transpose."""
     size, width = rows.shape
     out = np.empty((size, size))
     for i in range(size):

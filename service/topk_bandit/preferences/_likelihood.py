@@ -88,7 +88,7 @@ class Likelihood:
         return np.asarray(_corderings.connected(self.items, self.starts, len(self.features)))
 
     def standardised(self) -> tuple[Likelihood, FloatArray]:
-        """Return the same likelihood of features with mean 0 in each group, and the scale that was taken out, (d,).
+        """Return the same likelihood of features about the means of their groups, and the scale taken out, (d,).
 
         Shifting the features of a group changes no difference of utilities within an answer, so the likelihood at theta
         is that of the standardised features at theta * scale. A feature that no answer compares becomes 0.
@@ -97,7 +97,7 @@ class Likelihood:
         sums = np.zeros((int(groups.max()) + 1, self.features.shape[1]))
         np.add.at(sums, groups, self.features)
         centred = self.features - (sums / np.bincount(groups)[:, None])[groups]
-        scale = np.sqrt(np.mean(centred**2, axis=0))
+        scale = np.abs(centred).max(axis=0)
         flat = scale <= _ROUNDING * np.abs(self.features).max(axis=0)
         centred[:, flat], scale[flat] = 0.0, 1.0
         return replace(self, features=centred / scale), scale

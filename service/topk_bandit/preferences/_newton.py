@@ -28,6 +28,8 @@ __all__ = ["newton"]
 FloatArray = NDArray[np.float64]
 
 _MOST_STEPS = 60
+_FINEST = 1e-12
+_TELLING = 0.1
 _TO_THE_BOUNDARY = 0.99
 _ROWS_AT_ONCE = 256
 
@@ -73,10 +75,19 @@ def newton(
         gap = float((excess.max() + d) * point.weights.sum() - d)
         if step == 0:
             point = _Point(weights, np.maximum(-excess, gap / (count * weights)))
-        if step == _MOST_STEPS or gap <= gap_tolerance or stop():
-            supported = np.where(d * count * point.weights >= point.slacks, point.weights, 0.0)
-            return supported / supported.sum(), step
-        point, step = _step(point, _squares(white), excess), step + 1
+        if step == _MOST_STEPS or gap <= max(gap_tolerance, _FINEST * d) or stop():
+            return _supported(point, gap, d), step
+        try:
+            point, step = _step(point, _squares(white), excess), step + 1
+        except np.linalg.LinAlgError:  # candidates that are alike, and slacks too small to tell them apart
+            return _supported(point, gap, d), step
+
+
+def _supported(point: _Point, gap: float, d: int) -> FloatArray:
+    """Return the weights that are not on their way to zero, with sum 1; all of them as long as that can't be told."""
+    weights, slacks = point.weights, point.slacks
+    kept = weights if gap > _TELLING * d else np.where(d * len(weights) * weights >= slacks, weights, 0.0)
+    return np.asarray(kept / kept.sum())
 
 
 def _step(point: _Point, hessian: FloatArray, excess: FloatArray) -> _Point:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,8 @@ IntArray = NDArray[np.int64]
 _JUST_BELOW = 1.0 - 1e-9
 _MOST_FOR_ALL_TRIPLES = 150
 _MOST_STARTS = 256
-_SEARCH_BUDGET = 3e8
+_FEWEST_STARTS = 8
+_SEARCH_BUDGET = 1e8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,26 +153,47 @@ class RankedSubsets(_Subsets):
     def priced(self, information: Information, *, target: float) -> Prices:
         """Return good subsets, and the largest gradient: exactly for K = 2 and 3, above often a bound."""
         white = information.whitened(self.items)
-        parts = [self._priced_within(group, white[group], target) for group in self.groups]
-        keys, values = np.concatenate([part.keys for part in parts]), np.concatenate([part.values for part in parts])
+        near = [_Group(white[members] - white[members].mean(axis=0)) for members in self.groups]
+        parts = [self._found(one) for one in near]
+        keys = np.concatenate([group[part.keys] for group, part in zip(self.groups, parts, strict=True)])
+        values, bound = np.concatenate([part.values for part in parts]), max(part.bound for part in parts)
+        if self.size > 3:
+            bound, better = _bounded(near, self.size, bound, target)
+            keys = np.concatenate([keys, *(self.groups[number][subset][None] for number, subset, _ in better)])
+            values = np.concatenate([values, [value for _, _, value in better]])
         keys, first = np.unique(np.sort(keys, axis=1), axis=0, return_index=True)
         kept = values[first] > self.dimension
-        return Prices(max(part.bound for part in parts), keys[kept], values[first][kept])
+        return Prices(bound, keys[kept], values[first][kept])
 
-    def _priced_within(self, group: IntArray, items: FloatArray, target: float) -> Prices:
-        items = items - items.mean(axis=0)
-        pairs = pair_gradients(items @ items.T)
-        match self.size:
-            case 2:
-                found = _all_pairs(pairs)
-            case 3 if len(pairs) <= _MOST_FOR_ALL_TRIPLES:
-                found = _triples(pairs, _JUST_BELOW * self.dimension)
-            case 3:
-                tried = _exchanged(pairs, 3, self.rng)
-                found = tried.joined(_triples(pairs, float(tried.values.max())))
-            case size:
-                found = _bounded(_exchanged(pairs, size, self.rng), items, pairs, target)
-        return Prices(found.bound, group[found.keys], found.values)
+    def _found(self, group: _Group) -> Prices:
+        """Return good subsets of a group, with a bound of the gradients of all, or of these if K > 3."""
+        pairs = group.pairs
+        if self.size == 2:
+            return _all_pairs(pairs)
+        if self.size == 3 and len(pairs) <= _MOST_FOR_ALL_TRIPLES:
+            return _triples(pairs, _JUST_BELOW * self.dimension)
+        starts = min(len(pairs), max(_MOST_STARTS // len(self.groups), _FEWEST_STARTS))
+        tried = _exchanged(pairs, self.size, starts, self.rng)
+        return tried.joined(_triples(pairs, float(tried.values.max()))) if self.size == 3 else tried
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """The items of a group, and their pair gradients.
+
+    Attributes
+    ----------
+    items
+        y, about their mean, shape (n, d).
+    pairs
+        D, shape (n, n).
+    """
+
+    items: FloatArray
+    pairs: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pairs", pair_gradients(self.items @ self.items.T))
 
 
 def _all_pairs(pairs: FloatArray) -> Prices:
@@ -188,28 +210,41 @@ def _triples(pairs: FloatArray, floor: float) -> Prices:
     return Prices(float(values.max(initial=floor)), keys[kept], values[kept])
 
 
-def _exchanged(pairs: FloatArray, size: int, rng: np.random.Generator) -> Prices:
+def _exchanged(pairs: FloatArray, size: int, starts: int, rng: np.random.Generator) -> Prices:
     """Return subsets that no exchange of an item improves, reached from random ones; the bound is only theirs."""
-    starts = min(len(pairs), _MOST_STARTS)
-    keys = np.stack([rng.choice(len(pairs), size, replace=False) for _ in range(starts)])
+    keys = np.argpartition(rng.random((starts, len(pairs))), size - 1, axis=1)[:, :size].astype(np.int64)
     values = np.empty(starts)
     exchange(pairs, keys, values)
     return Prices(float(values.max()), keys, values)
 
 
-def _bounded(tried: Prices, items: FloatArray, pairs: FloatArray, target: float) -> Prices:
-    """Return what was tried with a bound of all gradients, and with the best subset if a search settles it."""
-    largest = largest_sums(pairs, tried.keys.shape[1])
-    bound = gradient_bound(items, largest)
-    if tried.bound > target or bound <= target:
-        return replace(tried, bound=bound)
-    order = np.argsort(-largest[:, -1], kind="stable")
-    subset = np.zeros((1, tried.keys.shape[1]), dtype=np.int64)
+def _bounded(
+    groups: Sequence[_Group], size: int, reached: float, target: float
+) -> tuple[float, list[tuple[int, IntArray, float]]]:
+    """Return a bound of the gradients of all subsets, `reached` being that of one.
+
+    If it is not above the target, groups whose bound is are searched, until one takes too long. What the search finds
+    above the target is returned too: the group, the subset and its gradient.
+    """
+    bound, better = reached, list[tuple[int, IntArray, float]]()
+    for number, group in enumerate(groups):
+        largest = largest_sums(group.pairs, size)
+        of_group = gradient_bound(group.items, largest, enough=max(reached, target))
+        if of_group > target >= bound:
+            value, subset, is_settled = _searched(group.pairs, largest, target)
+            if value > target:
+                better.append((number, subset, value))
+            of_group = value if is_settled else of_group
+        bound = max(bound, of_group)
+    return bound, better
+
+
+def _searched(pairs: FloatArray, largest: FloatArray, floor: float) -> tuple[float, IntArray, bool]:
+    """Return the best gradient above the floor, or the floor; the subset; and whether the search came to its end."""
+    order, subset = np.argsort(-largest[:, -1], kind="stable"), np.zeros(largest.shape[1], dtype=np.int64)
     ordered = np.ascontiguousarray(pairs[order][:, order])
-    best, is_settled = best_subset(ordered, largest[order], target, _SEARCH_BUDGET, subset[0])
-    if best > target:
-        tried = tried.joined(Prices(best, order[subset], np.array([best])))
-    return replace(tried, bound=best if is_settled else bound)
+    value, is_settled = best_subset(ordered, largest[order], floor, _SEARCH_BUDGET, subset)
+    return float(value), order[subset], bool(is_settled)
 
 
 def _contrasts(size: int) -> FloatArray:

@@ -20,9 +20,7 @@ Source: the appendix on rank aggregation with features, Appendices A and C.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +29,9 @@ from scipy.special import expit
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.preferences._laplacian import RidgedLaplacian
-from topk_bandit.preferences.utilities import Utilities, validated_features
+from topk_bandit.preferences._online import Online
+from topk_bandit.preferences.comparisons import Comparisons, Loss, check_positive, features_of_items
+from topk_bandit.preferences.utilities import Utilities
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -43,72 +43,6 @@ IntArray = NDArray[np.int64]
 
 _HALVINGS = 60
 _ROUNDING = 1e-13
-
-
-class Loss(StrEnum):
-    """Of a difference of scores t = s_j - s_i and what was observed of it, P.
-
-    ``SQUARED``: (t - P)^2, for a number P or a sign. ``LOGISTIC``: log(1 + exp(-P t)), for a sign.
-    """
-
-    SQUARED = "squared"
-    LOGISTIC = "logistic"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparisons:
-    """Pairs of items and how much more the second is worth than the first.
-
-    Attributes
-    ----------
-    first, second
-        Items i and j of each comparison, shape (m,).
-    values
-        P, an observation of s_j - s_i or of its sign, shape (m,).
-    """
-
-    first: IntArray
-    second: IntArray
-    values: FloatArray
-
-    @classmethod
-    def of(cls, pairs: ArrayLike, values: ArrayLike, *, n_items: int) -> Comparisons:
-        """Return comparisons of pairs (i, j), shape (m, 2); a pair may come any number of times, and contradict itself.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Naming ``pairs``, ``pairs[c]``, ``values`` or ``values[c]``: wrong shape, an item against itself, an index
-            outside [0, n_items), or a value that is not finite.
-        """
-        array = np.asarray(pairs)
-        if array.size == 0:
-            array = np.zeros((0, 2), dtype=np.int64)
-        if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
-            raise InvalidArgumentError("pairs", f"expected integers of shape (m, 2), got {array.dtype} {array.shape}")
-        out = ((array < 0) | (array >= n_items)).any(axis=1)
-        same = array[:, 0] == array[:, 1]
-        for wrong, problem in ((out, f"expected items in [0, {n_items})"), (same, "an item against itself")):
-            if wrong.any():
-                raise InvalidArgumentError(f"pairs[{int(np.argmax(wrong))}]", problem)
-        first, second = np.ascontiguousarray(array.T, dtype=np.int64)
-        return cls(first, second, _numbers(values, len(array)))
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-def _numbers(values: ArrayLike, count: int) -> FloatArray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError("values", "expected numbers") from None
-    if array.shape != (count,):
-        raise InvalidArgumentError("values", f"expected shape ({count},), got {array.shape}")
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        raise InvalidArgumentError(f"values[{int(np.argmax(wrong))}]", "expected a finite number")
-    return array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +114,7 @@ class Aggregate:
         InvalidArgumentError
             Naming ``features``: not finite, another d, or fewer rows than items.
         """
-        rows = _features(features, dimension=len(self.weights))
+        rows = features_of_items(features, dimension=len(self.weights))
         new = len(rows) - len(self.residuals)
         if new < 0:
             raise InvalidArgumentError("features", f"expected at least {len(self.residuals)} rows, got {len(rows)}")
@@ -226,109 +160,11 @@ def fit(
         Naming ``features``, ``comparisons``, ``values[c]`` (no sign, for the logistic loss), ``weights_ridge``,
         ``residual_ridge`` or ``tolerance``.
     """
-    rows = _features(features)
-    _check_positive(weights_ridge=weights_ridge, residual_ridge=residual_ridge, tolerance=tolerance)
-    _check(comparisons, loss, n_items=len(rows))
+    rows = features_of_items(features)
+    check_positive(weights_ridge=weights_ridge, residual_ridge=residual_ridge, tolerance=tolerance)
+    comparisons.check(loss, n_items=len(rows))
     problem = _Problem.of(rows, comparisons, loss, weights_ridge=weights_ridge, residual_ridge=residual_ridge)
     return problem.solved(tolerance)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Online:
-    """Scores learned by one gradient step per comparison (online RABF, Algorithm 1 and Eq. 19).
-
-    The steps go downhill on E[loss] + (weights_ridge |w|^2 + residual_ridge |r|^2) / 2, the expectation being over
-    comparisons to come. So after m comparisons it is `fit` with m / 2 times these ridges that this is to be compared
-    with. Features are scaled by (residual_ridge / weights_ridge)^1/2, which leaves one ridge (Eq. 6), and step t of
-    size 2 / (ridge t + 2 C), with C a bound of the second derivatives along any direction, is the quickest that is
-    known to converge for certain. The scores are those of the mean of the iterates, iterate t weighing t: it is within
-    O(1 / t) of the minimum, while the last iterate keeps moving with every comparison.
-
-    Attributes
-    ----------
-    features
-        Scaled, shape (n, d).
-    ridge, steepest
-        The one ridge, and C.
-    last, mean
-        Weights of the scaled features and then residuals: the last iterate and the mean, shape (d + n,).
-    steps
-        Comparisons so far.
-    """
-
-    loss: Loss
-    features: FloatArray
-    ridge: float
-    steepest: float
-    last: FloatArray
-    mean: FloatArray
-    steps: int
-
-    @classmethod
-    def start(
-        cls,
-        features: ArrayLike,
-        *,
-        loss: Loss = Loss.SQUARED,
-        weights_ridge: float = 0.01,
-        residual_ridge: float = 0.1,
-    ) -> Online:
-        """Return the scores before any comparison, which are 0.
-
-        Parameters
-        ----------
-        features
-            Row i is item i, shape (n, d); d may be 0.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Naming ``features``, ``weights_ridge`` or ``residual_ridge``.
-        """
-        _check_positive(weights_ridge=weights_ridge, residual_ridge=residual_ridge)
-        rows = _features(features) * math.sqrt(residual_ridge / weights_ridge)
-        longest = float((rows**2).sum(axis=1).max(initial=0.0))
-        steepest = (2.0 if loss is Loss.SQUARED else 0.25) * (4.0 * longest + 2.0) + residual_ridge
-        nothing = np.zeros(sum(rows.shape))
-        return cls(loss, rows, residual_ridge, steepest, nothing, nothing, 0)
-
-    @property
-    def scores(self) -> FloatArray:
-        """Of the items, shape (n,)."""
-        d = self.features.shape[1]
-        return np.asarray(self.features @ self.mean[:d] + self.mean[d:])
-
-    def observed(self, comparisons: Comparisons) -> Online:
-        """Return the state after one step for each comparison, in their order.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Naming ``comparisons`` or ``values[c]``, as `fit` does.
-        """
-        _check(comparisons, self.loss, n_items=len(self.features))
-        slope = _squared_slope if self.loss is Loss.SQUARED else _logistic_slope
-        d, last, mean, step = self.features.shape[1], self.last.copy(), self.mean.copy(), self.steps
-        for i, j, value in zip(comparisons.first, comparisons.second, comparisons.values, strict=True):
-            towards = self.features[j] - self.features[i]
-            difference = float(towards @ last[:d] + last[d + j] - last[d + i])
-            size = 2.0 / (self.ridge * step + 2.0 * self.steepest)
-            by_difference = size * slope(difference, float(value))
-            last *= 1.0 - size * self.ridge
-            last[:d] -= by_difference * towards
-            last[d + j] -= by_difference
-            last[d + i] += by_difference
-            step += 1
-            mean += (2.0 / (step + 1.0)) * (last - mean)
-        return replace(self, last=last, mean=mean, steps=step)
-
-
-def _squared_slope(difference: float, value: float) -> float:
-    return 2.0 * (difference - value)
-
-
-def _logistic_slope(difference: float, value: float) -> float:
-    return -value * float(expit(-value * difference))
 
 
 class _Local(NamedTuple):
@@ -468,26 +304,3 @@ class _Hessian:
         left = by_weights - self.explained.T @ by_residuals
         weights = np.asarray(np.linalg.solve(self.of_weights, left), dtype=np.float64)
         return weights, self.laplacian.solve(by_residuals[:, None])[:, 0] - self.explained @ weights
-
-
-def _features(features: ArrayLike, *, dimension: int | None = None) -> FloatArray:
-    """Return features as a finite (n, d) matrix; d may be 0."""
-    rows = np.asarray(features)
-    if rows.ndim == 2 and rows.shape[1] == 0 and dimension in {None, 0}:
-        return np.zeros(rows.shape)
-    return validated_features(features, dimension=dimension)
-
-
-def _check_positive(**numbers: float) -> None:
-    for field, number in numbers.items():
-        if not (math.isfinite(number) and number > 0.0):
-            raise InvalidArgumentError(field, f"expected a positive number, got {number}")
-
-
-def _check(comparisons: Comparisons, loss: Loss, *, n_items: int) -> None:
-    ends = comparisons.first, comparisons.second
-    if len(comparisons) and max(int(end.max()) for end in ends) >= n_items:
-        raise InvalidArgumentError("comparisons", f"expected items in [0, {n_items})")
-    signs = np.abs(comparisons.values) == 1.0
-    if loss is Loss.LOGISTIC and not signs.all():
-        raise InvalidArgumentError(f"values[{int(np.argmin(signs))}]", "expected -1 or 1 for the logistic loss")

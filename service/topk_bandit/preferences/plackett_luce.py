@@ -137,7 +137,7 @@ def fit(
         check_rank(standardised)
         objective = _Objective(standardised, np.zeros(len(scale)), None)
     else:
-        objective = _Objective(standardised, prior.mean * scale, precision / np.outer(scale, scale))
+        objective = _Objective(standardised, prior.mean * scale, precision / scale / scale[:, None])
     found = _maximum(objective, _head_start(objective), tolerance=tolerance, max_iterations=max_iterations)
     value = found.value + objective.penalty(found.theta)
     return PlackettLuce(found.gaussian(scale), value, found.steps)
@@ -192,7 +192,7 @@ class _Maximum(NamedTuple):
     def gaussian(self, scale: FloatArray) -> Gaussian:
         """Return Laplace's approximation in the features' own units."""
         inverse = np.tril(dpotri(self.lower, lower=1)[0])
-        covariance = (inverse + np.tril(inverse, -1).T) / np.outer(scale, scale)
+        covariance = (inverse + np.tril(inverse, -1).T) / scale / scale[:, None]
         return Gaussian(self.theta / scale, covariance)
 
 

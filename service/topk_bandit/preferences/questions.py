@@ -143,13 +143,16 @@ def next_lists(catalogue: Catalogue, design: SubsetDesign, *, gathered: FloatArr
     lists = catalogue.matrices(design.subsets)
     known = gathered + _UNKNOWN * catalogue.information(design.subsets, design.weights)
     inverse = np.linalg.inv(np.linalg.cholesky(known))
-    # V^-1/2 A_i for each list, kept up to date by rank-M steps.
+    # V^-1/2 A_i for each list, kept up to date by steps of rank M: with S S' added to the identity that V is in these
+    # coordinates, (I + S S')^-1/2 = I + S Q diag(((1 + l)^-1/2 - 1) / l) Q' S', where S'S = Q diag(l) Q'.
     white = np.ascontiguousarray((inverse @ lists).transpose(0, 2, 1))
     chosen = np.empty(count, dtype=np.int64)
     for number in range(count):
         inner = white @ white.transpose(0, 2, 1)
         gains = np.linalg.slogdet(np.eye(inner.shape[1]) + inner)[1]
         chosen[number] = best = int(np.argmax(gains))
-        lower = np.linalg.cholesky(np.eye(white.shape[2]) + white[best].T @ white[best])
-        white = white @ np.linalg.inv(lower).T
+        values, vectors = np.linalg.eigh(inner[best])
+        roots = np.sqrt(1.0 + np.maximum(values, 0.0))
+        shrinking = (vectors / -(roots * (roots + 1.0))) @ vectors.T
+        white += (white @ white[best].T) @ (shrinking @ white[best])
     return chosen

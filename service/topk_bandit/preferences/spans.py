@@ -28,6 +28,9 @@ __all__ = ["Span", "crossed", "span_of_differences", "span_of_values"]
 _NOTHING = 1e-9
 """Directions whose singular value is this part of the largest are taken for rounding."""
 
+_ROUNDING = 1e-13
+"""Differences that are this part of the features themselves are taken for rounding, of the mean for example."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
@@ -71,7 +74,7 @@ def span_of_differences(features: ArrayLike, *, groups: NDArray[np.integer] | No
     means = np.zeros((int(group_of.max(initial=0)) + 1, rows.shape[1]))
     np.add.at(means, group_of, rows)
     within = rows - (means / np.bincount(group_of)[:, None])[group_of]
-    basis = _basis(within)
+    basis = _basis(within, least=_ROUNDING * float(np.linalg.norm(rows)))
     return Span(within @ basis, basis)
 
 
@@ -91,9 +94,9 @@ def crossed(queries: FloatArray, items: FloatArray) -> FloatArray:
     return np.ascontiguousarray(rows, dtype=np.float64)
 
 
-def _basis(rows: FloatArray) -> FloatArray:
+def _basis(rows: FloatArray, *, least: float) -> FloatArray:
     _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
-    if not len(sizes) or sizes[0] == 0.0:
+    if not len(sizes) or sizes[0] <= least:
         raise InvalidArgumentError("features", "all items that can be compared are alike")
     kept = directions[sizes > _NOTHING * sizes[0]]
     scale = np.sqrt(len(rows)) / np.linalg.norm(rows)

@@ -18,7 +18,7 @@ y = X mu and G = X S X' of the items of a choice, each bound B has local paramet
 
 A sweep updates all local parameters, then the precision and the mean: S^-1 becomes S0^-1 + sum X' C X, C the curvature
 of B, and mu moves by S times the slope of L. For the quadratic bound this is the paper's update (Lemma 3) and can only
-raise L. For the tilted one it is a step along the natural gradient, which is halved until L rises.
+raise L. For the tilted one it is a step along the natural gradient, which is halved until L rises by enough.
 
 Sources: the appendix on variational inference from ranked samples with features, Lemmas 1 to 6; the tilted bound is
 due to Saul and Jordan (1999) for two items, and to Knowles and Minka (2011) for more.
@@ -55,6 +55,8 @@ _NUMBERS_AT_ONCE = 1 << 22
 _ROUNDING = 1e-11
 """Part of the bound by which two sums of the same terms may differ."""
 _SHORTEST_STEP = 1e-6
+_ENOUGH = 0.5
+"""Part of the promised rise that a step must bring."""
 
 
 class Bound(StrEnum):
@@ -120,8 +122,7 @@ def fit(
 ) -> Variational:
     """Return the Gaussian with the greatest bound.
 
-    Yesterday's posterior may be today's prior. It is then the posterior of all answers as far as a Gaussian can hold
-    what the earlier ones said: their local parameters stay as they were.
+    Yesterday's posterior may be today's prior; the local parameters of earlier answers then stay as they were.
 
     Parameters
     ----------
@@ -131,8 +132,6 @@ def fit(
         Rankings, choices and pairs of these items; with none, the prior is returned.
     prior
         N(mu0, S0) in d dimensions. It keeps the posterior proper for separable answers and features of rank < d.
-    bound
-        Which bound is raised.
     tolerance
         Stop after a sweep that raises the bound by at most this many nats and moves the mean by at most this many
         posterior standard deviations (the Mahalanobis length of the step).
@@ -189,7 +188,8 @@ def predictive_log_likelihood(
     if draws < 2 or draws % 2:
         raise InvalidArgumentError("draws", f"expected an even number of at least 2, got {draws}")
     used, items = np.unique(orderings.items, return_inverse=True)
-    offsets = rows[used] @ np.linalg.cholesky(posterior.covariance) @ rng.standard_normal((len(posterior.mean), draws // 2))
+    normal = rng.standard_normal((len(posterior.mean), draws // 2))
+    offsets = rows[used] @ np.linalg.cholesky(posterior.covariance) @ normal
     means = (rows[used] @ posterior.mean)[:, None]
     utilities = np.concatenate([means + offsets, means - offsets], axis=1)
     at_once = max(_NUMBERS_AT_ONCE // draws, 1)
@@ -268,20 +268,21 @@ def _climb(answers: _Answers, *, tolerance: float, max_sweeps: int) -> Variation
         raise InvalidArgumentError("features", "numbers too large for the prior: the bound overflows")
     bounds, converged = [point.bound], False
     while not converged and len(bounds) <= max_sweeps:
-        higher = _higher(answers, point)
-        if higher is None:
+        found = _higher(answers, point)
+        if found is None:
             break
+        higher, length = found
         rise = higher.bound - point.bound
         moved = solve_triangular(higher.root.T, higher.mean - point.mean, lower=False)
-        converged = rise <= tolerance and float(np.sqrt(moved @ moved)) <= tolerance
+        converged = max(rise, float(np.sqrt(moved @ moved))) <= tolerance * length
         point = higher
         bounds.append(point.bound)
     return Variational(Gaussian(point.mean, point.root.T @ point.root), np.array(bounds), converged)
 
 
-def _higher(answers: _Answers, point: _Point) -> _Point | None:
-    """Return a point where the bound is not lower, going as far as it allows; None if there is none within rounding."""
-    length = 1.0
+def _higher(answers: _Answers, point: _Point) -> tuple[_Point, float] | None:
+    """Return a point where the bound is higher, and its part of the step; None if there is none within rounding."""
+    length, rounding = 1.0, _ROUNDING * abs(point.bound)
     while length > _SHORTEST_STEP:
         precision = point.precision + length * (point.target - point.precision)
         try:
@@ -289,10 +290,20 @@ def _higher(answers: _Answers, point: _Point) -> _Point | None:
             found = answers.at(mean, precision)
         except np.linalg.LinAlgError:
             found = None
-        if found is not None and found.bound >= point.bound - _ROUNDING * abs(point.bound):
-            return found
+        # Anything higher would do, but steps that gain far less than they should go to and fro.
+        if found is not None and found.bound - point.bound >= _ENOUGH * _promised(point, found) - rounding:
+            return found, length
         length *= 0.5
     return None
+
+
+def _promised(point: _Point, found: _Point) -> float:
+    """Return by how much the bound would rise if its curvature by the mean stayed as it is at `point`."""
+    step = found.mean - point.mean
+    by_mean = float(point.slope @ step - 0.5 * step @ point.target @ step)
+    log_ratio = float(np.log(np.diag(found.root) / np.diag(point.root)).sum())
+    traces = [float(((one.root @ point.target) * one.root).sum()) for one in (found, point)]
+    return by_mean + log_ratio - 0.5 * (traces[0] - traces[1])
 
 
 def _check(rows: FloatArray, orderings: Orderings) -> None:

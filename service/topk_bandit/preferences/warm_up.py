@@ -1,0 +1,32 @@
+"""Compiling ahead of the first study."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.design import Feedback
+from topk_bandit.preferences.inference import learned
+from topk_bandit.preferences.questions import Catalogue, next_lists
+
+__all__ = ["warm_up"]
+
+
+def warm_up() -> None:
+    """Compile all that a study calls, or load it from the cache of an earlier start.
+
+    It takes small studies from items to utilities, for lists of each size that is searched for in a way of its own.
+    """
+    items = np.random.default_rng(0).normal(size=(12, 3))
+    for feedback, list_size in (
+        (Feedback.RATING, 2),
+        (Feedback.RANKING, 2),
+        (Feedback.RANKING, 3),
+        (Feedback.RANKING, 5),
+    ):
+        catalogue = Catalogue.of(items, None, feedback=feedback)
+        design = catalogue.designed(list_size=list_size, relative_gap=0.01, rng=np.random.default_rng(0))
+        next_lists(catalogue, design, gathered=np.zeros((catalogue.span.rank,) * 2), count=2)
+    coordinates = Catalogue.of(items, None, feedback=Feedback.RANKING).span.coordinates
+    learned(coordinates, Orderings.from_rankings([[0, 1, 2, 3], [3, 2, 1, 0]], n_items=12))
+    learned(coordinates, Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))

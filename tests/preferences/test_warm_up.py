@@ -1,0 +1,49 @@
+"""What is compiled ahead is all that a study calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+STUDY = """
+import sys
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from topk_bandit.preferences.warm_up import warm_up
+from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.design import Feedback
+from topk_bandit.preferences.inference import learned
+from topk_bandit.preferences.questions import Catalogue, next_lists
+
+
+def known():
+    return {
+        (module.__name__, name): len(value.signatures)
+        for module in list(sys.modules.values())
+        if module.__name__.startswith("topk_bandit.preferences")
+        for name, value in vars(module).items()
+        if isinstance(value, Dispatcher)
+    }
+
+
+warm_up()
+before = known()
+assert len(before) > 5, before
+rng = np.random.default_rng(1)
+queries = rng.normal(size=(3, 2))
+for feedback in Feedback:
+    for size in (2, 3, 4, 7):
+        catalogue = Catalogue.of(rng.normal(size=(9, 4)), queries, feedback=feedback)
+        design = catalogue.designed(list_size=size, relative_gap=0.01, rng=rng)
+        next_lists(catalogue, design, gathered=catalogue.information(design.subsets, design.weights), count=3)
+        rows = catalogue.span.coordinates
+        learned(rows, Orderings.from_choices([0, 4], [[0, 1, 2], [3, 4]], n_items=27))
+        learned(rows, Ratings.of([0, 5], [1.0, 2.0], n_items=27))
+after = known()
+assert after == before, {one: count for one, count in after.items() if count != before[one]}
+"""
+
+
+def test_a_study_after_it_compiles_nothing() -> None:
+    run = subprocess.run([sys.executable, "-c", STUDY], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
