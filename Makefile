@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INCLUDED := -Iprotos -I$(VENV)/googleapis
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -48,15 +49,27 @@ types: $(VENV)/dev.stamp
 layers: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
-protos: $(VENV)/dev.stamp  ## Generate the code of the wire contract
+# The definitions that ours import come with googleapis-common-protos, one of them under another name than it is imported by.
+$(VENV)/googleapis.stamp: $(VENV)/dev.stamp
+	@$(BIN)/python -c 'import pathlib, shutil; from google import api; \
+		source, target = pathlib.Path(list(api.__path__)[0]).parent, pathlib.Path("$(VENV)/googleapis/google"); \
+		[shutil.copytree(source / part, target / part, dirs_exist_ok=True, \
+			ignore=lambda _, names: [name for name in names if not name.endswith(".proto")]) \
+			for part in ("api", "rpc", "longrunning")]; \
+		(target / "longrunning/operations_proto.proto").replace(target / "longrunning/operations.proto")'
+	@touch $@
+
+protos: $(VENV)/googleapis.stamp  ## Generate the code of the wire contract
 	rm -f service/topk_bandit/v1/*_pb2*
-	$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=service --pyi_out=service --grpc_python_out=service \
+	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=service --pyi_out=service --grpc_python_out=service \
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=service protos/topk_bandit/v1/*.proto
 
-protos-check: $(VENV)/dev.stamp
-	$(BIN)/buf lint
+protos-check: $(VENV)/googleapis.stamp
+	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --include_imports --include_source_info -o $(VENV)/protos.binpb \
+		protos/topk_bandit/v1/*.proto
+	$(BIN)/buf lint $(VENV)/protos.binpb --path topk_bandit
 	$(BIN)/buf format --diff --exit-code
-	$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=$(VENV) --pyi_out=$(VENV) --grpc_python_out=$(VENV) \
+	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=$(VENV) --pyi_out=$(VENV) --grpc_python_out=$(VENV) \
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(VENV) protos/topk_bandit/v1/*.proto
 	@diff -r --exclude=__init__.py --exclude=__pycache__ $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
@@ -79,7 +92,8 @@ lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		pyproject.toml requirements/build.in -o requirements/runtime.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
-		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev -o requirements/dev.lock
+		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev --extra experiments \
+		-o requirements/dev.lock
 
 clean:  ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

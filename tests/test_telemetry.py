@@ -48,6 +48,8 @@ PROMISED = {
     "topk_bandit_model_limit_bytes": "gauge",
     "topk_bandit_models_rested_total": "counter",
     "topk_bandit_store_seconds": "histogram",
+    "topk_bandit_answers_total": "counter",
+    "topk_bandit_design_seconds": "histogram",
 }
 
 SLATE = Recommendation(
@@ -114,6 +116,8 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.recommended(SLATE)
     metrics.rewarded("accepted", 0.5)
     metrics.learned(0.5, 12.0)
+    metrics.answered("accepted")
+    metrics.designed("ready", 0.02)
     metrics.expired(2)
     metrics.followed(bandit, 3, 4.0)
     metrics.bounded(2**24)
@@ -164,6 +168,8 @@ def test_the_number_of_series_is_bounded(bench: Bench) -> None:
 
     use_everything(bench.metrics)
     bench.metrics.rewarded("made up", 0.0)
+    bench.metrics.answered("made up")
+    bench.metrics.designed("made up", 1.0)
     bench.metrics.rpc_started("made", "up")
     bench.metrics.rpc_handled(*METHODS[0], "UNKNOWN", 0.1)
     bench.metrics.rpc_handled("made", "up", "UNIMPLEMENTED", 0.1)
@@ -174,6 +180,8 @@ def test_the_number_of_series_is_bounded(bench: Bench) -> None:
         bench.metrics.rpc_handled("service", f"Method{number}", "UNIMPLEMENTED", 0.1)
         bench.metrics.rpc_handled(*METHODS[0], f"CODE{number}", 0.1)
         bench.metrics.rewarded(f"outcome{number}", 0.0)
+        bench.metrics.answered(f"outcome{number}")
+        bench.metrics.designed(f"outcome{number}", 1.0)
     assert series() == before < 400
 
 

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING
 from topk_bandit.errors import ConfigurationError, UnavailableError
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.post import READY, STOP
+from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.rpc.credentials import tls_credentials
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.rpc.methods import served_methods
 from topk_bandit.rpc.server import Server
 from topk_bandit.serving.bandits import Bandits
+from topk_bandit.serving.designer import Designer
 from topk_bandit.serving.learner import Learner
 from topk_bandit.serving.memory import MIB, MemoryBounds
 from topk_bandit.serving.observed import ObservedStore
+from topk_bandit.serving.observed_studies import ObservedStudies
 from topk_bandit.serving.recommender import Recommender
+from topk_bandit.serving.studies import Studies
 from topk_bandit.store.redis import RedisStore
 from topk_bandit.telemetry import Metrics
 
@@ -41,6 +45,10 @@ DECISION_THREADS = 2
 LEARNING_THREADS = 2
 """More than one, so that a bandit whose model comes back does not wait for another's rows to be refitted."""
 
+DESIGN_THREADS = 1
+STUDY_THREADS = 2
+STUDY_BYTES = 256 * MIB
+
 
 async def serve(settings: Settings, post: Post, line: Connection) -> None:
     """Serve at `post`, on the store that is named on `line`, until something else is heard there, or it breaks."""
@@ -48,6 +56,8 @@ async def serve(settings: Settings, post: Post, line: Connection) -> None:
     async with AsyncExitStack() as stack:
         deciders = stack.enter_context(ThreadPoolExecutor(DECISION_THREADS, thread_name_prefix="decide"))
         learners = stack.enter_context(ThreadPoolExecutor(LEARNING_THREADS, thread_name_prefix="learn"))
+        designers = stack.enter_context(ThreadPoolExecutor(DESIGN_THREADS, thread_name_prefix="design"))
+        students = stack.enter_context(ThreadPoolExecutor(STUDY_THREADS, thread_name_prefix="study"))
         await loop.run_in_executor(deciders, warm_up)
         metrics = Metrics.of_worker(post.number, post.metrics_folder, methods=served_methods())
         url = await _store_url(line)
@@ -61,12 +71,19 @@ async def serve(settings: Settings, post: Post, line: Connection) -> None:
         learner = _learner(settings, store, learners, metrics)
         stack.push_async_callback(learner.stop)
         learner.start()
+        asked = ObservedStudies(connected.studies(), metrics)
+        designer = _designer(asked, designers, metrics)
+        stack.push_async_callback(designer.stop)
+        designer.start()
+        studies = _studies(settings, asked, designer, students, metrics)
+        bandits = _bandits(settings, store, learner, studies)
         recommender = Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id)
-        server = _server(settings, post, recommender, _bandits(settings, store, learner), metrics)
+        server = _server(settings, post, recommender, bandits, studies=studies, metrics=metrics)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
         await server.start()
+        loop.run_in_executor(designers, warm_up_studies)  # what only studies need keeps nobody waiting
         with suppress(OSError):  # the supervisor may be gone by now, which is heard next
             line.send(READY)
         await stopped.wait()
@@ -138,21 +155,43 @@ def _learner(settings: Settings, store: ObservedStore, executor: Executor, metri
     )
 
 
-def _bandits(settings: Settings, store: ObservedStore, learner: Learner) -> Bandits:
+def _bandits(settings: Settings, store: ObservedStore, learner: Learner, studies: Studies) -> Bandits:
     return Bandits(
         store,
         learner,
         default_exploration=settings.default_exploration,
         quota=settings.max_bandits_per_tenant,
         new_id=_new_id,
+        priors=studies,
     )
 
 
-def _server(settings: Settings, post: Post, recommender: Recommender, bandits: Bandits, metrics: Metrics) -> Server:
+def _designer(store: ObservedStudies, executor: Executor, metrics: Metrics) -> Designer:
+    return Designer(store, executor, threads=DESIGN_THREADS, hooks=metrics, owner=_new_id(), new_reference=_new_id)
+
+
+def _studies(
+    settings: Settings, store: ObservedStudies, designer: Designer, executor: Executor, metrics: Metrics
+) -> Studies:
+    return Studies(
+        store,
+        designer,
+        executor,
+        hooks=metrics,
+        quota=settings.max_studies_per_tenant,
+        new_id=_new_id,
+        most_bytes=STUDY_BYTES,
+    )
+
+
+def _server(
+    settings: Settings, post: Post, recommender: Recommender, bandits: Bandits, *, studies: Studies, metrics: Metrics
+) -> Server:
     return Server(
         post.address,
         recommender=recommender,
         bandits=bandits,
+        studies=studies,
         hooks=metrics,
         max_in_flight=settings.max_calls_in_flight,
         credentials=tls_credentials(settings.tls_certificate, settings.tls_private_key),

@@ -4,8 +4,9 @@
 
     TopkBanditError
     ├── InvalidArgumentError     a named field holds something that can't be used
-    ├── NotFoundError            no such tenant, bandit, item or recommendation (or another tenant's)
+    ├── NotFoundError            no such tenant, bandit, item, recommendation or study (or another tenant's)
     ├── ConflictError            an id is used again with another payload
+    ├── NotReadyError            something else must happen first
     ├── ExhaustedError           a quota, the calls in flight or the store's memory is used up
     ├── UnavailableError         the store is away; nothing is lost or half done
     ├── CorruptDataError         stored bytes do not verify
@@ -22,6 +23,7 @@ __all__ = [
     "ExhaustedError",
     "InvalidArgumentError",
     "NotFoundError",
+    "NotReadyError",
     "TopkBanditError",
     "UnavailableError",
 ]
@@ -82,10 +84,30 @@ class ConflictError(TopkBanditError):
         return self.message
 
 
-class ExhaustedError(TopkBanditError):
-    """Something limited is used up; trying again after `retry_after` seconds may help."""
+class NotReadyError(TopkBanditError):
+    """Something else must happen before this can be done, such as a study's design.
 
-    def __init__(self, reason: str, message: str, *, retry_after: float = 1.0) -> None:
+    Parameters
+    ----------
+    reason
+        A stable UPPER_SNAKE_CASE word that a program can switch on.
+    message
+        What must happen, for a person.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ExhaustedError(TopkBanditError):
+    """Something limited is used up; trying again after `retry_after` seconds may help, with None it does not."""
+
+    def __init__(self, reason: str, message: str, *, retry_after: float | None = 1.0) -> None:
         super().__init__(reason, message)
         self.reason = reason
         self.message = message

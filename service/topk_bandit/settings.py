@@ -270,6 +270,10 @@ class Settings:
         default=1000,
         metadata=_about(_whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"),
     )
+    max_studies_per_tenant: int = field(
+        default=1000,
+        metadata=_about(_whole(1, 1_000_000), "how many studies a tenant may have", metavar="COUNT"),
+    )
     bandit_memory_mib: int = field(
         default=16,
         metadata=_about(

@@ -32,6 +32,7 @@ __all__ = [
     "ItemPreference",
     "LoggedStudyEvent",
     "Preferences",
+    "QueryPreferences",
     "Question",
     "QuestionList",
     "QuestionsAsked",
@@ -137,11 +138,12 @@ class StudyDesign:
     weights
         Share of the questions that each list deserves; positive, together 1.
     log_det
-        log det of the information of one question, in coordinates in which the features are white.
+        log det of the information of one question, in the coordinates of `topk_bandit.preferences.spans`.
     gap
         How far from optimal the design is at most: no design has a log det larger by more than this.
     target_gap
-        The gap at which the design was done; a larger one means that its time was up.
+        The gap that was aimed at. A larger gap means that the time was up, or that no better design was found and no
+        smaller gap could be proven, which of lists of four and more items is usual.
     """
 
     lists: tuple[QuestionList, ...]
@@ -226,7 +228,15 @@ class DesignCancelled:
 
 @dataclass(frozen=True, slots=True)
 class DesignFailed:
-    """An attempt failed; `field` is the field of the study that is to blame, empty for the service's own fault."""
+    """An attempt failed.
+
+    Attributes
+    ----------
+    field
+        The field of the study that is to blame; empty for the service's own fault.
+    problem
+        What is wrong with it; for the service's own fault the reference that the service's log has it under.
+    """
 
     attempt: int
     field: str
@@ -337,8 +347,28 @@ class ItemPreference:
 
 
 @dataclass(frozen=True, slots=True)
-class Preferences:
+class QueryPreferences:
     """What was learned of the items for one query (empty in a study without queries), best item first."""
 
     query_id: str
     items: tuple[ItemPreference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What was learned, for some of the queries.
+
+    Attributes
+    ----------
+    answered
+        How many answers it comes from.
+    gathered
+        As in `AskedQuestions`; 0 without a design.
+    total
+        How many queries there are, 1 in a study without queries.
+    """
+
+    answered: int
+    gathered: float
+    total: int
+    queries: tuple[QueryPreferences, ...]

@@ -35,6 +35,7 @@ from prometheus_client import (
 
 from topk_bandit.errors import ConfigurationError
 from topk_bandit.serving.hooks import Hooks
+from topk_bandit.study_types import AnswerOutcome, DesignState
 from topk_bandit.types import RewardOutcome
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ _TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 _DECISION_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0)
 _CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_DESIGN_BUCKETS = (0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 25.0, 60.0, 120.0)
 _STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
 _DELAY_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 604800.0)
 
 _REST_REASONS = frozenset({"idle", "memory"})
+_ANSWER_OUTCOMES = frozenset({*AnswerOutcome, "not_found", "conflict", "invalid", "unavailable"})
+_DESIGN_OUTCOMES = frozenset({*DesignState, "abandoned"})
 _REWARD_OUTCOMES = frozenset({*RewardOutcome, "not_found", "conflict", "unavailable"})
 _RPC_CODES = frozenset(
     {
@@ -147,6 +151,7 @@ class Metrics(Hooks):
         self._register_decisions()
         self._register_rewards()
         self._register_models()
+        self._register_studies()
         self._register_store()
         self._begin_at_zero()
 
@@ -205,6 +210,17 @@ class Metrics(Hooks):
         )
         self._expired = self._counter("topk_bandit_expired_total", "Recommendations closed when their deadline passed.")
 
+    def _register_studies(self) -> None:
+        self._answers = self._counter(
+            "topk_bandit_answers_total", "Answers to studies' questions, by what became of them.", "outcome"
+        )
+        self._designs = self._histogram(
+            "topk_bandit_design_seconds",
+            "Time that a worker's attempt at a study's design took, by where the design stands after it.",
+            "outcome",
+            buckets=_DESIGN_BUCKETS,
+        )
+
     def _register_models(self) -> None:
         of_a_worker = "over a worker's bandits, of the worker that has most."
         self._size_gauges = {
@@ -252,6 +268,8 @@ class Metrics(Hooks):
         """Show each series that is certain to come before it counts, so that its first increase is seen."""
         for outcome in _REWARD_OUTCOMES:
             self._rewards.labels(outcome)
+        for outcome in _ANSWER_OUTCOMES:
+            self._answers.labels(outcome)
         for mode in ("explored", "exploited"):
             self._exploration.labels(mode)
         for reason in _REST_REASONS:
@@ -301,6 +319,14 @@ class Metrics(Hooks):
         self._series(self._rewards, outcome if outcome in _REWARD_OUTCOMES else "other").inc()
         if outcome == RewardOutcome.ACCEPTED:
             self._reward_value.observe(value)
+
+    def answered(self, outcome: str) -> None:
+        """Count an answer."""
+        self._series(self._answers, outcome if outcome in _ANSWER_OUTCOMES else "other").inc()
+
+    def designed(self, outcome: str, seconds: float) -> None:
+        """Note how long an attempt at a design took."""
+        self._series(self._designs, outcome if outcome in _DESIGN_OUTCOMES else "other").observe(seconds)
 
     def learned(self, reward: float, delay_seconds: float) -> None:  # noqa: ARG002
         """Note how long a reward was waited for; its value was counted when it was posted."""

@@ -86,7 +86,7 @@ class Exploration:
 
 @dataclass(frozen=True, slots=True)
 class BanditSettings:
-    """What a bandit is created with; exploration, reward wait and default reward may change, the rest stays.
+    """What a bandit is created with; exploration, reward wait, default reward and prior may change, the rest stays.
 
     Attributes
     ----------
@@ -100,6 +100,11 @@ class BanditSettings:
         How long after a recommendation its reward is still learned.
     default_reward
         What is learned when that time passes without one; None closes the recommendation without a trace in the model.
+    prior_study
+        Id of the study, of the same tenant, whose utilities are the prior mean; empty for none.
+    prior_digest
+        Tells the `Prior` that was taken from the study from others; empty for none, and for one that is named and not
+        yet taken.
     """
 
     item_capacity: int
@@ -109,6 +114,8 @@ class BanditSettings:
     exploration: Exploration
     reward_wait_ms: int
     default_reward: float | None
+    prior_study: str = ""
+    prior_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +221,18 @@ class RewardOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BanditCreated:
-    """The first event of every log."""
+    """The first event of every log; `prior` is the one that the settings tell of."""
 
     settings: BanditSettings
+    prior: Prior | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:
-    """New settings; only fields that may change differ from the old ones."""
+    """New settings; only fields that may change differ from the old ones. `prior` is the new one, if it changed."""
 
     settings: BanditSettings
+    prior: Prior | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +305,8 @@ class BanditStats:
         Variance of a reward around its expectation, in squared reward units, as last chosen.
     prior_variance
         Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
+    prior_slope
+        Reward units that a standard deviation of the prior's utilities is worth, as last learned; 0 without a prior.
     memory_bytes
         What the answering worker's model takes in memory, about.
     memory_limit_bytes
@@ -321,6 +332,7 @@ class BanditStats:
     explored: int
     noise_variance: float
     prior_variance: float
+    prior_slope: float
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int

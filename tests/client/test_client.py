@@ -136,6 +136,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         uniform_share=0.0,
         reward_wait=timedelta(seconds=1.5),
         default_reward=0.0,
+        prior_study="tastes",
     )
     assert bandit == Bandit(
         name="home",
@@ -149,6 +150,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         reward_wait=timedelta(seconds=1.5),
         default_reward=0.0,
         create_time=START,
+        prior_study="tastes",
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0)
     assert client.get_bandit("home") == bandit
@@ -168,6 +170,10 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     reset = client.update_bandit("home", schedule_scale=None, default_reward=None, reward_wait=None)
     assert (reset.schedule_scale, reset.constant_beta, reset.default_reward) == (None, 4.0, None)
     assert (reset.reward_wait, reset.uniform_share) == (timedelta(minutes=10), 0.5)
+    assert (before.prior_study, reset.prior_study) == (None, None)
+    assert client.update_bandit("home", prior_study="tastes").prior_study == "tastes"
+    assert client.update_bandit("home", uniform_share=0.5).prior_study == "tastes"
+    assert client.update_bandit("home", prior_study=None).prior_study is None
     client.update_bandit("home", constant_beta=0.0)
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)
 
@@ -229,6 +235,7 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     stats = client.stats(home)
     assert (stats.recommendation_count, stats.observation_count, stats.mean_reward) == (1, 1, 0.5)
     assert (stats.available_item_count, stats.snapshot_position, stats.prior_variance) == (3, 9, 0.75)
+    assert stats.prior_slope == -0.125
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

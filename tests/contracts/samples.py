@@ -10,16 +10,23 @@ from topk_bandit.types import (
     ConstantBeta,
     Exploration,
     Item,
+    ItemUtility,
     Kernel,
+    Prior,
     Recommendation,
     RecommendationRequest,
 )
 
-__all__ = ["HOUR_MS", "ITEMS", "NAME", "SETTINGS", "recommendation", "request", "settings"]
+__all__ = ["HOUR_MS", "ITEMS", "NAME", "PRIOR", "SETTINGS", "recommendation", "request", "settings"]
 
 HOUR_MS = 3_600_000
 NAME = BanditName(tenant="shop", bandit="home")
 ITEMS = (Item("apple"), Item("pear"), Item("plum", available=False))
+PRIOR = Prior(
+    study="tastes",
+    answers=60,
+    utilities=(ItemUtility("apple", 1 / 3, (0.1, -2.5, 1e-17)), ItemUtility("pear", 0.0, (3.0, 0.0, -1.0))),
+)
 SETTINGS = BanditSettings(
     item_capacity=5,
     slate_size=2,

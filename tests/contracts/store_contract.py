@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.harness import dump, listening, run, whole_log
-from tests.contracts.samples import HOUR_MS, ITEMS, NAME, SETTINGS, recommendation, request, settings
+from tests.contracts.samples import HOUR_MS, ITEMS, NAME, PRIOR, SETTINGS, recommendation, request, settings
 
 from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, TopkBanditError
 from topk_bandit.store.log import ItemRecord, RecordStatus, Snapshot
@@ -299,6 +299,24 @@ class StoreContract:
             assert (await whole_log(store, NAME))[-1].event == SettingsChanged(OVERDUE)
             back = await store.update_settings(NAME, SETTINGS, revision=2)
             assert (back.settings, back.revision) == (SETTINGS, 3)
+
+        run(stores, scenario)
+
+    def test_a_prior_is_in_the_event_that_its_settings_come_with(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            believed = replace(SETTINGS, prior_study="tastes", prior_digest="d1")
+            made = await store.create_bandit(NAME, believed, incarnation="birth", quota=9, prior=PRIOR)
+            assert (await whole_log(store, NAME))[-1].event == BanditCreated(believed, PRIOR)
+            again = await store.create_bandit(NAME, believed, incarnation="other", quota=9, prior=PRIOR)
+            assert again == made == await store.get_bandit(NAME)
+            newer = replace(PRIOR, answers=61)
+            changed = await store.update_settings(NAME, replace(believed, prior_digest="d2"), revision=1, prior=newer)
+            assert (changed.settings.prior_study, changed.settings.prior_digest) == ("tastes", "d2")
+            log = await whole_log(store, NAME)
+            assert log[-1].event == SettingsChanged(changed.settings, newer)
+            assert await store.update_settings(NAME, changed.settings, revision=1, prior=newer) == changed
+            await store.update_settings(NAME, SETTINGS, revision=2)
+            assert (await whole_log(store, NAME))[-1].event == SettingsChanged(SETTINGS)
 
         run(stores, scenario)
 

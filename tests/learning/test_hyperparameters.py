@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.stats import multivariate_normal
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
+from tests.learning.believed import Utilities
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, fitted, sample
 
 from topk_bandit.learning.evidence import Evidence, Observations
-from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, choose_noise_variance, profile_likelihood
+from topk_bandit.learning.hyperparameters import (
+    RELATIVE_NOISE_GRID,
+    Products,
+    SlopePrior,
+    choose_noise_variance,
+    profile_likelihood,
+    scaling,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,3 +137,99 @@ def test_contexts_of_zero_do_not_stop_the_choice() -> None:
     chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(replace(data, contexts=0.0 * data.contexts)))
     assert math.isfinite(chosen)
     assert chosen > 0.0
+
+
+def believed(data: Sample, utilities: Utilities) -> tuple[Evidence, NDArray[np.float64]]:
+    """Return the evidence with a prior mean, and its h by definition."""
+    return (
+        evidence_of(data).believing(utilities.prior_mean(WCK, 3)),
+        utilities.h(WCK, data.contexts, data.rankings),
+    )
+
+
+def some_utilities(seed: int) -> Utilities:
+    return Utilities.draw(np.random.default_rng(seed), n_items=N_ITEMS, context_dim=2, of="contexts")
+
+
+PRIORS = [SlopePrior(1.5, 0.6), SlopePrior(0.3, 4.0), SlopePrior(-1.0, 0.0), SlopePrior(0.0, 0.0)]
+
+
+def log_density_over_slopes(
+    rewards: NDArray[np.float64],
+    h: NDArray[np.float64],
+    noisy: NDArray[np.float64],
+    prior: SlopePrior,
+    *,
+    amplitude: float,
+) -> float:
+    """Return the log of the density at its best offset, integrated over the slope step by step."""
+    spread, deviation = math.sqrt(prior.variance), math.sqrt(amplitude)
+    steps = np.linspace(-9.0, 9.0, 20_001) if spread else np.zeros(1)
+    slopes = (prior.mean + spread * steps) * deviation
+    weights, ones = np.linalg.inv(amplitude * noisy), np.ones(len(rewards))
+    rest = rewards[:, None] - h[:, None] * slopes
+    rest -= (ones @ weights @ rest) / (ones @ weights @ ones)
+    logs = -0.5 * (
+        np.einsum("it,ij,jt->t", rest, weights, rest) + np.linalg.slogdet(2.0 * np.pi * amplitude * noisy)[1]
+    )
+    if not spread:
+        return float(logs[0])
+    return float(logsumexp(logs + norm.logpdf(steps)) + math.log(steps[1] - steps[0]))
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("sign", [1.0, -1.0, 0.0])
+def test_with_a_prior_mean_the_profile_is_the_density_over_all_slopes_at_its_best(
+    prior: SlopePrior, sign: float
+) -> None:
+    data, utilities = draw(8, count=25), some_utilities(9)
+    evidence, h = believed(data, utilities)
+    evidence.targets[0] = rewards = 3.0 + 2.0 * (data.rewards + sign * h)
+    profile = profile_likelihood(covariance_of(WCK, data), evidence, RATIOS[1:4], prior=prior)
+    for place, ratio in enumerate(RATIOS[1:4].tolist()):
+        noisy, amplitude = covariance_of(WCK, data) + ratio * np.eye(25), float(profile.amplitude[place])
+        density = log_density_over_slopes(rewards, h, noisy, prior, amplitude=amplitude)
+        assert profile.log_likelihood[place] == pytest.approx(density, abs=1e-6)
+        for other in (0.9 * amplitude, 1.1 * amplitude):
+            assert log_density_over_slopes(rewards, h, noisy, prior, amplitude=other) < density
+
+
+@pytest.mark.parametrize("prior", PRIORS[:2], ids=str)
+def test_offset_and_slope_are_a_regression_with_a_prior_on_the_slope(prior: SlopePrior) -> None:
+    data, utilities = draw(8, count=40), some_utilities(9)
+    evidence, h = believed(data, utilities)
+    covariance = covariance_of(WCK, data)
+    profile = profile_likelihood(covariance, evidence, RATIOS, prior=prior)
+    for place, ratio in enumerate(RATIOS.tolist()):
+        deviation = math.sqrt(float(profile.amplitude[place]))
+        weights = np.linalg.inv(deviation**2 * (covariance + ratio * np.eye(40)))
+        design = np.column_stack([np.ones(40), deviation * h])
+        precision, moment = design.T @ weights @ design, design.T @ weights @ data.rewards
+        precision[1, 1] += 1.0 / prior.variance
+        moment[1] += prior.mean / prior.variance
+        offset, slope = np.linalg.solve(precision, moment)
+        assert profile.offset[place] == pytest.approx(offset, rel=1e-6, abs=1e-6)
+        assert profile.slope[place] == pytest.approx(slope * deviation, rel=1e-6, abs=1e-6)
+
+
+def test_an_amplitude_that_is_given_is_kept() -> None:
+    found = scaling(Products(np.float64(3.0), np.float64(-2.0), np.float64(5.0), 9.0), PRIORS[0], amplitude=4.0)
+    assert found.amplitude == 4.0
+    assert found.slope == pytest.approx((1.5 * 2.0 + 0.6 * -2.0) / (1.0 + 0.6 * 5.0))
+
+
+def test_the_slope_is_found_from_enough_rewards_whatever_its_sign() -> None:
+    data, utilities = draw(10, count=200), some_utilities(11)
+    evidence, h = believed(data, utilities)
+    covariance = covariance_of(WCK, data)
+    for slope in (-2.0, 0.0, 2.0):
+        evidence.targets[0] = data.rewards + slope * h
+        profile = profile_likelihood(covariance, evidence, np.array([0.1]), prior=SlopePrior(1.0, 1.0))
+        assert profile.slope[0] == pytest.approx(slope, abs=0.3)
+
+
+def test_the_prior_of_the_slope_has_the_unit_of_the_contexts() -> None:
+    small, large = SlopePrior.of_contexts(1.0), SlopePrior.of_contexts(400.0)
+    assert large.mean == pytest.approx(20.0 * small.mean)
+    assert large.variance == pytest.approx(400.0 * small.variance)
+    assert SlopePrior.of_contexts(0.0) == small

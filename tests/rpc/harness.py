@@ -69,7 +69,9 @@ class RunningServer:
             raise
 
     async def _make(self, address: str, options: dict[str, Any]) -> Server:
-        return Server(address, recommender=self.shop, bandits=self.shop, hooks=self.ledger, **options)
+        make_studies = options.pop("make_studies", None)
+        studies = self.studies = await make_studies() if make_studies else self.shop
+        return Server(address, recommender=self.shop, bandits=self.shop, studies=studies, hooks=self.ledger, **options)
 
     @property
     def target(self) -> str:

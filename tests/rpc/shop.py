@@ -218,6 +218,7 @@ class Shop:
             explored=len(loop.given) // 2,
             noise_variance=0.25,
             prior_variance=0.75,
+            prior_slope=-0.125,
             snapshot_position=9,
             memory_bytes=10,
             memory_limit_bytes=11,

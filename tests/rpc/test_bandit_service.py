@@ -62,13 +62,15 @@ EVERYTHING: dict[str, Any] = {
     "exploration": pb.Exploration(schedule_scale=0.0, uniform_share=0.0),
     "reward_wait": Duration(seconds=1, nanos=5_000_000),
     "default_reward": 0.0,
+    "prior_study": "tenants/acme/studies/tastes",
 }
 
 
 def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub: BanditServiceStub) -> None:
     answer = created(stub, **EVERYTHING)
     exploration = Exploration(PaperBeta(0.0), 0.0)
-    assert settings_of(server) == BanditSettings(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0)
+    assert settings_of(server) == BanditSettings(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes")
+    assert answer.prior_study == EVERYTHING["prior_study"]
     assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit == answer
     assert answer.default_reward == 0.0
     assert answer.HasField("default_reward")
@@ -120,6 +122,8 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"reward_wait": Duration(nanos=1_000_000_000)}, "bandit.reward_wait"),
         ({"default_reward": math.inf}, "bandit.default_reward"),
         ({"default_reward": -2e100}, "bandit.default_reward"),
+        ({"prior_study": "tastes"}, "bandit.prior_study"),
+        ({"prior_study": "tenants/other/studies/tastes"}, "bandit.prior_study"),
     ],
 )
 def test_create_names_the_bad_field(
@@ -180,6 +184,9 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
         {"exploration": Exploration(PaperBeta(7.0), 0.0)},
     ),
     (["exploration.uniform_share"], {}, {"exploration": Exploration(PaperBeta(7.0), 0.05)}),
+    (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),
+    (["prior_study"], {"default_reward": 0.5}, {"prior_study": ""}),
+    (["default_reward"], {"prior_study": "nonsense"}, {"default_reward": None}),
 ]
 
 
@@ -219,6 +226,13 @@ def test_update_changes_what_the_mask_names(
                 update_mask=FieldMask(paths=["exploration"]),
             ),
             "bandit.exploration.uniform_share",
+        ),
+        *(
+            (
+                pb.UpdateBanditRequest(bandit=bandit(prior_study=study), update_mask=FieldMask(paths=["prior_study"])),
+                "bandit.prior_study",
+            )
+            for study in ("tastes", "tenants/other/studies/tastes", "tenants/acme/bandits/home", "x" * 10**5)
         ),
     ],
 )
@@ -379,6 +393,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         explored_count=1,
         noise_variance=0.25,
         prior_variance=0.75,
+        prior_slope=-0.125,
         snapshot_position=9,
         memory_bytes=10,
         memory_limit_bytes=11,

@@ -210,9 +210,11 @@ def listed(channel: grpc.Channel) -> list[str]:
 
 def test_reflection_lists_the_services_and_their_messages(channel: grpc.Channel) -> None:
     assert sorted(listed(channel)) == [
+        "google.longrunning.Operations",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
         "topk_bandit.v1.BanditService",
+        "topk_bandit.v1.PreferenceService",
         "topk_bandit.v1.RecommenderService",
     ]
     file = ProtoReflectionDescriptorDatabase(channel).FindFileContainingSymbol("topk_bandit.v1.RecommendRequest")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.rpc.harness import Ledger
+from tests.rpc.studies import studies_of
+from tests.serving.harness import Notebook
 
 from topk_bandit.client import (
     AlreadyExists,
@@ -28,6 +30,7 @@ from topk_bandit.serving.hooks import Hooks
 from topk_bandit.serving.learner import Learner
 from topk_bandit.serving.recommender import Recommender
 from topk_bandit.store.memory import MemoryStore
+from topk_bandit.store.memory_studies import MemoryStudies
 from topk_bandit.types import ConstantBeta, Exploration
 
 if TYPE_CHECKING:
@@ -53,7 +56,9 @@ async def service() -> AsyncIterator[AsyncClient]:
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quota=2,
                 new_id=lambda: f"birth-{next(counter)}",
+                priors=Notebook(),
             ),
+            studies=studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
             hooks=Ledger(),
             max_in_flight=16,
         )

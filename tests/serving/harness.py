@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tests.contracts.harness import whole_log
 
-from topk_bandit.errors import TopkBanditError
+from topk_bandit.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
@@ -31,8 +31,10 @@ from topk_bandit.types import (
     ConstantBeta,
     Exploration,
     Item,
+    ItemUtility,
     Kernel,
     PaperBeta,
+    Prior,
     RecommendationRequest,
 )
 
@@ -52,6 +54,7 @@ __all__ = [
     "SETTINGS",
     "Archive",
     "Ear",
+    "Notebook",
     "Shop",
     "Worker",
     "assert_same",
@@ -107,6 +110,25 @@ class Ear(Hooks):
         self.failed_snapshots += bandit == str(NAME)
 
 
+@dataclass
+class Notebook:
+    """Priors written down by hand, by tenant and study."""
+
+    priors: dict[tuple[str, str], Prior] = field(default_factory=dict)
+
+    def write(self, study: str, utilities: Mapping[str, float | tuple[float, ...]]) -> None:
+        entries = [
+            ItemUtility(item_id, 0.0, value) if isinstance(value, tuple) else ItemUtility(item_id, value)
+            for item_id, value in utilities.items()
+        ]
+        self.priors[NAME.tenant, study] = Prior(study, len(entries), tuple(entries))
+
+    async def prior(self, tenant: str, study: str, *, context_dim: int) -> Prior:  # noqa: ARG002
+        if (tenant, study) not in self.priors:
+            raise InvalidArgumentError("prior_study", f"there is no study {study}")
+        return self.priors[tenant, study]
+
+
 @dataclass(frozen=True)
 class Worker:
     store: Store
@@ -114,6 +136,7 @@ class Worker:
     recommender: Recommender
     bandits: Bandits
     ear: Ear
+    notebook: Notebook
 
 
 _births = itertools.count()
@@ -124,7 +147,7 @@ async def hired(
     store: Store, *, limits: Limits = LIMITS, bounds: MemoryBounds | None = None, look_seconds: float = 0.2
 ) -> AsyncIterator[Worker]:
     """Run a worker on a store until the end of the block."""
-    ear = Ear()
+    ear, notebook = Ear(), Notebook()
 
     def new_id() -> str:
         return f"id-{next(_births)}"
@@ -150,9 +173,15 @@ async def hired(
             learner=learner,
             recommender=Recommender(observed, learner, deciders, hooks=ear, new_id=new_id),
             bandits=Bandits(
-                observed, learner, default_exploration=Exploration(ConstantBeta(1.0), 0.1), quota=9, new_id=new_id
+                observed,
+                learner,
+                default_exploration=Exploration(ConstantBeta(1.0), 0.1),
+                quota=9,
+                new_id=new_id,
+                priors=notebook,
             ),
             ear=ear,
+            notebook=notebook,
         )
 
 
@@ -202,6 +231,8 @@ class Shop:
                 await self._change_items()
             if self.rounds % 70 == 40:
                 await self._change_settings()
+            if self.rounds % 90 == 50:
+                await self._change_prior(self.rounds // 90)
             await self._serve_one()
             if archive is not None:
                 await archive.look()
@@ -243,6 +274,17 @@ class Shop:
     async def _change_settings(self) -> None:
         beta = ConstantBeta(float(self.rng.random())) if self.rounds % 140 == 40 else PaperBeta(0.2)
         await self._update(exploration=Exploration(beta, uniform_share=float(self.rng.random()) / 3))
+
+    async def _change_prior(self, turn: int) -> None:
+        """Name a study of constants, one of contexts, none, then newer constants, those again, and so on."""
+        ids = [*(f"i{n}" for n in range(9)), "early", "nowhere"]
+        study = ("", "constants", "constants", "contexts")[(turn + 2) % 4]
+        if study == "constants":
+            self.worker.notebook.write(study, dict(zip(ids, self.rng.normal(size=len(ids)).tolist(), strict=True)))
+        if study == "contexts":
+            rows = map(tuple, self.rng.normal(size=(len(ids), 2)).tolist())
+            self.worker.notebook.write(study, dict(zip(ids, rows, strict=True)))
+        await self._update(prior_study=study, prior_digest="")
 
     async def _update(self, **changed: object) -> None:
         await self.worker.bandits.update_bandit(NAME, lambda settings: replace(settings, **changed))
@@ -296,13 +338,14 @@ def _plain(value: object) -> object:
 def _plain_posterior(posterior: Posterior) -> object:
     """Leave out the room that arrays have beyond the rows in use, and whom it is shared with."""
     n = posterior.n_rows
-    scalars = (posterior.noise_variance, posterior.offset, posterior.amplitude, n, *posterior._sums)
+    scalars = (posterior.noise_variance, posterior.offset, posterior.slope, posterior.amplitude, n, *posterior._sums)
     return (
         _plain(scalars),
         _plain(posterior.evidence),
         _plain(posterior._rows.whitener[:n, :n]),
         _plain(posterior._weights),
         _plain(posterior._pending),
+        _plain(posterior.prior_mean),
         type(posterior.kernel).__name__,
     )
 

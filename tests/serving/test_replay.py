@@ -67,6 +67,12 @@ def test_the_history_has_everything_in_it(history: History) -> None:
     assert min(defaults.count(None), defaults.count(0.25)) > 20
     assert kinds[SettingsChanged] > 20
     assert kinds[ItemsChanged] > 10
+    priors = [logged.event.prior for logged in history.events if isinstance(logged.event, SettingsChanged)]
+    named = ["constants", "contexts", "constants", "constants", "contexts", "constants"]
+    assert [prior.study for prior in priors if prior] == named
+    kept = {model.settings.prior_study for model in history.models if model.since_checkpoint == 0}
+    assert kept == {"", "constants", "contexts"}, "no checkpoint had one of them"
+    assert history.live.state.posterior.slope != 0.0
     assert history.snapshots > 256
     assert history.live.state.observations > LIMITS.rows, "no row was ever forgotten"
     assert any(len(model.open) > LIMITS.pending_rows for model in history.models), "no pending row was ever dropped"
@@ -114,7 +120,8 @@ def test_every_recorded_decision_can_be_made_again(history: History) -> None:
 
 
 def test_another_request_id_explores_otherwise_and_exploits_alike(history: History) -> None:
-    model = history.live
+    exploration = replace(history.live.settings.exploration, uniform_share=0.3)
+    model = replace(history.live, settings=replace(history.live.settings, exploration=exploration))
     decisions = [choose_slate(model, request(f"seed-{n}")) for n in range(60)]
     exploited = {one.slate for one in decisions if not one.explored}
     explored = [one for one in decisions if one.explored]

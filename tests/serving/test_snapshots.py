@@ -92,8 +92,20 @@ def test_a_model_survives_as_bytes() -> None:
 
 
 def test_another_schema_is_refused_by_its_number() -> None:
-    with pytest.raises(CorruptDataError, match="unknown schema 3"):
-        decode_model(with_header(lambda header: header.update(schema=3)), limits=LIMITS)
+    with pytest.raises(CorruptDataError, match="unknown schema 1"):
+        decode_model(with_header(lambda header: header.update(schema=1)), limits=LIMITS)
+
+
+def test_models_from_before_there_were_priors_are_read() -> None:
+    with np.load(io.BytesIO(PAYLOAD)) as archive:
+        arrays = {name: archive[name] for name in archive if name not in {"prior_constants", "prior_slopes"}}
+    header = json.loads(arrays["header"].tobytes())
+    del header["prior_items"]
+    header["schema"] = 2
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    assert_same(decode_model(buffer.getvalue(), limits=LIMITS), MODEL)
 
 
 def _without_settings(header: dict[str, object]) -> None:
@@ -164,7 +176,7 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
     run(stores, scenario)
 
 
-@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.update(schema=3))])
+@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.update(schema=1))])
 def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
     stores: Stores, payload: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,8 +24,10 @@ from topk_bandit.types import (
     Exploration,
     Item,
     ItemsChanged,
+    ItemUtility,
     Kernel,
     PaperBeta,
+    Prior,
     Recommendation,
     RecommendationRequest,
     Recommended,
@@ -50,6 +52,17 @@ all_settings = st.builds(
     reward_wait_ms=counts,
     default_reward=st.none() | numbers,
 )
+priors = st.builds(
+    Prior,
+    study=texts,
+    answers=counts,
+    utilities=st.lists(
+        st.builds(ItemUtility, texts, numbers, st.lists(numbers, max_size=3).map(tuple)), max_size=4
+    ).map(tuple),
+)
+settings_with_priors = st.builds(
+    replace, all_settings, prior_study=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), prior_digest=texts
+)
 requests = st.builds(
     RecommendationRequest,
     request_id=texts,
@@ -72,8 +85,8 @@ recommendations = st.builds(
     degraded=st.booleans(),
 )
 events = st.one_of(
-    st.builds(BanditCreated, all_settings),
-    st.builds(SettingsChanged, all_settings),
+    st.builds(BanditCreated, all_settings | settings_with_priors, st.none() | priors),
+    st.builds(SettingsChanged, all_settings | settings_with_priors, st.none() | priors),
     st.builds(
         ItemsChanged,
         upserted=st.lists(st.builds(Item, texts, st.booleans()), max_size=4).map(tuple),
@@ -86,9 +99,25 @@ events = st.one_of(
 EVENT = Recommended(request=request(candidates=("a",)), recommendation=recommendation())
 
 
-@given(all_settings)
+@given(all_settings | settings_with_priors)
 def test_settings_survive(settings: BanditSettings) -> None:
     assert codec.decode_settings(codec.encode_settings(settings)) == settings
+
+
+@given(priors)
+def test_priors_survive(prior: Prior) -> None:
+    assert codec.decode_prior(codec.encode_prior(prior)) == prior
+
+
+@given(priors, priors)
+def test_priors_have_one_digest_exactly_when_they_are_equal(one: Prior, other: Prior) -> None:
+    assert codec.prior_digest(codec.decode_prior(codec.encode_prior(one))) == codec.prior_digest(one)
+    assert (codec.prior_digest(one) == codec.prior_digest(other)) == (one == other)
+
+
+def test_settings_without_a_prior_are_the_bytes_that_they_always_were() -> None:
+    assert b"prior" not in codec.encode_settings(SETTINGS)
+    assert b"prior" not in codec.encode_event(SettingsChanged(SETTINGS))
 
 
 @given(recommendations)

@@ -414,8 +414,8 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
             await store.save_snapshot(NAME, Snapshot(position, b""), incarnation="first")
         with valkey.client() as client:
             written = {key.decode() for key in client.scan_iter(f"{stores.prefix}:*")}
-            tenant = space.tenant("shop")
-            assert written == {*space.bandit(NAME).all, tenant.bandits, tenant.reservations}
+            tenant = space.tenant("shop").bandits
+            assert written == {*space.bandit(NAME).all, tenant.entries, tenant.reservations}
             assert [client.ttl(key) for key in written] == [-1] * len(written)
         await store.delete_bandit(NAME)
         with valkey.client() as client:
@@ -434,18 +434,18 @@ def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
 
 def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
-    tenant = KeySpace(stores.prefix).tenant("shop")
+    tenant = KeySpace(stores.prefix).tenant("shop").bandits
 
     async def scenario(store: RedisStore) -> None:
         await store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=1)
-        await store._index.reserve(BanditName("shop", "dead"), incarnation="dead", quota=2)
+        await store._index.reserve("shop", "dead", incarnation="dead", quota=2)
         assert [made.name for made in await store.list_bandits("shop", after="", limit=1)] == [OTHER]
         with pytest.raises(ExhaustedError):
             await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
         with valkey.client() as client:
             client.hset(tenant.reservations, mapping={"dead": "dead 1000", "other": "other 1000"})
             await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
-            assert client.zrange(tenant.bandits, 0, -1) == [b"home", b"other"]
+            assert client.zrange(tenant.entries, 0, -1) == [b"home", b"other"]
         with pytest.raises(ExhaustedError):
             await store.create_bandit(BanditName("shop", "third"), SETTINGS, incarnation="third", quota=2)
 
@@ -471,7 +471,7 @@ def test_an_entry_reserved_anew_outlives_the_deletion_of_its_forerunner(valkey: 
         await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
         await store.delete_bandit(NAME)
         await store.create_bandit(NAME, SETTINGS, incarnation="second", quota=1)
-        await store._index.release(NAME, incarnation="first")
+        await store._index.release("shop", "home", incarnation="first")
         assert [made.incarnation for made in await store.list_bandits("shop", after="", limit=9)] == ["second"]
 
     run(RedisStores(valkey.url), scenario)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
-from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, BaseClient, channel_credentials
+from topk_bandit.client.awaited_studies import AwaitedStudies
+from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.operations import merged
 from topk_bandit.client.values import UNCHANGED, Kernel
@@ -41,7 +42,7 @@ __all__ = ["AsyncClient"]
 T = TypeVar("T")
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(AwaitedStudies):
     """`topk_bandit.client.Client` for asyncio; make it inside the event loop that it is used on.
 
     Parameters and methods are the same; the lists are asynchronous iterators, `sleep` is awaited, and it is closed by
@@ -151,6 +152,7 @@ class AsyncClient(BaseClient):
         uniform_share: float | None = None,
         reward_wait: timedelta | None = None,
         default_reward: float | None = None,
+        prior_study: str | None = None,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -165,6 +167,7 @@ class AsyncClient(BaseClient):
             uniform_share=uniform_share,
             reward_wait=reward_wait,
             default_reward=default_reward,
+            prior_study=prior_study,
         )
         return await self._run(operation, timeout)
 
@@ -185,6 +188,7 @@ class AsyncClient(BaseClient):
         uniform_share: float | Unchanged | None = UNCHANGED,
         reward_wait: timedelta | Unchanged | None = UNCHANGED,
         default_reward: float | Unchanged | None = UNCHANGED,
+        prior_study: str | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
@@ -195,6 +199,7 @@ class AsyncClient(BaseClient):
             uniform_share=uniform_share,
             reward_wait=reward_wait,
             default_reward=default_reward,
+            prior_study=prior_study,
         )
         return await self._run(operation, timeout)
 

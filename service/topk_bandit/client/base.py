@@ -7,21 +7,31 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.longrunning.operations_pb2_grpc import OperationsStub
 
+from topk_bandit.client.errors import ClientError, DeadlineExceeded, ErrorDetails
 from topk_bandit.client.operations import Operations
 from topk_bandit.client.retries import Attempts, RetryPolicy
+from topk_bandit.client.study_operations import StudyOperations
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.client.operations import Operation
+    from topk_bandit.client.study_values import Design, Study
     from topk_bandit.client.values import Tls
 
-__all__ = ["CHANNEL_OPTIONS", "STUBS", "BaseClient", "channel_credentials"]
+__all__ = ["CHANNEL_OPTIONS", "STUBS", "WAIT_PAUSE_SECONDS", "BaseClient", "Waiting", "channel_credentials"]
 
-STUBS: tuple[type[Any], ...] = (BanditServiceStub, RecommenderServiceStub)
+STUBS: tuple[type[Any], ...] = (BanditServiceStub, RecommenderServiceStub, PreferenceServiceStub, OperationsStub)
+
+WAIT_PAUSE_SECONDS = 0.05
+"""Between two calls that wait for a design: a service that has too many of them answers at once."""
+
+_LONGEST_WAIT_SECONDS = 5.0
 
 # As much as the service sends: 10,000 items with the longest ids.
 _MAX_MESSAGE_BYTES = 8 * 1024 * 1024
@@ -58,6 +68,7 @@ class BaseClient:
         new_request_id: Callable[[], str],
     ) -> None:
         self._operations = Operations(tenant, new_request_id=new_request_id)
+        self._studies = StudyOperations(tenant, new_request_id=new_request_id)
         self._timeout = _checked(timeout)
         self._retry = retry or RetryPolicy()
         self._clock = clock
@@ -71,6 +82,30 @@ class BaseClient:
             clock=self._clock,
             random=self._random,
         )
+
+    def _waiting(self, timeout: float) -> Waiting:
+        return Waiting(_checked(timeout), clock=self._clock)
+
+
+class Waiting:
+    """A wait for a design, in as many calls as it takes."""
+
+    def __init__(self, timeout: float, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._deadline = clock() + timeout
+
+    def seconds(self) -> float:
+        """Return how many seconds the next call may take, or raise `DeadlineExceeded`."""
+        left = self._deadline - self._clock()
+        if left <= 0.0:
+            raise DeadlineExceeded(ErrorDetails("DEADLINE_EXCEEDED", "the design was not done in time; it goes on"))
+        return min(left, _LONGEST_WAIT_SECONDS)
+
+    def result(self, design: Design) -> Study:
+        """Return what a design that has ended led to, or raise its error."""
+        if design.result is None:
+            raise design.error or ClientError(ErrorDetails("UNKNOWN", "the design ended without a result"))
+        return design.result
 
 
 def _checked(timeout: float) -> float:

@@ -4,8 +4,10 @@
 
     ClientError
     ├── InvalidArgument      a field holds something that can't be used
-    ├── NotFound             no such bandit, item or recommendation (or another tenant's)
+    ├── NotFound             no such bandit, item, recommendation, study or question (or another tenant's)
     ├── AlreadyExists        an id is used again with another payload
+    ├── FailedPrecondition   something else must happen first, such as a study's design
+    ├── Cancelled            what was waited for was cancelled
     ├── ResourceExhausted    a quota or the calls in flight are used up, or a message is too large
     ├── Unavailable          the service or its store can't be reached
     ├── DeadlineExceeded     the call's time was up; it may have had its effect
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExists",
+    "Cancelled",
     "ClientError",
     "DeadlineExceeded",
     "ErrorDetails",
+    "FailedPrecondition",
     "Internal",
     "InvalidArgument",
     "NotFound",
@@ -40,6 +44,7 @@ __all__ = [
     "Unexpected",
     "error_of_call",
     "error_of_entry",
+    "error_of_status",
     "invalid_argument",
 ]
 
@@ -89,7 +94,7 @@ class InvalidArgument(ClientError):  # noqa: N818, the tree has the names of the
 
 
 class NotFound(ClientError):  # noqa: N818
-    """There is no such bandit, item or recommendation, or it belongs to another tenant."""
+    """There is no such bandit, item, recommendation, study or question, or it belongs to another tenant."""
 
 
 class AlreadyExists(ClientError):  # noqa: N818
@@ -99,6 +104,19 @@ class AlreadyExists(ClientError):  # noqa: N818
     def reason(self) -> str:
         """A stable word, for example ``REWARD_EXISTS``."""
         return self.details.reason
+
+
+class FailedPrecondition(ClientError):  # noqa: N818
+    """Something else must happen first."""
+
+    @property
+    def reason(self) -> str:
+        """A stable word, for example ``DESIGN_UNFINISHED``."""
+        return self.details.reason
+
+
+class Cancelled(ClientError):  # noqa: N818
+    """What was waited for was cancelled, by whomever."""
 
 
 class ResourceExhausted(ClientError):  # noqa: N818
@@ -145,6 +163,8 @@ _KINDS: dict[str, type[ClientError]] = {
     "INVALID_ARGUMENT": InvalidArgument,
     "NOT_FOUND": NotFound,
     "ALREADY_EXISTS": AlreadyExists,
+    "FAILED_PRECONDITION": FailedPrecondition,
+    "CANCELLED": Cancelled,
     "RESOURCE_EXHAUSTED": ResourceExhausted,
     "UNAVAILABLE": Unavailable,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
@@ -174,8 +194,14 @@ def _found(metadata: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in metadata:
         if key == _STATUS_KEY:
-            for packed in status_pb2.Status.FromString(value).details:
-                found |= _from_detail(packed)
+            found |= _from_details(status_pb2.Status.FromString(value))
+    return found
+
+
+def _from_details(status: Any) -> dict[str, Any]:  # noqa: ANN401, google.rpc.status_pb2.Status
+    found: dict[str, Any] = {}
+    for packed in status.details:
+        found |= _from_detail(packed)
     return found
 
 
@@ -196,6 +222,14 @@ def _from_detail(packed: Any) -> dict[str, Any]:  # noqa: ANN401, google.protobu
 
 def error_of_entry(error: pb.RewardError) -> ClientError:
     """Return the error for one refused entry of a batch."""
-    known = error.code in code_pb2.Code.values()
-    code = code_pb2.Code.Name(error.code) if known else grpc.StatusCode.UNKNOWN.name
-    return _error(ErrorDetails(code, error.message, field=error.field, reason=error.reason))
+    return _error(ErrorDetails(_code(error.code), error.message, field=error.field, reason=error.reason))
+
+
+def error_of_status(status: Any) -> ClientError:  # noqa: ANN401, google.rpc.status_pb2.Status
+    """Return the error that a message holds as a status."""
+    return _error(ErrorDetails(_code(status.code), status.message, **_from_details(status)))
+
+
+def _code(number: int) -> str:
+    known = number in code_pb2.Code.values()
+    return str(code_pb2.Code.Name(number)) if known else grpc.StatusCode.UNKNOWN.name

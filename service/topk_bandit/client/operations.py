@@ -99,6 +99,9 @@ class Operations:
     def _name(self, bandit: str) -> str:
         return f"{self._parent}/bandits/{bandit}"
 
+    def _study_name(self, study: str | None) -> str:
+        return f"{self._parent}/studies/{study}" if study else ""
+
     def recommend(
         self, bandit: str, context: Iterable[float], *, candidates: Iterable[str] | None, request_id: str | None
     ) -> Operation[Recommendation]:
@@ -148,6 +151,7 @@ class Operations:
         uniform_share: float | None,
         reward_wait: timedelta | None,
         default_reward: float | None,
+        prior_study: str | None,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -159,6 +163,7 @@ class Operations:
             exploration=_exploration(constant_beta, schedule_scale, uniform_share),
             reward_wait=_duration(reward_wait),
             default_reward=default_reward,
+            prior_study=self._study_name(prior_study),
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -182,10 +187,11 @@ class Operations:
         uniform_share: float | Unchanged | None,
         reward_wait: timedelta | Unchanged | None,
         default_reward: float | Unchanged | None,
+        prior_study: str | Unchanged | None,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         exploration = dict(zip(_EXPLORATION, (constant_beta, schedule_scale, uniform_share), strict=True))
-        changes = {"reward_wait": reward_wait, "default_reward": default_reward}
+        changes = {"reward_wait": reward_wait, "default_reward": default_reward, "prior_study": prior_study}
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
         message = bandit_pb.Bandit(
@@ -193,6 +199,7 @@ class Operations:
             exploration=_exploration(*map(_or_none, (constant_beta, schedule_scale, uniform_share))),
             reward_wait=_duration(_or_none(reward_wait)),
             default_reward=_or_none(default_reward),
+            prior_study=self._study_name(_or_none(prior_study)),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -304,6 +311,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         reward_wait=bandit.reward_wait.ToTimedelta(),
         default_reward=bandit.default_reward if bandit.HasField("default_reward") else None,
         create_time=bandit.create_time.ToDatetime(tzinfo=UTC),
+        prior_study=bandit.prior_study.rpartition("/")[2] or None,
     )
 
 

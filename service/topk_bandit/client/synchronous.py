@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
-from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, BaseClient, channel_credentials
+from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
+from topk_bandit.client.blocking_studies import BlockingStudies
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.operations import merged
 from topk_bandit.client.values import UNCHANGED, Kernel
@@ -38,7 +39,7 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 
-class Client(BaseClient):
+class Client(BlockingStudies):
     """A storefront's connection to the service, for one tenant. Safe to share between threads.
 
     Every call has a deadline, within which it is tried again when that does no harm and may help; each raises
@@ -159,6 +160,7 @@ class Client(BaseClient):
         uniform_share: float | None = None,
         reward_wait: timedelta | None = None,
         default_reward: float | None = None,
+        prior_study: str | None = None,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -173,6 +175,7 @@ class Client(BaseClient):
             uniform_share=uniform_share,
             reward_wait=reward_wait,
             default_reward=default_reward,
+            prior_study=prior_study,
         )
         return self._run(operation, timeout)
 
@@ -193,6 +196,7 @@ class Client(BaseClient):
         uniform_share: float | Unchanged | None = UNCHANGED,
         reward_wait: timedelta | Unchanged | None = UNCHANGED,
         default_reward: float | Unchanged | None = UNCHANGED,
+        prior_study: str | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
@@ -203,6 +207,7 @@ class Client(BaseClient):
             uniform_share=uniform_share,
             reward_wait=reward_wait,
             default_reward=default_reward,
+            prior_study=prior_study,
         )
         return self._run(operation, timeout)
 

@@ -102,6 +102,8 @@ class Bandit:
         Its id, without the tenant.
     default_reward
         None when a recommendation without a reward is not learned from.
+    prior_study
+        Id of the study whose utilities are the prior mean; None without one.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Bandit:
     reward_wait: timedelta
     default_reward: float | None
     create_time: datetime
+    prior_study: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +145,4 @@ class BanditStats:
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int
+    prior_slope: float

@@ -26,7 +26,7 @@ class PendingSlates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rewarded rows, as arrays with room to grow; `targets` holds rewards and ones, `whitener` is M' (room, room)."""
+    """Rewarded rows, as arrays with room to grow; `targets` is as of `Evidence`, `whitener` is M' (room, room)."""
 
     contexts: FloatArray
     rankings: Rankings
@@ -34,11 +34,11 @@ class Rows:
     whitener: FloatArray
 
     @classmethod
-    def empty(cls, room: int, *, context_dim: int, slate_size: int) -> Rows:
+    def empty(cls, room: int, *, context_dim: int, slate_size: int, n_targets: int) -> Rows:
         return cls(
             contexts=np.zeros((room, context_dim)),
             rankings=np.zeros((room, slate_size), dtype=np.int32),
-            targets=np.zeros((2, room)),
+            targets=np.zeros((n_targets, room)),
             whitener=np.zeros((room, room)),
         )
 
@@ -52,7 +52,12 @@ class Rows:
 
     def grown(self, room: int, *, used: int) -> Rows:
         """Return a copy of the used part with room for more."""
-        new = Rows.empty(room, context_dim=self.contexts.shape[1], slate_size=self.rankings.shape[1])
+        new = Rows.empty(
+            room,
+            context_dim=self.contexts.shape[1],
+            slate_size=self.rankings.shape[1],
+            n_targets=len(self.targets),
+        )
         new.contexts[:used] = self.contexts[:used]
         new.rankings[:used] = self.rankings[:used]
         new.targets[:, :used] = self.targets[:, :used]

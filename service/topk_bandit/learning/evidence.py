@@ -9,12 +9,14 @@ folded into them, and nothing is lost:
 
 What is left of the rewards beside f, and how many observations it comes from, still tells about noise and offset, and
 is kept as sums. Folding keeps every prediction; forgetting rows, beyond a budget, only widens the variance.
+
+With a prior mean b + s h, the h of the observations is folded as their rewards and ones are.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +28,7 @@ from topk_bandit.learning._triangles import inverse_lower
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["NOISE_FLOOR", "Evidence", "Observations", "compacted", "noisy_covariance", "remembered", "varied"]
@@ -56,16 +59,18 @@ class Observations(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """N rows: reward = f(context, ranking) + b one + noise, the noise with covariance sigma^2 V.
+    """N rows: reward = f(context, ranking) + b one + s h + noise, the noise with covariance sigma^2 V.
 
     Attributes
     ----------
     contexts, rankings
         Shapes (N, C) and (N, k), oldest first.
     targets
-        Rewards and ones, shape (2, N). A row of one observation has the one 1.
+        Rewards, ones and, if there is a prior mean, h: shape (T, N), T being 2 or 3. A row of one observation has the
+        one 1.
     leftovers
-        Of what was folded into each row: observations beyond one, and y'y, y'1 and 1'1 beside f; shape (N, 4).
+        Of what was folded into each row: observations beyond one, and the products of the targets beside f, y'y, y'1,
+        1'1 and, if there is a prior mean, h'y, h'1 and h'h; shape (N, 4) or (N, 7).
     noise_shape
         V, shape (N, N), or None for the identity.
     """
@@ -77,14 +82,15 @@ class Evidence:
     noise_shape: FloatArray | None = None
 
     @classmethod
-    def of(cls, observed: Observations) -> Evidence:
-        """Return observations as they are, one row each."""
+    def of(cls, observed: Observations, *, prior: FloatArray | None = None) -> Evidence:
+        """Return observations as they are, one row each; `prior` is their h, shape (N,)."""
         n = len(observed.rewards)
+        targets = [observed.rewards, np.ones(n)] if prior is None else [observed.rewards, np.ones(n), prior]
         return cls(
             contexts=observed.contexts,
             rankings=observed.rankings,
-            targets=np.vstack([observed.rewards, np.ones(n)]),
-            leftovers=np.zeros((n, 4)),
+            targets=np.vstack(targets),
+            leftovers=np.zeros((n, 1 + len(targets) * (len(targets) + 1) // 2)),
         )
 
     @property
@@ -96,6 +102,21 @@ class Evidence:
     def n_observations(self) -> float:
         """Observations that the rows stand for."""
         return self.n_rows + float(self.leftovers[:, 0].sum())
+
+    @property
+    def left_products(self) -> FloatArray:
+        """Products of all targets beside f, added up, shape (T, T)."""
+        size = len(self.targets)
+        lower = np.zeros((size, size))
+        lower[np.tril_indices(size)] = self.leftovers[:, 1:].sum(axis=0)
+        return lower + np.tril(lower, -1).T
+
+    @property
+    def context_square(self) -> float:
+        """Mean square of the observations' contexts; about that, where all were folded together."""
+        squares = float((self.contexts * self.contexts).sum())
+        count = self.n_observations if self.noise_shape is None else float(self.n_rows)
+        return squares / count if count else 0.0
 
     @property
     def nbytes(self) -> int:
@@ -125,6 +146,20 @@ class Evidence:
             np.concatenate([self.leftovers, later.leftovers]),
             shape,
         )
+
+    def believing(self, prior_mean: PriorMean | None) -> Evidence:
+        """Return the same observations with the h of another prior mean, or of none.
+
+        It is exact for rows that are sums of observations of one ranking, and for any rows when h is linear in the
+        context. Where rankings were folded together and h is not, rows get the h of an observation like them.
+        """
+        targets, leftovers = self.targets[:2], self.leftovers[:, :4]
+        if prior_mean is not None:
+            own = prior_mean.of_rankings(self.rankings) if self.noise_shape is None else np.zeros(self.n_rows)
+            _, _, left_y1, left_11 = leftovers.T
+            targets = np.vstack([targets, prior_mean.of_rows(self.contexts, self.rankings, targets[1])])
+            leftovers = np.column_stack([leftovers, own * left_y1, own * left_11, own * own * left_11])
+        return replace(self, targets=targets, leftovers=leftovers)
 
 
 def noisy_covariance(kernel: KendallKernel, evidence: Evidence, *, noise_variance: float) -> FloatArray:
@@ -176,9 +211,9 @@ def remembered(kernel: KendallKernel, evidence: Evidence, *, rows: int, noise_va
 
 
 def varied(targets: FloatArray, leftovers: FloatArray) -> bool:
-    """Tell whether rewards are not all equal, from rows' targets (2, N) and the leftovers of some of them."""
-    rewards, ones = targets
-    _, left_yy, left_y1, left_11 = leftovers.sum(axis=0).tolist()
+    """Tell whether rewards are not all equal, from rows' targets (T, N) and the leftovers of some of them."""
+    rewards, ones = targets[:2]
+    _, left_yy, left_y1, left_11 = leftovers[:, :4].sum(axis=0).tolist()
     weight = float(ones @ ones) + left_11
     mean = (float(rewards @ ones) + left_y1) / weight if weight > 0.0 else 0.0
     beside = left_yy - 2.0 * mean * left_y1 + mean * mean * left_11
@@ -243,7 +278,7 @@ def _fold(new: Evidence, group: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def _leftover(count: int, squares: FloatArray) -> FloatArray:
-    return np.array([count, squares[0, 0], squares[0, 1], squares[1, 1]])
+    return np.append(count, squares[np.tril_indices(len(squares))])
 
 
 def _collapsed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
@@ -273,6 +308,6 @@ def _summed(evidence: Evidence, basis: NDArray[np.intp], sums: FloatArray) -> Ev
     left = evidence.targets - folded @ sums.T
     squares = left @ (left.T if shape is None else np.linalg.solve(shape, left.T))
     kept = evidence.kept(basis)
-    leftovers = np.zeros((len(basis), 4))
+    leftovers = np.zeros((len(basis), evidence.leftovers.shape[1]))
     leftovers[-1] = evidence.leftovers.sum(axis=0) + _leftover(evidence.n_rows - len(basis), squares)
     return Evidence(kept.contexts, kept.rankings, folded, leftovers, noise_shape)

@@ -1,4 +1,4 @@
-"""Noise, offset and scale by marginal likelihood, over the rows at hand.
+"""Noise, offset, slope and scale by marginal likelihood, over the rows at hand.
 
 With covariance s^2 (K_r + r V) and a constant prior mean b, the best b and s^2 for a given noise ratio r have closed
 forms, so only r is searched. With V = W W', one eigendecomposition W^-1 K_r W^-T = Q diag(lambda) Q' serves every r.
@@ -12,24 +12,47 @@ where yy, y1 and 11 are what was left of the observations beside the rows that t
 
 b is the generalised least squares mean. The plain mean of the rewards will not do: a bandit shows good slates far more
 often than others, so it would be taken for granted that unknown slates are as good as the good ones (`docs/decisions`).
+
+With a prior mean b + t s h the slope t, in units of s, is normal with mean rho and variance omega^2 before the rewards:
+positive, so that the first slates follow the utilities, and free to go where the rewards say. At the best b for each t,
+integrated over t, with S_yy, S_yh and S_hh the products above of y and h, less their generalised least squares means::
+
+    P     = 1 + omega^2 S_hh
+    a     = S_yy - omega^2 S_yh^2 / P        c = rho S_yh / P
+    -2 log L = log|.| + n log s^2 + a / s^2 - 2 c / s + rho^2 S_hh / P + log P + constants
+    s     = [ sqrt(c^2 + 4 n a) - c ] / (2 n)
+    t     = (rho + omega^2 S_yh / s) / P
+
+s is where the derivative vanishes, and t its posterior mean: closed forms again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.evidence import varied
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
 
-__all__ = ["RELATIVE_NOISE_GRID", "Profile", "choose_noise_variance", "profile_likelihood"]
+__all__ = [
+    "RELATIVE_NOISE_GRID",
+    "Products",
+    "Profile",
+    "Scaling",
+    "SlopePrior",
+    "choose_noise_variance",
+    "profile_likelihood",
+    "scaling",
+]
+
+FloatArray = NDArray[np.float64]
+Numbers: TypeAlias = NDArray[np.float64] | np.float64
 
 RELATIVE_NOISE_GRID = np.logspace(-3.0, 1.0, 17)
 """Noise ratios tried, relative to the mean of K_r's diagonal."""
@@ -40,16 +63,69 @@ _SMALLEST_UNIT = 1e-100
 _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
 
+SLOPE_MEAN = 2.0
+SLOPE_SPREAD = 1.0
+"""rho and omega, for contexts of norm 1 (`docs/decisions`)."""
+
+
+class SlopePrior(NamedTuple):
+    """rho and omega^2."""
+
+    mean: float
+    variance: float
+
+    @classmethod
+    def of_contexts(cls, square: float) -> SlopePrior:
+        """Return the prior for an h that does not grow with the contexts, whose mean square this is; 0 if unknown."""
+        unit = square if square > _SMALLEST_UNIT else 1.0
+        return cls(SLOPE_MEAN * float(np.sqrt(unit)), SLOPE_SPREAD**2 * unit)
+
+
+class Products(NamedTuple):
+    """S_yy, S_yh and S_hh, numbers or arrays of one shape, and how many observations they stand for."""
+
+    yy: Numbers
+    yh: Numbers
+    hh: Numbers
+    observations: float
+
+
+class Scaling(NamedTuple):
+    """The best s^2 and, in units of the rewards, slope t s; `misfit` is -2 log L less log|.| and n log s^2 there."""
+
+    slope: Numbers
+    amplitude: Numbers
+    misfit: Numbers
+
+
+def scaling(products: Products, prior: SlopePrior, *, amplitude: float | None = None) -> Scaling:
+    """Return the best slope and amplitude, or the best slope for an amplitude that is given."""
+    n, precision = products.observations, 1.0 + prior.variance * products.hh
+    square = np.maximum(products.yy - prior.variance * products.yh**2 / precision, 0.0)
+    cross = prior.mean * products.yh / precision
+    if amplitude is None:
+        root = np.sqrt(cross * cross + 4.0 * n * square)
+        # Of the two forms, the one without a difference of equal numbers.
+        deviation = np.where(cross > 0.0, 2.0 * square / (root + np.abs(cross)), (root - cross) / (2.0 * n))
+    else:
+        deviation = np.full_like(square, np.sqrt(amplitude))
+    slope = (prior.mean * deviation + prior.variance * products.yh) / precision
+    misfit = square / deviation**2 - 2.0 * cross / deviation + prior.mean**2 * products.hh / precision
+    return Scaling(slope, deviation**2, misfit + np.log(precision))
+
 
 class Profile(NamedTuple):
     """Best values for each noise ratio, all of shape (G,)."""
 
-    log_likelihood: NDArray[np.float64]
-    offset: NDArray[np.float64]
-    amplitude: NDArray[np.float64]
+    log_likelihood: FloatArray
+    offset: FloatArray
+    slope: FloatArray
+    amplitude: FloatArray
 
 
-def profile_likelihood(covariance: NDArray[np.float64], evidence: Evidence, ratios: NDArray[np.float64]) -> Profile:
+def profile_likelihood(
+    covariance: FloatArray, evidence: Evidence, ratios: FloatArray, *, prior: SlopePrior | None = None
+) -> Profile:
     """Return the log density of the observations at its best b and s^2, and these, for each r.
 
     Where observations were folded into rows, it is the density up to a constant.
@@ -62,25 +138,34 @@ def profile_likelihood(covariance: NDArray[np.float64], evidence: Evidence, rati
         Rewards that are not all equal.
     ratios
         Values of r > 0, shape (G,).
+    prior
+        Of the slope, if the evidence has the h of a prior mean.
     """
     whitened, targets = _whitened(covariance, evidence)
     # Unlike scipy's, numpy's lets other threads decide meanwhile.
     eigenvalues, vectors = np.linalg.eigh(whitened)
     spectrum = np.maximum(eigenvalues, 0.0)[None, :] + ratios[:, None]
-    y, ones = targets @ vectors
-    count, left_yy, left_y1, left_11 = evidence.leftovers.sum(axis=0)
-    across = (ones * y / spectrum).sum(axis=1) + left_y1 / ratios
-    offset = across / ((ones**2 / spectrum).sum(axis=1) + left_11 / ratios)
-    squares = ((y - offset[:, None] * ones) ** 2 / spectrum).sum(axis=1)
-    left = (left_yy - 2.0 * offset * left_y1 + offset**2 * left_11) / ratios
-    n = evidence.n_observations
-    amplitude = (squares + left) / n
-    determinant = np.log(spectrum).sum(axis=1) + count * np.log(ratios)
-    log_likelihood = -0.5 * (determinant + n * (np.log(2.0 * np.pi * amplitude) + 1.0))
-    return Profile(log_likelihood, offset, amplitude)
+    rows, left = targets @ vectors, evidence.left_products
+    across = (rows * rows[1] / spectrum[:, None, :]).sum(axis=2) + left[1] / ratios[:, None]
+    means = across / across[:, 1:2]
+    # Takes the ones out of every target, for each r: shape (G, T, T).
+    centring = np.eye(len(rows)) - means[:, :, None] * np.eye(len(rows))[1]
+    centred = centring @ rows
+    squares = (centred / spectrum[:, None, :]) @ centred.transpose(0, 2, 1)
+    squares += centring @ left @ centring.transpose(0, 2, 1) / ratios[:, None, None]
+    n, believed = evidence.n_observations, len(rows) == 3
+    nothing = np.zeros(len(ratios))
+    products = Products(
+        squares[:, 0, 0], squares[:, 0, 2] if believed else nothing, squares[:, 2, 2] if believed else nothing, n
+    )
+    best = scaling(products, prior or SlopePrior(0.0, 0.0))
+    slope, amplitude = np.asarray(best.slope), np.asarray(best.amplitude)
+    determinant = np.log(spectrum).sum(axis=1) + evidence.leftovers[:, 0].sum() * np.log(ratios)
+    log_likelihood = -0.5 * (determinant + n * np.log(2.0 * np.pi * amplitude) + best.misfit)
+    return Profile(log_likelihood, means[:, 0] - slope * (means[:, 2] if believed else nothing), slope, amplitude)
 
 
-def _whitened(covariance: NDArray[np.float64], evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _whitened(covariance: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
     """Return W^-1 K_r W^-T and the targets times W^-T."""
     if evidence.noise_shape is None:
         return covariance, evidence.targets
@@ -88,7 +173,7 @@ def _whitened(covariance: NDArray[np.float64], evidence: Evidence) -> tuple[NDAr
     return inverse @ covariance @ inverse.T, evidence.targets @ inverse.T
 
 
-def choose_noise_variance(kernel: KendallKernel, evidence: Evidence) -> float:
+def choose_noise_variance(kernel: KendallKernel, evidence: Evidence, *, prior: SlopePrior | None = None) -> float:
     """Return the noise ratio r that the marginal likelihood prefers, for rows of a posterior.
 
     A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides while there are few rows;
@@ -101,6 +186,8 @@ def choose_noise_variance(kernel: KendallKernel, evidence: Evidence) -> float:
         Kernel of the rankings.
     evidence
         At least one row.
+    prior
+        Of the slope, if the evidence has the h of a prior mean.
     """
     covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
     # Folding keeps this sum over all observations.
@@ -108,6 +195,6 @@ def choose_noise_variance(kernel: KendallKernel, evidence: Evidence) -> float:
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not varied(evidence.targets, evidence.leftovers):
         return float(unit * 10.0**_PRIOR_LOG10_MEAN)
-    profile = profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID * unit)
+    profile = profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     return float(RELATIVE_NOISE_GRID[int(np.argmax(profile.log_likelihood + log_prior))] * unit)

@@ -126,6 +126,7 @@ def contracted(
     rankings: Rankings,
     similarities: FloatArray,
     weights: FloatArray,
+    item_values: FloatArray | None,
     offset: float,
     amplitude: float,
     prior: float,
@@ -143,6 +144,8 @@ def contracted(
         its context with the one asked about, at unit length.
     weights
         alpha of the rewarded rows, times the context's length, shape (N,).
+    item_values
+        s a of the items, if there is a prior mean, shape (E,).
     offset, amplitude, prior
         As in `Landscape`.
     """
@@ -152,6 +155,10 @@ def contracted(
     places, images, *parts, starts, rows, values = _contraction.contract(
         rankings, similarities, weights, place, len(items), float(kernel.n_items), kernel.scale, *position_weights
     )
+    if item_values is not None:
+        of_items, count = parts[0], len(items)
+        of_items[:count] += kernel.n_items * item_values
+        of_items[count : 2 * count] += item_values
     features = np.empty((len(images) + len(starts) - 1, len(rankings)), dtype=np.float32)
     _whiten(images, whitener, pending, features[: len(images)])
     made = np.zeros(len(starts) - 1, dtype=np.bool_)

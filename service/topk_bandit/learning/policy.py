@@ -18,7 +18,7 @@ import numpy as np
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
 from topk_bandit.learning.evidence import compacted, remembered
-from topk_bandit.learning.hyperparameters import choose_noise_variance
+from topk_bandit.learning.hyperparameters import SlopePrior, choose_noise_variance, scaling
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
 from topk_bandit.learning.posterior import Posterior, room_for
 from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.posterior import PendingSlates
+    from topk_bandit.learning.prior_mean import PriorMean
 
 __all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of", "memory_of"]
 
@@ -82,7 +83,7 @@ def memory_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
     rows, pending = room_for(limits.rows), limits.pending_rows
     # A shown slate is pending for a moment before the oldest stops counting.
     numbers = rows * rows + (rows + pending) * pending + pending * pending + limits.rows * limits.rows
-    numbers += (rows + pending) * (context_dim + slate_size) + rows * 8
+    numbers += (rows + pending) * (context_dim + slate_size) + rows * 13
     return 8 * numbers
 
 
@@ -118,14 +119,21 @@ class State:
     since_refit: int = 0
 
     @classmethod
-    def initial(cls, kernel: KendallKernel, *, context_dim: int, limits: Limits) -> State:
-        """Return the state of a bandit that knows nothing."""
-        return cls(Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1), limits)
+    def initial(
+        cls, kernel: KendallKernel, *, context_dim: int, limits: Limits, prior_mean: PriorMean | None = None
+    ) -> State:
+        """Return the state of a bandit that knows nothing, but for what is believed of its items."""
+        posterior = Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1, prior_mean=prior_mean)
+        return cls(_rescaled(posterior), limits)
 
     @classmethod
-    def restored(cls, kernel: KendallKernel, memory: Memory, *, limits: Limits) -> State:
+    def restored(
+        cls, kernel: KendallKernel, memory: Memory, *, limits: Limits, prior_mean: PriorMean | None = None
+    ) -> State:
         """Return the state that `memory` was taken from, to the bit if it had just been refit."""
-        posterior = Posterior.fit(kernel, memory.evidence, memory.pending, noise_variance=memory.noise_variance)
+        posterior = Posterior.fit(
+            kernel, memory.evidence, memory.pending, noise_variance=memory.noise_variance, prior_mean=prior_mean
+        )
         return cls(_rescaled(posterior), limits, memory.pending_ids, observations=memory.observations)
 
     @property
@@ -143,6 +151,8 @@ class State:
         """Count a slate that was just shown."""
         state = self if len(self.pending_ids) < self.limits.pending_rows else self.closed(self.pending_ids[0])
         posterior = state.posterior.show(context, ranking)
+        if not posterior.n_rows:
+            posterior = _rescaled(posterior)
         return replace(state, posterior=posterior, pending_ids=(*state.pending_ids, slate_id))
 
     def closed(self, slate_id: str) -> State:
@@ -179,9 +189,18 @@ class State:
         evidence = compacted(kernel, posterior.evidence)
         evidence = remembered(kernel, evidence, rows=self.limits.rows, noise_variance=noise_variance)
         if evidence.n_rows:
-            noise_variance = choose_noise_variance(kernel, evidence)
+            noise_variance = choose_noise_variance(kernel, evidence, prior=_slope_prior(posterior))
         posterior = posterior.refit(evidence, noise_variance=noise_variance)
         return replace(self, posterior=_rescaled(posterior), since_refit=0)
+
+    def believing(self, prior_mean: PriorMean | None) -> State:
+        """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
+        posterior = self.posterior.believing(prior_mean, noise_variance=self.posterior.noise_variance)
+        return replace(self, posterior=posterior).refit()
+
+    def knowing(self, prior_mean: PriorMean) -> State:
+        """Return the state with a prior mean that differs for items that were never shown: no row changes."""
+        return replace(self, posterior=self.posterior.knowing(prior_mean))
 
     @property
     def memory_bytes(self) -> int:
@@ -194,16 +213,26 @@ class State:
 
 
 def _rescaled(posterior: Posterior) -> Posterior:
-    """Centre the rewards on their generalised least squares mean and scale the kernel by s^2 = z'z / n.
+    """Centre the rewards on their best b + s h and scale the kernel by the best amplitude.
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
     """
-    if not posterior.n_rows:
-        return posterior.rescaled(offset=0.0, amplitude=1.0)
-    offset = posterior.best_offset
+    prior, offset = _slope_prior(posterior), posterior.best_offset
     square = posterior.whitened_square(offset)
     varied = posterior.rewards_vary and square > 0.0
-    return posterior.rescaled(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
+    if prior is None:
+        return posterior.rescaled(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
+    best = scaling(posterior.centred_products, prior, amplitude=None if varied else 1.0)
+    slope = float(best.slope)
+    return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=float(best.amplitude))
+
+
+def _slope_prior(posterior: Posterior) -> SlopePrior | None:
+    """Return what is believed of the slope before the rewards; None without a prior mean."""
+    prior_mean = posterior.prior_mean
+    if prior_mean is None:
+        return None
+    return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else posterior.context_square)
 
 
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:
@@ -315,15 +344,16 @@ def _items_to_search(
 ) -> NDArray[np.int32]:
     """Return the eligible items that the search looks at, ascending.
 
-    Items that no row has shown are all alike, so k of them stand for the rest. Of those that were shown there may still
-    be more than a search can look at: then three quarters are those with the largest means, the others the least shown.
+    Items that no row has shown are alike but for the prior mean, so the k of them with the largest stand for the rest.
+    Of those that were shown there may still be more than a search can look at: then three quarters are those with the
+    largest means, the others the least shown.
     """
     counts, k = posterior.shown_counts()[eligible], posterior.kernel.slate_size
     known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(new) <= k and len(known) <= MOST_ITEMS_TO_SEARCH:
         return eligible
     if len(new) > k:
-        new = rng.choice(new, size=k, replace=False, shuffle=False)
+        new = _stand_ins(posterior, context, eligible, new, rng)
     room = max(MOST_ITEMS_TO_SEARCH - k, k)
     if len(known) > room:
         by_mean = known[np.argsort(-posterior.item_means(context)[eligible[known]], kind="stable")]
@@ -331,6 +361,22 @@ def _items_to_search(
         rarest = rest[np.argsort(counts[rest], kind="stable")]
         known = np.concatenate([by_mean[: room * 3 // 4], rarest[: room - room * 3 // 4]])
     return np.asarray(eligible[np.sort(np.concatenate([known, new]))], dtype=np.int32)
+
+
+def _stand_ins(
+    posterior: Posterior,
+    context: NDArray[np.float64],
+    eligible: NDArray[np.int32],
+    new: NDArray[np.intp],
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Return k places of `new`: any without a prior mean, else those where it is largest, ties at random."""
+    k = posterior.kernel.slate_size
+    if posterior.prior_mean is None:
+        return np.asarray(rng.choice(new, size=k, replace=False, shuffle=False))
+    drawn = rng.permutation(new)
+    means = posterior.item_means(context)[eligible[drawn]]
+    return np.asarray(drawn[np.argsort(-means, kind="stable")[:k]])
 
 
 def _beta(exploration: Exploration, log_n_slates: float, round_number: int) -> float:

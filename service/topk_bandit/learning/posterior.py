@@ -16,8 +16,9 @@ Krause and Burdick, 2014). It shrinks the variance and leaves every mean as it i
 rotated to the front of the pending ones and so becomes the newest of the rewarded; when it is discarded it is rotated
 out: O(P (N + P)).
 
-Rewards may be centred on an offset b and the kernel scaled by an amplitude s^2 without touching a row: alpha is kept
-for the rewards and for all ones, and every variance is multiplied by s^2.
+Rewards may be centred on an offset b, or on b + s h with the h of a prior mean (`prior_mean`), and the kernel scaled by
+an amplitude without touching a row: alpha is kept for the rewards, for all ones and for h, and every variance is
+multiplied by the amplitude.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from topk_bandit.learning import _compiled
 from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.evidence import NOISE_FLOOR, Evidence, Observations, noisy_covariance, varied
+from topk_bandit.learning.hyperparameters import Products
 from topk_bandit.learning.landscape import Landscape, Moments, contracted
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.prior_mean import PriorMean
 
 __all__ = ["Moments", "Observations", "PendingSlates", "Posterior", "room_for"]
 
@@ -48,12 +51,21 @@ FloatArray = NDArray[np.float64]
 
 
 class _Sums(NamedTuple):
-    """y'A^-1 y, y'A^-1 1 and 1'A^-1 1, and how many observations they stand for: what the profile likelihood needs."""
+    """What the profile likelihood needs.
 
-    yy: float = 0.0
-    y1: float = 0.0
-    ones: float = 0.0
+    Attributes
+    ----------
+    products
+        y'A^-1 y, y'A^-1 1 and so on of all targets, shape (T, T).
+    observations
+        How many they stand for.
+    context_squares
+        c.c of the observations, added up.
+    """
+
+    products: FloatArray
     observations: float = 0.0
+    context_squares: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +80,10 @@ class Posterior:
         C.
     noise_variance
         sigma^2 for an amplitude of one: the variance of a reward around its expectation is amplitude * noise_variance.
-    offset
-        b: what rewards are centred on, the mean where nothing is known.
+    prior_mean
+        h, None for a constant prior mean.
+    offset, slope
+        b and s: rewards are centred on b + s h, the mean where nothing is known.
     amplitude
         s^2: the variance of the expected reward before any observation, for a context of norm 1.
     n_rows
@@ -79,7 +93,9 @@ class Posterior:
     kernel: KendallKernel
     context_dim: int
     noise_variance: float
+    prior_mean: PriorMean | None
     offset: float
+    slope: float
     amplitude: float
     n_rows: int
     _fitted: Evidence
@@ -90,7 +106,14 @@ class Posterior:
     _sums: _Sums
 
     @classmethod
-    def prior(cls, kernel: KendallKernel, *, context_dim: int, noise_variance: float) -> Posterior:
+    def prior(
+        cls,
+        kernel: KendallKernel,
+        *,
+        context_dim: int,
+        noise_variance: float,
+        prior_mean: PriorMean | None = None,
+    ) -> Posterior:
         """Return the posterior of no observations: mean 0, variance c.c.
 
         Parameters
@@ -101,30 +124,41 @@ class Posterior:
             C, at least 1.
         noise_variance
             sigma^2 > 0, in units of the kernel. A row's noise is at least 1e-13 of its c.c.
+        prior_mean
+            h, made for this kernel.
         """
         if context_dim < 1:
             raise InvalidArgumentError("context_dim", f"expected at least 1, got {context_dim}")
         if not (np.isfinite(noise_variance) and noise_variance > 0):
             raise InvalidArgumentError("noise_variance", f"expected a positive number, got {noise_variance}")
         nothing = np.zeros((0, context_dim)), np.zeros((0, kernel.slate_size), dtype=np.int32), np.zeros(0)
+        n_targets = 2 if prior_mean is None else 3
         return cls(
             kernel=kernel,
             context_dim=context_dim,
             noise_variance=float(noise_variance),
+            prior_mean=prior_mean,
             offset=0.0,
+            slope=0.0,
             amplitude=1.0,
             n_rows=0,
-            _fitted=Evidence.of(Observations(*nothing)),
+            _fitted=Evidence.of(Observations(*nothing), prior=None if prior_mean is None else np.zeros(0)),
             _tail=Tail(0),
-            _rows=Rows.empty(0, context_dim=context_dim, slate_size=kernel.slate_size),
+            _rows=Rows.empty(0, context_dim=context_dim, slate_size=kernel.slate_size, n_targets=n_targets),
             _pending=PendingRows.none(0, context_dim=context_dim, slate_size=kernel.slate_size),
-            _weights=np.zeros((2, 0)),
-            _sums=_Sums(),
+            _weights=np.zeros((n_targets, 0)),
+            _sums=_Sums(np.zeros((n_targets, n_targets))),
         )
 
     @classmethod
     def fit(
-        cls, kernel: KendallKernel, evidence: Evidence, pending: PendingSlates, *, noise_variance: float
+        cls,
+        kernel: KendallKernel,
+        evidence: Evidence,
+        pending: PendingSlates,
+        *,
+        noise_variance: float,
+        prior_mean: PriorMean | None = None,
     ) -> Posterior:
         """Return the posterior of all of `evidence` and then of the pending slates, at once: O(N^3).
 
@@ -138,10 +172,12 @@ class Posterior:
             Rewarded rows, valid as the ones of another posterior are; C is read off their contexts.
         pending
             Pending rows, likewise.
-        noise_variance
-            As for `prior`.
+        noise_variance, prior_mean
+            As for `prior`; the evidence has its h.
         """
-        prior = cls.prior(kernel, context_dim=evidence.contexts.shape[1], noise_variance=noise_variance)
+        prior = cls.prior(
+            kernel, context_dim=evidence.contexts.shape[1], noise_variance=noise_variance, prior_mean=prior_mean
+        )
         return prior._fitted_to(evidence).show(*pending)
 
     @property
@@ -160,7 +196,8 @@ class Posterior:
         """The rewarded rows with all that is known of them."""
         fitted, (contexts, rankings, rewards) = self._fitted.n_rows, self.observations
         later = Observations(contexts[fitted:], rankings[fitted:], rewards[fitted:])
-        return self._fitted.extended(Evidence.of(later))
+        prior = None if self.prior_mean is None else self._rows.targets[2, fitted : self.n_rows]
+        return self._fitted.extended(Evidence.of(later, prior=prior))
 
     @property
     def pending(self) -> PendingSlates:
@@ -183,13 +220,41 @@ class Posterior:
         return varied(self._rows.targets[:, : self.n_rows], self._fitted.leftovers)
 
     @property
+    def context_square(self) -> float:
+        """Mean square of the rewarded rows' contexts, or of the pending ones' while there are none; 0 without rows."""
+        if self.n_rows:
+            return self._sums.context_squares / self._sums.observations
+        return float((self._pending.contexts**2).sum()) / max(self.n_pending, 1)
+
+    @property
     def best_offset(self) -> float:
         """The generalised least squares mean 1'A^-1 y / 1'A^-1 1 of the rewards, A = K + sigma^2 V; 0 without rows."""
-        return self._sums.y1 / self._sums.ones if self.n_rows else 0.0
+        return self._mean_of(0)
+
+    def offset_at(self, slope: float) -> float:
+        """Return the best offset beside a slope: the generalised least squares mean of y - s h."""
+        return self._mean_of(0) - slope * self._mean_of(2)
 
     def whitened_square(self, offset: float) -> float:
         """Return z'z of the rewards centred on `offset`, at an amplitude of one."""
-        return self._sums.yy - 2.0 * offset * self._sums.y1 + offset * offset * self._sums.ones
+        products = self._sums.products
+        return float(products[0, 0] - 2.0 * offset * products[0, 1] + offset * offset * products[1, 1])
+
+    @property
+    def centred_products(self) -> Products:
+        """S_yy, S_yh and S_hh of a posterior with a prior mean, at an amplitude of one."""
+        products, mean_y, mean_h = self._sums.products, self._mean_of(0), self._mean_of(2)
+        return Products(
+            np.float64(self.whitened_square(mean_y)),
+            products[0, 2] - mean_y * products[1, 2],
+            products[2, 2] - mean_h * products[1, 2],
+            self._sums.observations,
+        )
+
+    def _mean_of(self, target: int) -> float:
+        """Return the generalised least squares mean of a target; 0 without rows."""
+        products = self._sums.products
+        return float(products[1, target] / products[1, 1]) if self.n_rows else 0.0
 
     def observe(self, contexts: ArrayLike, rankings: ArrayLike, rewards: ArrayLike) -> Posterior:
         """Learn from rewarded slates, in order: O(N^2) each.
@@ -255,16 +320,17 @@ class Posterior:
         factor, whitened = old.factor.copy(), _moved(old.whitened, n + chosen, n)
         _compiled.rotate_to_front(factor, whitened, chosen)
         row = whitened[: n + 1, 0]
-        z = self._rows.targets[:, :n] @ row[:n] + np.array([value, 1.0]) * row[n]
+        context, ranking = old.contexts[chosen], old.rankings[chosen]
+        targets = self._targets_of(context, ranking, value)
+        z = self._rows.targets[:, :n] @ row[:n] + targets * row[n]
         weights = z[:, None] * row
         weights[:, :n] += self._weights
-        z_y, z_1 = z.tolist()
-        sums = self._sums
+        products, observations, squares = self._sums
         return replace(
-            self._with_row(row, old.contexts[chosen], old.rankings[chosen], value),
+            self._with_row(row, context, ranking, targets),
             _pending=old.without(chosen, factor[1:, 1:], whitened[:, 1:]),
             _weights=weights,
-            _sums=_Sums(sums.yy + z_y * z_y, sums.y1 + z_y * z_1, sums.ones + z_1 * z_1, sums.observations + 1.0),
+            _sums=_Sums(products + z[:, None] * z, observations + 1.0, squares + float(context @ context)),
         )
 
     def discard(self, chosen: int) -> Posterior:
@@ -276,16 +342,27 @@ class Posterior:
         whitened = _moved(whitened, n + chosen, n + old.size - 1)
         return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened[:-1, :-1]))
 
-    def rescaled(self, *, offset: float, amplitude: float) -> Posterior:
-        """Return this posterior with its rewards centred on `offset` and its kernel scaled by `amplitude`."""
-        if not (math.isfinite(offset) and math.isfinite(amplitude) and amplitude > 0.0):
+    def rescaled(self, *, offset: float, amplitude: float, slope: float = 0.0) -> Posterior:
+        """Return this posterior with its rewards centred on b + s h and its kernel scaled by `amplitude`."""
+        if not (math.isfinite(offset + slope) and math.isfinite(amplitude) and amplitude > 0.0):
             raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
-        return replace(self, offset=offset, amplitude=amplitude)
+        return replace(self, offset=offset, slope=slope, amplitude=amplitude)
 
     def refit(self, evidence: Evidence, *, noise_variance: float) -> Posterior:
         """Return `fit` of other evidence and of the pending rows under another noise, scaled as before."""
-        fitted = Posterior.fit(self.kernel, evidence, self.pending, noise_variance=noise_variance)
-        return fitted.rescaled(offset=self.offset, amplitude=self.amplitude)
+        fitted = Posterior.fit(
+            self.kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=self.prior_mean
+        )
+        return fitted.rescaled(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
+
+    def believing(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:
+        """Return `fit` of the same rows under another prior mean, or none: O(N^3)."""
+        evidence = self.evidence.believing(prior_mean)
+        return Posterior.fit(self.kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=prior_mean)
+
+    def knowing(self, prior_mean: PriorMean) -> Posterior:
+        """Return this posterior with a prior mean that differs for items that no row has shown."""
+        return replace(self, prior_mean=prior_mean)
 
     def predict(self, context: ArrayLike, rankings: ArrayLike) -> Moments:
         """Return the moments of the expected reward of `rankings` in one context.
@@ -309,7 +386,10 @@ class Posterior:
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
         variance = np.maximum(float(point @ point) - explained, 0.0)
-        return Moments(self.offset + self._centred_weights() @ cross[:n], self.amplitude * variance)
+        mean = self.offset + self._centred_weights() @ cross[:n]
+        if self.prior_mean is not None:
+            mean += self.slope * self.prior_mean.of_slates(point, orders)
+        return Moments(mean, self.amplitude * variance)
 
     def at(self, context: ArrayLike, items: ArrayLike) -> Landscape:
         """Contract the posterior to one context and to the rankings of `items`: O(k N^2), whatever the catalogue.
@@ -340,6 +420,7 @@ class Posterior:
             rankings=np.concatenate([rows.rankings[:n], self._pending.rankings]),
             similarities=np.concatenate([rows.contexts[:n], self._pending.contexts]) @ (point / unit),
             weights=self._centred_weights() * unit,
+            item_values=None if self.prior_mean is None else self.slope * self.prior_mean.utilities(point, chosen),
             offset=self.offset,
             amplitude=self.amplitude * unit * unit,
             prior=float(norm > 0.0),
@@ -352,13 +433,17 @@ class Posterior:
 
     def item_means(self, context: ArrayLike) -> FloatArray:
         """Return what each item adds to the mean of a slate that shows it first, pairs left out, shape (n,): O(k N)."""
-        n, rows, kernel = self.n_rows, self._rows, self.kernel
-        alpha = self._centred_weights() * (rows.contexts[:n] @ self._validated_context(context)) * kernel.scale
+        n, rows, kernel, point = self.n_rows, self._rows, self.kernel, self._validated_context(context)
+        alpha = self._centred_weights() * (rows.contexts[:n] @ point) * kernel.scale
         images = kernel.item_weight[0] * (kernel.n_items * kernel.item_weight + kernel.divergence)
         images += kernel.divergence[0] * kernel.item_weight
         parts = alpha[:, None] * images
         items = rows.rankings[:n].reshape(-1)
-        return np.asarray(np.bincount(items, weights=parts.reshape(-1), minlength=kernel.n_items), dtype=np.float64)
+        means = np.bincount(items, weights=parts.reshape(-1), minlength=kernel.n_items)
+        if self.prior_mean is not None:
+            of_items = self.prior_mean.utilities(point, np.arange(kernel.n_items))
+            means = means + self.slope * self.prior_mean.position_weights[0] * of_items
+        return np.asarray(means, dtype=np.float64)
 
     def _cross(self, context: FloatArray, orders: Rankings) -> FloatArray:
         """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last."""
@@ -372,7 +457,14 @@ class Posterior:
 
     def _centred_weights(self) -> FloatArray:
         centred: FloatArray = self._weights[0] - self.offset * self._weights[1]
+        if self.prior_mean is not None:
+            centred -= self.slope * self._weights[2]
         return centred
+
+    def _targets_of(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> FloatArray:
+        if self.prior_mean is None:
+            return np.array([reward, 1.0])
+        return np.array([reward, 1.0, self.prior_mean.of_slates(context, ranking[None])[0]])
 
     def _check_pending(self, chosen: int) -> None:
         if not 0 <= chosen < self.n_pending:
@@ -419,13 +511,15 @@ class Posterior:
         row /= diagonal
         return replace(self, _pending=pending.with_row(row, beside, diagonal, context, ranking))
 
-    def _with_row(self, row: FloatArray, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> Posterior:
+    def _with_row(
+        self, row: FloatArray, context: FloatArray, ranking: NDArray[np.int32], targets: FloatArray
+    ) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
         if n == rows.room or not tail.claim(n):
             rows = rows.grown(room_for(n) if n == rows.room else rows.room, used=n)
             tail = Tail(n + 1)
         rows.whitener[: n + 1, n] = row
-        rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, (reward, 1.0)
+        rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, targets
         return replace(self, n_rows=n + 1, _rows=rows, _tail=tail)
 
     def _fitted_to(self, evidence: Evidence) -> Posterior:
@@ -433,7 +527,12 @@ class Posterior:
         n = evidence.n_rows
         if n == 0:
             return self
-        rows = Rows.empty(room_for(n), context_dim=self.context_dim, slate_size=self.kernel.slate_size)
+        rows = Rows.empty(
+            room_for(n),
+            context_dim=self.context_dim,
+            slate_size=self.kernel.slate_size,
+            n_targets=len(evidence.targets),
+        )
         rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n] = (
             evidence.contexts,
             evidence.rankings,
@@ -455,12 +554,10 @@ class Posterior:
 
     def _sums_of(self, evidence: Evidence, z: FloatArray) -> _Sums:
         """Return the sums over rows, and over what was left when observations were folded into them: noise alone."""
-        _, left_yy, left_y1, left_11 = evidence.leftovers.sum(axis=0) / self.noise_variance
         return _Sums(
-            float(z[0] @ z[0] + left_yy),
-            float(z[0] @ z[1] + left_y1),
-            float(z[1] @ z[1] + left_11),
+            z @ z.T + evidence.left_products / self.noise_variance,
             evidence.n_observations,
+            evidence.context_square * evidence.n_observations,
         )
 
 

@@ -34,7 +34,7 @@ _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items() if
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _EXPLORATION = _BETAS | {"exploration.uniform_share"}
 _FIXED = frozenset({"name", "slate_size", "context_dimension", "item_capacity", "kernel", "create_time"})
-_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), "reward_wait", "default_reward")
+_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), "reward_wait", "default_reward", "prior_study")
 
 
 def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
@@ -50,11 +50,12 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         exploration=Exploration(beta=_beta(bandit, default), uniform_share=_uniform_share(bandit, default)),
         reward_wait_ms=_reward_wait_ms(bandit),
         default_reward=_default_reward(bandit),
+        prior_study=_prior_study(bandit),
     )
 
 
 def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
-    """Return the message that holds `settings`, without a name."""
+    """Return the message that holds `settings`, without names."""
     seconds, milliseconds = divmod(settings.reward_wait_ms, 1000)
     return pb.Bandit(
         slate_size=settings.slate_size,
@@ -125,6 +126,17 @@ def _default_reward(bandit: pb.Bandit) -> float | None:
     return fields.reward_value("bandit.default_reward", bandit.default_reward)
 
 
+def _prior_study(bandit: pb.Bandit) -> str:
+    """Return the id of the study that is the prior; empty for none."""
+    if not bandit.prior_study:
+        return ""
+    path = "bandit.prior_study"
+    study = fields.study_name(path, bandit.prior_study)
+    if study.tenant != fields.bandit_name("bandit.name", bandit.name).tenant:
+        raise InvalidArgumentError(path, "must be a study of the bandit's tenant")
+    return study.study
+
+
 @dataclass(frozen=True, slots=True)
 class MaskedChange:
     """The change that an update mask describes: a `topk_bandit.serving.use_cases.SettingsChange`.
@@ -167,6 +179,9 @@ def masked_change(bandit: pb.Bandit, paths: Iterable[str], default: Exploration)
         others["reward_wait_ms"] = _reward_wait_ms(bandit)
     if "default_reward" in named:
         others["default_reward"] = _default_reward(bandit)
+    if "prior_study" in named:
+        # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
+        others["prior_study"], others["prior_digest"] = _prior_study(bandit), ""
     return MaskedChange(exploration=exploration, others=others)
 
 

@@ -1,4 +1,4 @@
-"""Between the wire and `topk_bandit.types`; with `bandit_settings` the only place that knows both.
+"""Between the wire and `topk_bandit.types`; only this, `bandit_settings` and `study_converters` know both.
 
 A function from a request checks the form of every field and raises `InvalidArgumentError` with the field's path on the
 wire; what takes a bandit's settings or items to judge is left to the use cases.
@@ -14,6 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
+from topk_bandit.study_types import StudyName
 from topk_bandit.types import Item, RecommendationRequest, RewardOutcome
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -156,6 +157,8 @@ def bandit_to_proto(record: BanditRecord) -> bandit_pb.Bandit:
     bandit = settings_to_proto(record.settings)
     bandit.name = str(record.name)
     bandit.create_time.CopyFrom(_timestamp(record.created_ms))
+    if record.settings.prior_study:
+        bandit.prior_study = str(StudyName(record.name.tenant, record.settings.prior_study))
     return bandit
 
 
@@ -241,6 +244,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         explored_count=stats.explored,
         noise_variance=stats.noise_variance,
         prior_variance=stats.prior_variance,
+        prior_slope=stats.prior_slope,
         snapshot_position=stats.snapshot_position,
         memory_bytes=stats.memory_bytes,
         memory_limit_bytes=stats.memory_limit_bytes,

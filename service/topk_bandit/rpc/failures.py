@@ -79,6 +79,10 @@ def _conflict(error: errors.ConflictError) -> Failure:
     return Failure(StatusCode.ALREADY_EXISTS, str(error), reason=error.reason)
 
 
+def _not_ready(error: errors.NotReadyError) -> Failure:
+    return Failure(StatusCode.FAILED_PRECONDITION, str(error), reason=error.reason)
+
+
 def _exhausted(error: errors.ExhaustedError) -> Failure:
     return Failure(StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after)
 
@@ -92,6 +96,7 @@ FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = 
     errors.InvalidArgumentError: _invalid,
     errors.NotFoundError: _not_found,
     errors.ConflictError: _conflict,
+    errors.NotReadyError: _not_ready,
     errors.ExhaustedError: _exhausted,
     errors.UnavailableError: _unavailable,
     errors.CorruptDataError: None,

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.study_types import StudyName
 from topk_bandit.types import BanditName
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "quoted",
     "reward_value",
     "size",
+    "study_name",
     "tenant_name",
     "to_page_token",
 ]
@@ -46,6 +48,7 @@ _MAX_ECHO_LENGTH = 48
 _ID = r"[A-Za-z0-9._-]{1,64}"
 _TENANT = re.compile(rf"tenants/({_ID})")
 _BANDIT = re.compile(rf"tenants/({_ID})/bandits/({_ID})")
+_STUDY = re.compile(rf"tenants/({_ID})/studies/({_ID})")
 # Unicode categories Cc, Zl, Zp and Cs: all that breaks a line, a log or an encoding.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -69,6 +72,14 @@ def bandit_name(path: str, text: str) -> BanditName:
     if match is None:
         raise InvalidArgumentError(path, _name_problem(text, "tenants/{tenant}/bandits/{bandit}"))
     return BanditName(tenant=match[1], bandit=match[2])
+
+
+def study_name(path: str, text: str, *, below: str = "") -> StudyName:
+    """Return the name in ``tenants/{tenant}/studies/{study}``, which is followed by `below`."""
+    match = _STUDY.fullmatch(text.removesuffix(below)) if text.endswith(below) else None
+    if match is None:
+        raise InvalidArgumentError(path, _name_problem(text, f"tenants/{{tenant}}/studies/{{study}}{below}"))
+    return StudyName(tenant=match[1], study=match[2])
 
 
 def _name_problem(text: str, pattern: str) -> str:

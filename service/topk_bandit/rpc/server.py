@@ -8,21 +8,25 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from topk_bandit.errors import ConfigurationError
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
+from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
 from topk_bandit.rpc.servicers import READ_ONLY_METHODS, BanditServicer, RecommenderServicer
-from topk_bandit.v1 import bandit_service_pb2, recommender_service_pb2
+from topk_bandit.v1 import bandit_service_pb2, preference_service_pb2, recommender_service_pb2
 from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
+from topk_bandit.v1.preference_service_pb2_grpc import add_PreferenceServiceServicer_to_server
 from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceServicer_to_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.rpc.interceptors import RpcHooks
+    from topk_bandit.serving.study_use_cases import StudyUseCases
     from topk_bandit.serving.use_cases import BanditUseCases, RecommenderUseCases
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -35,12 +39,16 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 SERVICE_NAMES = (
     recommender_service_pb2.DESCRIPTOR.services_by_name["RecommenderService"].full_name,
     bandit_service_pb2.DESCRIPTOR.services_by_name["BanditService"].full_name,
+    preference_service_pb2.DESCRIPTOR.services_by_name["PreferenceService"].full_name,
+    "google.longrunning.Operations",
 )
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _NOTICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
+_WAITING_SHARE = 4
+"""At most one in so many of the calls in flight may wait for a design."""
 
 
 class Server:
@@ -66,6 +74,7 @@ class Server:
         *,
         recommender: RecommenderUseCases,
         bandits: BanditUseCases,
+        studies: StudyUseCases,
         hooks: RpcHooks,
         max_in_flight: int,
         credentials: grpc.ServerCredentials | None = None,
@@ -80,16 +89,23 @@ class Server:
         self._in_flight = CallsInFlight(limit=max_in_flight)
         failures = FailureReporter(new_reference=new_reference)
         guard = CallGuard(
-            hooks=hooks, failures=failures, in_flight=self._in_flight, read_only_methods=READ_ONLY_METHODS, clock=clock
+            hooks=hooks,
+            failures=failures,
+            in_flight=self._in_flight,
+            read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS,
+            clock=clock,
         )
         options = _options(max_in_flight=max_in_flight, max_message_bytes=max_message_bytes, so_reuseport=so_reuseport)
         self._server = grpc.aio.server(interceptors=[guard], options=options)
         self._health = _Health()
-        self._register(RecommenderServicer(recommender, failures=failures), BanditServicer(bandits))
+        add_RecommenderServiceServicer_to_server(RecommenderServicer(recommender, failures=failures), self._server)
+        add_BanditServiceServicer_to_server(BanditServicer(bandits), self._server)
+        add_PreferenceServiceServicer_to_server(PreferenceServicer(studies, failures=failures), self._server)
+        operations = OperationsServicer(studies, most_waiting=max(1, max_in_flight // _WAITING_SHARE))
+        add_OperationsServicer_to_server(operations, self._server)
+        self._register_health()
 
-    def _register(self, recommender: RecommenderServicer, bandits: BanditServicer) -> None:
-        add_RecommenderServiceServicer_to_server(recommender, self._server)
-        add_BanditServiceServicer_to_server(bandits, self._server)
+    def _register_health(self) -> None:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*SERVICE_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)

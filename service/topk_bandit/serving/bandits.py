@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import ConflictError, UnavailableError
+from topk_bandit.errors import ConflictError, InvalidArgumentError, UnavailableError
+from topk_bandit.serving.priors import FIELD, check_prior
+from topk_bandit.store.codec import prior_digest
 from topk_bandit.types import BanditStats
 
 if TYPE_CHECKING:
@@ -14,9 +17,10 @@ if TYPE_CHECKING:
 
     from topk_bandit.serving.learner import Learner
     from topk_bandit.serving.model import Model
+    from topk_bandit.serving.priors import Priors
     from topk_bandit.serving.use_cases import SettingsChange
     from topk_bandit.store.log import BanditRecord, ItemRecord, Store
-    from topk_bandit.types import BanditName, BanditSettings, Exploration, Item
+    from topk_bandit.types import BanditName, BanditSettings, Exploration, Item, Prior
 
 __all__ = ["Bandits"]
 
@@ -24,6 +28,9 @@ FOLLOWER_SILENCE_MS = 3000
 """A follower not heard of for so long is taken for dead; live ones are heard of every second."""
 
 FOLLOWER_PAUSE_SECONDS = 0.005
+
+PRIOR_SHARE = 3 / 16
+"""Of the memory that a bandit may take, the most that a prior may."""
 
 UPDATES_PER_CALL = 16
 """How often a call reads the settings again because somebody else changed them meanwhile, before it gives up."""
@@ -44,6 +51,8 @@ class Bandits:
         How many bandits a tenant may have.
     new_id
         Returns a fresh incarnation.
+    priors
+        Where the priors come from that settings name.
     """
 
     def __init__(
@@ -54,8 +63,10 @@ class Bandits:
         default_exploration: Exploration,
         quota: int,
         new_id: Callable[[], str],
+        priors: Priors,
     ) -> None:
         self._store = store
+        self._priors = priors
         self._learner = learner
         self._default_exploration = default_exploration
         self._quota = quota
@@ -68,7 +79,17 @@ class Bandits:
 
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """See `BanditUseCases.create_bandit`."""
-        return await self._store.create_bandit(name, settings, incarnation=self._new_id(), quota=self._quota)
+        taken, prior = await self._with_prior(name, settings)
+        try:
+            return await self._store.create_bandit(
+                name, taken, incarnation=self._new_id(), quota=self._quota, prior=prior
+            )
+        except ConflictError:
+            # The study may have learned more since the bandit was created with it.
+            known = await self._store.get_bandit(name)
+            if replace(taken, prior_digest=known.settings.prior_digest) == known.settings:
+                return known
+            raise
 
     async def get_bandit(self, name: BanditName) -> BanditRecord:
         """See `BanditUseCases.get_bandit`."""
@@ -83,8 +104,9 @@ class Bandits:
         await self._learner.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
+            settings, prior = await self._with_prior(name, change(record.settings))
             try:
-                return await self._store.update_settings(name, change(record.settings), revision=record.revision)
+                return await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
             except ConflictError:
                 continue
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
@@ -112,6 +134,17 @@ class Bandits:
         await self._learner.expire(name)
         record = await self._store.get_bandit(name)
         return _stats(record, await self._learner.refreshed(name), model_bytes=self._learner.model_bytes)
+
+    async def _with_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
+        """Return the settings with the prior that they name, if it is not taken yet, and that prior."""
+        if not settings.prior_study or settings.prior_digest:
+            return settings, None
+        try:
+            prior = await self._priors.prior(name.tenant, settings.prior_study, context_dim=settings.context_dim)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(FIELD, error.problem) from error
+        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._learner.model_bytes))
+        return replace(settings, prior_digest=prior_digest(prior)), prior
 
     async def _changed(self, name: BanditName, record: BanditRecord) -> int:
         """Return how many items there are, once every follower that is heard of knows of the change.
@@ -150,6 +183,7 @@ def _stats(record: BanditRecord, model: Model, *, model_bytes: int) -> BanditSta
         explored=tally.explored,
         noise_variance=posterior.amplitude * posterior.noise_variance,
         prior_variance=posterior.amplitude,
+        prior_slope=posterior.slope,
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,

@@ -49,5 +49,15 @@ class Hooks:
     def snapshot_failed(self, bandit: str) -> None:
         """Note a snapshot that did not verify or could not be saved."""
 
+    def answered(self, outcome: str) -> None:
+        """Note what became of an answer: an `AnswerOutcome`, "not_found", "conflict", "invalid" or "unavailable"."""
+
+    def designed(self, outcome: str, seconds: float) -> None:
+        """Note that this worker's attempt at a design ended, so long after it began.
+
+        `outcome` is where the design stands then, a `DesignState`, or "abandoned" when the attempt was cancelled, the
+        study deleted, or the lease somebody else's.
+        """
+
     def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:
         """Note one call of the store."""

@@ -14,8 +14,10 @@ import numpy as np
 
 from topk_bandit.errors import CorruptDataError
 from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.serving.catalogue import Catalogue
 from topk_bandit.serving.open_slates import OpenSlate, OpenSlates
+from topk_bandit.serving.priors import PriorItems, utility_table
 from topk_bandit.types import (
     BanditCreated,
     Expired,
@@ -27,7 +29,7 @@ from topk_bandit.types import (
 )
 
 if TYPE_CHECKING:
-    from topk_bandit.types import BanditSettings
+    from topk_bandit.types import BanditSettings, Prior
 
 __all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold"]
 
@@ -54,6 +56,8 @@ class Model:
 
     Attributes
     ----------
+    prior_items
+        The items that the state's prior mean knows.
     open
         Open slates by recommendation id.
     items_position
@@ -65,6 +69,7 @@ class Model:
     incarnation: str
     settings: BanditSettings
     catalogue: Catalogue
+    prior_items: PriorItems
     state: State
     open: OpenSlates
     tally: Tally
@@ -79,8 +84,10 @@ class Model:
 
     @property
     def waiting_bytes(self) -> int:
-        """About how much memory the items and the open slates take."""
-        return self.catalogue.memory_bytes + self.open.memory_bytes
+        """About how much memory the items, what is believed of them, and the open slates take."""
+        prior_mean = self.state.posterior.prior_mean
+        believed = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
+        return self.catalogue.memory_bytes + believed + self.open.memory_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -95,7 +102,10 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
-    return Model(incarnation, settings, Catalogue(), state, OpenSlates(), Tally(), first, since_checkpoint=1)
+    model = Model(
+        incarnation, settings, Catalogue(), PriorItems(), state, OpenSlates(), Tally(), first, since_checkpoint=1
+    )
+    return _believing(model, first.event.prior) if settings.prior_digest else model
 
 
 def fold(model: Model, logged: LoggedEvent) -> Model:
@@ -109,7 +119,8 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
     after = replace(_folded(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
-    if after.state.since_refit == 0 and after.state.observations > model.state.observations:
+    believes_otherwise = after.settings.prior_digest != model.settings.prior_digest
+    if believes_otherwise or (after.state.since_refit == 0 and after.state.observations > model.state.observations):
         return replace(after, since_checkpoint=0)
     if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
         return replace(after, state=after.state.refit(), since_checkpoint=0)
@@ -120,16 +131,39 @@ def _folded(model: Model, logged: LoggedEvent) -> Model:
     match logged.event:
         case BanditCreated():
             raise CorruptDataError(f"event {logged.position} creates the bandit again")
-        case SettingsChanged(settings):
-            return replace(model, settings=settings)
+        case SettingsChanged(settings, prior):
+            changed = replace(model, settings=settings)
+            return changed if settings.prior_digest == model.settings.prior_digest else _believing(changed, prior)
         case ItemsChanged() as change:
-            return replace(model, catalogue=model.catalogue.changed(change), items_position=logged.position)
+            catalogue = model.catalogue.changed(change)
+            return replace(model, catalogue=catalogue, state=_knowing(model, catalogue), items_position=logged.position)
         case Recommended() as recommended:
             return _recommended(model, recommended, logged.at_ms)
         case Rewarded(recommendation_id, value):
             return _learned(model, recommendation_id, value, tally=model.tally)
         case Expired(recommendation_id, default_reward):
             return _expired(model, recommendation_id, default_reward)
+
+
+def _believing(model: Model, prior: Prior | None) -> Model:
+    """Return the model with the prior that its settings tell of: what was learned from rewards is kept."""
+    settings, kernel = model.settings, model.state.posterior.kernel
+    if (prior is None) == bool(settings.prior_digest):
+        raise CorruptDataError(f"the log names the prior {settings.prior_digest!r} and has {prior and prior.study!r}")
+    if prior is None:
+        return replace(model, prior_items=PriorItems(), state=model.state.believing(None))
+    items = PriorItems.of([utility.item_id for utility in prior.utilities])
+    constants, slopes = utility_table(prior, context_dim=settings.context_dim)
+    prior_mean = PriorMean.of(kernel, constants, slopes, items.rows(model.catalogue, n_items=kernel.n_items))
+    return replace(model, prior_items=items, state=model.state.believing(prior_mean))
+
+
+def _knowing(model: Model, catalogue: Catalogue) -> State:
+    """Return the state with what is believed of items that are new in the catalogue."""
+    state, prior_mean = model.state, model.state.posterior.prior_mean
+    if prior_mean is None:
+        return state
+    return state.knowing(prior_mean.placed(model.prior_items.rows(catalogue, n_items=len(prior_mean.row_of))))
 
 
 def _recommended(model: Model, event: Recommended, at_ms: int) -> Model:

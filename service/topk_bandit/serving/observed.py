@@ -16,12 +16,13 @@ if TYPE_CHECKING:
         BanditName,
         BanditSettings,
         Item,
+        Prior,
         Recommendation,
         RecommendationRequest,
         RewardOutcome,
     )
 
-__all__ = ["ObservedStore"]
+__all__ = ["ObservedStore", "timed"]
 
 _Result = TypeVar("_Result")
 
@@ -34,10 +35,16 @@ class ObservedStore:
         self._hooks = hooks
 
     async def create_bandit(
-        self, name: BanditName, settings: BanditSettings, *, incarnation: str, quota: int
+        self,
+        name: BanditName,
+        settings: BanditSettings,
+        *,
+        incarnation: str,
+        quota: int,
+        prior: Prior | None = None,
     ) -> BanditRecord:
         """See `Store.create_bandit`."""
-        call = self._store.create_bandit(name, settings, incarnation=incarnation, quota=quota)
+        call = self._store.create_bandit(name, settings, incarnation=incarnation, quota=quota, prior=prior)
         return await self._timed("create_bandit", call)
 
     async def get_bandit(self, name: BanditName) -> BanditRecord:
@@ -48,9 +55,12 @@ class ObservedStore:
         """See `Store.list_bandits`."""
         return await self._timed("list_bandits", self._store.list_bandits(tenant, after=after, limit=limit))
 
-    async def update_settings(self, name: BanditName, settings: BanditSettings, *, revision: int) -> BanditRecord:
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
         """See `Store.update_settings`."""
-        return await self._timed("update_settings", self._store.update_settings(name, settings, revision=revision))
+        call = self._store.update_settings(name, settings, revision=revision, prior=prior)
+        return await self._timed("update_settings", call)
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
@@ -132,16 +142,21 @@ class ObservedStore:
         await self._store.close()
 
     async def _timed(self, operation: str, call: Awaitable[_Result]) -> _Result:
-        start, failed = time.perf_counter(), True
-        try:
-            result = await call
-        except UnavailableError:
-            raise
-        except Exception:
-            failed = False
-            raise
-        else:
-            failed = False
-            return result
-        finally:
-            self._hooks.store_called(operation, time.perf_counter() - start, failed=failed)
+        return await timed(self._hooks, operation, call)
+
+
+async def timed(hooks: Hooks, operation: str, call: Awaitable[_Result]) -> _Result:
+    """Wait for a call of the store, and tell how long it took, and whether the store was away."""
+    start, failed = time.perf_counter(), True
+    try:
+        result = await call
+    except UnavailableError:
+        raise
+    except Exception:
+        failed = False
+        raise
+    else:
+        failed = False
+        return result
+    finally:
+        hooks.store_called(operation, time.perf_counter() - start, failed=failed)

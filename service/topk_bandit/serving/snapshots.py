@@ -13,9 +13,11 @@ from topk_bandit.errors import CorruptDataError
 from topk_bandit.learning.evidence import Evidence
 from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
+from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.serving.catalogue import Catalogue
 from topk_bandit.serving.model import Model, Tally
 from topk_bandit.serving.open_slates import OpenSlate, OpenSlates
+from topk_bandit.serving.priors import PriorItems
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.types import LoggedEvent
 
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_model", "encode_model"]
 
-SCHEMA = 2
+SCHEMA = 3
+WITHOUT_PRIORS = 2
+"""The schema of models from before there were priors: theirs have none."""
 
 
 def encode_model(model: Model) -> bytes:
     """Return a model at a checkpoint as bytes."""
     memory, slates = model.state.memory, list(model.open.values())
+    prior_mean = model.state.posterior.prior_mean
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
@@ -41,6 +46,8 @@ def encode_model(model: Model) -> bytes:
         targets=memory.evidence.targets,
         leftovers=memory.evidence.leftovers,
         noise_shape=_lower_half(memory.evidence.noise_shape),
+        prior_constants=np.zeros(0) if prior_mean is None else prior_mean.constants,
+        prior_slopes=np.zeros((0, 0)) if prior_mean is None else prior_mean.slopes,
         pending_contexts=memory.pending.contexts,
         pending_rankings=memory.pending.rankings,
         open_contexts=np.array([slate.context for slate in slates]).reshape(-1, model.settings.context_dim),
@@ -72,7 +79,7 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
 
 def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
-    if header["schema"] != SCHEMA:
+    if header["schema"] not in {SCHEMA, WITHOUT_PRIORS}:
         raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
     return header
 
@@ -85,6 +92,7 @@ def _header(model: Model, memory: Memory) -> dict[str, Any]:
         "items": model.catalogue.ids,
         "available": sorted(model.catalogue.available),
         "retired": sorted(model.catalogue.retired),
+        "prior_items": model.prior_items.ids,
         "items_position": model.items_position,
         "open_ids": list(model.open),
         "pending_ids": memory.pending_ids,
@@ -102,15 +110,19 @@ def _header(model: Model, memory: Memory) -> dict[str, Any]:
 def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
     settings = decode_settings(header["settings"].encode())
     last = header["last"]
+    catalogue = Catalogue.of(header["items"], available=header["available"], retired=header["retired"])
+    kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
+    prior_items = PriorItems.of(header["prior_items"] if header["schema"] == SCHEMA else ())
+    prior_mean = None
+    if settings.prior_digest:
+        rows = prior_items.rows(catalogue, n_items=kernel.n_items)
+        prior_mean = PriorMean.restored(kernel, arrays["prior_constants"], arrays["prior_slopes"], rows)
     return Model(
         incarnation=header["incarnation"],
         settings=settings,
-        catalogue=Catalogue.of(header["items"], available=header["available"], retired=header["retired"]),
-        state=State.restored(
-            kernel_of(settings.kernel, settings.item_capacity, settings.slate_size),
-            _memory(header, arrays),
-            limits=limits,
-        ),
+        catalogue=catalogue,
+        prior_items=prior_items,
+        state=State.restored(kernel, _memory(header, arrays), limits=limits, prior_mean=prior_mean),
         open=_open(header, arrays),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),

@@ -9,14 +9,13 @@ store knows what goes into them. `decode_event` reads theirs and ours alike.
 
 from __future__ import annotations
 
-import json
 import math
 import struct
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from topk_bandit.errors import CorruptDataError
+from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
 from topk_bandit.store.log import Snapshot
 from topk_bandit.types import (
     BanditCreated,
@@ -26,8 +25,10 @@ from topk_bandit.types import (
     Exploration,
     Item,
     ItemsChanged,
+    ItemUtility,
     Kernel,
     PaperBeta,
+    Prior,
     Recommendation,
     RecommendationRequest,
     Recommended,
@@ -44,21 +45,18 @@ __all__ = [
     "SCHEMA",
     "canonical",
     "decode_event",
+    "decode_prior",
     "decode_recommendation",
     "decode_settings",
     "decode_snapshot",
     "encode_event",
+    "encode_prior",
     "encode_recommended",
     "encode_settings",
     "encode_snapshot",
     "fingerprint",
+    "prior_digest",
 ]
-
-SCHEMA = 1
-"""Number of the layout below; a reader refuses any other."""
-
-_Document = dict[str, Any]
-_Decoded = TypeVar("_Decoded")
 
 _SNAPSHOT_MAGIC = b"tkbs"
 _SNAPSHOT_HEADER = struct.Struct(">4sHQ")
@@ -83,40 +81,55 @@ def fingerprint(request: RecommendationRequest) -> str:
     """Return a digest of a request's context and candidates: equal for equal ones, whatever the request's id."""
     candidates = None if request.candidates is None else list(request.candidates)
     asked = [[canonical(number) for number in request.context], candidates]
-    return blake2b(_pack(asked), digest_size=16).hexdigest()
+    return blake2b(pack(asked), digest_size=16).hexdigest()
+
+
+def prior_digest(prior: Prior) -> str:
+    """Return a digest of a prior: equal for equal ones."""
+    return blake2b(encode_prior(prior), digest_size=16).hexdigest()
+
+
+def encode_prior(prior: Prior) -> bytes:
+    """Return a prior as bytes: equal priors have equal bytes."""
+    return pack({"v": SCHEMA, **_prior_document(prior)})
+
+
+def decode_prior(data: bytes) -> Prior:
+    """Return the prior in `data`, or raise `CorruptDataError`."""
+    return decode(data, _prior)
 
 
 def encode_settings(settings: BanditSettings) -> bytes:
     """Return settings as bytes: equal settings have equal bytes."""
-    return _pack({"v": SCHEMA, **_settings_document(settings)})
+    return pack({"v": SCHEMA, **_settings_document(settings)})
 
 
 def decode_settings(data: bytes) -> BanditSettings:
     """Return the settings in `data`, or raise `CorruptDataError`."""
-    return _decode(data, _settings)
+    return decode(data, _settings)
 
 
 def decode_recommendation(data: bytes) -> Recommendation:
     """Return the recommendation in `data`, or raise `CorruptDataError`."""
-    return _decode(data, _recommendation)
+    return decode(data, _recommendation)
 
 
 def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
     """Return an event's recommendation as bytes, and the event."""
-    recommendation = _text_of(_recommendation_document(event.recommendation))
-    request = _text_of(_request_document(event.request))
+    recommendation = text_of(_recommendation_document(event.recommendation))
+    request = text_of(_request_document(event.request))
     logged = f'{{"v":{SCHEMA},"type":"recommended","request":{request},"recommendation":{recommendation}}}'
     return f'{{"v":{SCHEMA},{recommendation[1:]}'.encode(), logged.encode()
 
 
 def encode_event(event: Event) -> bytes:
     """Return an event as bytes."""
-    return _pack({"v": SCHEMA, **_event_document(event)})
+    return pack({"v": SCHEMA, **_event_document(event)})
 
 
 def decode_event(data: bytes) -> Event:
     """Return the event in `data`, or raise `CorruptDataError`."""
-    return _decode(data, _event)
+    return decode(data, _event)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -145,9 +158,11 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
     return digest.digest()
 
 
-def _settings_document(settings: BanditSettings) -> _Document:
+def _settings_document(settings: BanditSettings) -> Document:
     beta, default = settings.exploration.beta, settings.default_reward
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
+    # Left out without a prior, so that settings are the bytes that they were before there were any.
+    prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
     return {
         "item_capacity": settings.item_capacity,
         "slate_size": settings.slate_size,
@@ -158,10 +173,14 @@ def _settings_document(settings: BanditSettings) -> _Document:
         "uniform_share": float(settings.exploration.uniform_share) + 0.0,
         "reward_wait_ms": settings.reward_wait_ms,
         "default_reward": None if default is None else float(default) + 0.0,
+        **(prior if settings.prior_study else {}),
     }
 
 
-def _settings(fields: _Fields) -> BanditSettings:
+def _settings(fields: Fields) -> BanditSettings:
+    study = fields.text("prior_study") if "prior_study" in fields.document else None
+    if study == "":
+        refuse("prior_study", study)
     return BanditSettings(
         item_capacity=fields.integer("item_capacity"),
         slate_size=fields.integer("slate_size"),
@@ -173,6 +192,8 @@ def _settings(fields: _Fields) -> BanditSettings:
         ),
         reward_wait_ms=fields.integer("reward_wait_ms"),
         default_reward=fields.optional_number("default_reward"),
+        prior_study=study or "",
+        prior_digest=fields.text("prior_digest") if study else "",
     )
 
 
@@ -182,7 +203,34 @@ _BETA_SCHEDULES: Mapping[str, Callable[[float], ConstantBeta | PaperBeta]] = {
 }
 
 
-def _recommendation_document(recommendation: Recommendation) -> _Document:
+def _prior_document(prior: Prior) -> Document:
+    return {
+        "study": prior.study,
+        "answers": prior.answers,
+        "items": [utility.item_id for utility in prior.utilities],
+        "constants": [float(utility.constant) + 0.0 for utility in prior.utilities],
+        "slopes": [[float(slope) + 0.0 for slope in utility.slopes] for utility in prior.utilities],
+    }
+
+
+def _prior(fields: Fields) -> Prior:
+    items, constants, slopes = fields.texts("items"), fields.numbers("constants"), fields.sequence("slopes")
+    if not len(items) == len(constants) == len(slopes):
+        refuse("slopes", f"{len(items)}, {len(constants)} and {len(slopes)} entries")
+    rows = [Fields({"slopes": row}).numbers("slopes") for row in slopes]
+    utilities = tuple(map(ItemUtility, items, constants, rows))
+    return Prior(study=fields.text("study"), answers=fields.integer("answers"), utilities=utilities)
+
+
+def _with_prior(document: Document, prior: Prior | None) -> Document:
+    return document if prior is None else {**document, "prior": _prior_document(prior)}
+
+
+def _prior_of(fields: Fields) -> Prior | None:
+    return _prior(fields.child("prior")) if "prior" in fields.document else None
+
+
+def _recommendation_document(recommendation: Recommendation) -> Document:
     return {
         "recommendation_id": recommendation.recommendation_id,
         "slate": list(recommendation.slate),
@@ -199,7 +247,7 @@ def _recommendation_document(recommendation: Recommendation) -> _Document:
     }
 
 
-def _recommendation(fields: _Fields) -> Recommendation:
+def _recommendation(fields: Fields) -> Recommendation:
     recommendation_id, *others = fields.several(_RECOMMENDATION)
     return Recommendation(recommendation_id, fields.texts("slate"), *others)
 
@@ -220,7 +268,7 @@ _RECOMMENDATION: Mapping[str, Any] = {
 }
 
 
-def _request_document(request: RecommendationRequest) -> _Document:
+def _request_document(request: RecommendationRequest) -> Document:
     return {
         "request_id": request.request_id,
         "context": [float(number) for number in request.context],
@@ -228,7 +276,7 @@ def _request_document(request: RecommendationRequest) -> _Document:
     }
 
 
-def _request(fields: _Fields) -> RecommendationRequest:
+def _request(fields: Fields) -> RecommendationRequest:
     return RecommendationRequest(
         request_id=fields.text("request_id"),
         context=fields.numbers("context"),
@@ -236,12 +284,12 @@ def _request(fields: _Fields) -> RecommendationRequest:
     )
 
 
-def _event_document(event: Event) -> _Document:
+def _event_document(event: Event) -> Document:
     match event:
-        case BanditCreated(settings):
-            return {"type": "bandit_created", "settings": _settings_document(settings)}
-        case SettingsChanged(settings):
-            return {"type": "settings_changed", "settings": _settings_document(settings)}
+        case BanditCreated(settings, prior):
+            return _with_prior({"type": "bandit_created", "settings": _settings_document(settings)}, prior)
+        case SettingsChanged(settings, prior):
+            return _with_prior({"type": "settings_changed", "settings": _settings_document(settings)}, prior)
         case ItemsChanged(upserted, retired):
             pairs = [[item.item_id, bool(item.available)] for item in upserted]
             return {"type": "items_changed", "upserted": pairs, "retired": list(retired)}
@@ -255,19 +303,19 @@ def _event_document(event: Event) -> _Document:
             return {"type": "expired", "recommendation_id": recommendation_id, "default_reward": default}
 
 
-def _items_changed(fields: _Fields) -> ItemsChanged:
+def _items_changed(fields: Fields) -> ItemsChanged:
     items = []
     for pair in fields.sequence("upserted"):
         if not (isinstance(pair, list) and len(pair) == 2):
-            _refuse("upserted", pair)
-        of_item = _Fields(dict(zip(("item_id", "available"), pair, strict=True)))
+            refuse("upserted", pair)
+        of_item = Fields(dict(zip(("item_id", "available"), pair, strict=True)))
         items.append(Item(item_id=of_item.text("item_id"), available=of_item.flag("available")))
     return ItemsChanged(upserted=tuple(items), retired=fields.texts("retired"))
 
 
-_EVENTS: Mapping[str, Callable[[_Fields], Event]] = {
-    "bandit_created": lambda fields: BanditCreated(_settings(fields.child("settings"))),
-    "settings_changed": lambda fields: SettingsChanged(_settings(fields.child("settings"))),
+_EVENTS: Mapping[str, Callable[[Fields], Event]] = {
+    "bandit_created": lambda fields: BanditCreated(_settings(fields.child("settings")), _prior_of(fields)),
+    "settings_changed": lambda fields: SettingsChanged(_settings(fields.child("settings")), _prior_of(fields)),
     "items_changed": _items_changed,
     "recommended": lambda fields: Recommended(
         request=_request(fields.child("request")), recommendation=_recommendation(fields.child("recommendation"))
@@ -277,107 +325,5 @@ _EVENTS: Mapping[str, Callable[[_Fields], Event]] = {
 }
 
 
-def _event(fields: _Fields) -> Event:
+def _event(fields: Fields) -> Event:
     return fields.choice("type", _EVENTS)(fields)
-
-
-_text_of = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def _pack(document: object) -> bytes:
-    return _text_of(document).encode()
-
-
-def _decode(data: bytes, read: Callable[[_Fields], _Decoded]) -> _Decoded:
-    try:
-        document = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise CorruptDataError(f"stored bytes are not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise CorruptDataError("stored bytes are not a JSON object")
-    fields = _Fields(document)
-    schema = fields.integer("v")
-    if schema != SCHEMA:
-        raise CorruptDataError(f"stored bytes have the unknown schema {schema}")
-    return read(fields)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The fields of a JSON object; each is returned with the type asked for, or `CorruptDataError` is raised."""
-
-    document: _Document
-
-    def is_null(self, field: str) -> bool:
-        return self._get(field) is None
-
-    def text(self, field: str) -> str:
-        return _text(field, self._get(field))
-
-    def number(self, field: str) -> float:
-        return _number(field, self._get(field))
-
-    def optional_number(self, field: str) -> float | None:
-        return None if self.is_null(field) else self.number(field)
-
-    def integer(self, field: str) -> int:
-        value = self._get(field)
-        return value if type(value) is int else _refuse(field, value)
-
-    def flag(self, field: str) -> bool:
-        value = self._get(field)
-        return value if isinstance(value, bool) else _refuse(field, value)
-
-    def sequence(self, field: str) -> list[Any]:
-        value = self._get(field)
-        return value if isinstance(value, list) else _refuse(field, value)
-
-    def texts(self, field: str) -> tuple[str, ...]:
-        values = self.sequence(field)
-        for value in values:
-            if type(value) is not str:
-                _refuse(field, value)
-        return tuple(values)
-
-    def numbers(self, field: str) -> tuple[float, ...]:
-        values = self.sequence(field)
-        for value in values:
-            if type(value) is not float or not math.isfinite(value):
-                _refuse(field, value)
-        return tuple(values)
-
-    def several(self, kinds: Mapping[str, Any]) -> list[Any]:
-        """Return fields of these types, in order: the other methods, but of many fields at once, for the hot path."""
-        try:
-            values = [self.document[field] for field in kinds]
-        except KeyError as error:
-            raise CorruptDataError(f"stored bytes lack the field {error.args[0]}") from None
-        for (field, kind), value in zip(kinds.items(), values, strict=True):
-            if type(value) is not kind or (kind is float and not math.isfinite(value)):
-                _refuse(field, value)
-        return values
-
-    def child(self, field: str) -> _Fields:
-        value = self._get(field)
-        return _Fields(value) if isinstance(value, dict) else _refuse(field, value)
-
-    def choice(self, field: str, choices: Mapping[str, _Decoded]) -> _Decoded:
-        value = self.text(field)
-        return choices[value] if value in choices else _refuse(field, value)
-
-    def _get(self, field: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
-        if field not in self.document:
-            raise CorruptDataError(f"stored bytes lack the field {field}")
-        return self.document[field]
-
-
-def _text(field: str, value: object) -> str:
-    return value if isinstance(value, str) else _refuse(field, value)
-
-
-def _number(field: str, value: object) -> float:
-    return value if isinstance(value, float) and math.isfinite(value) else _refuse(field, value)
-
-
-def _refuse(field: str, value: object) -> NoReturn:
-    raise CorruptDataError(f"the stored field {field} can't be {value!r}")

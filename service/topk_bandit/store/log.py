@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         BanditSettings,
         Item,
         LoggedEvent,
+        Prior,
         Recommendation,
         RecommendationRequest,
         RewardOutcome,
@@ -169,9 +170,15 @@ class Store(Protocol):
     """Bandits, their logs and their snapshots."""
 
     async def create_bandit(
-        self, name: BanditName, settings: BanditSettings, *, incarnation: str, quota: int
+        self,
+        name: BanditName,
+        settings: BanditSettings,
+        *,
+        incarnation: str,
+        quota: int,
+        prior: Prior | None = None,
     ) -> BanditRecord:
-        """Create a bandit, with `BanditCreated` as its first event.
+        """Create a bandit, with `BanditCreated` as its first event; `prior` is the one that the settings tell of.
 
         Creating it again with equal settings returns it as it is.
 
@@ -192,8 +199,10 @@ class Store(Protocol):
         """Return up to `limit` bandits of `tenant` whose id sorts after `after` (by bytes), in order."""
         ...
 
-    async def update_settings(self, name: BanditName, settings: BanditSettings, *, revision: int) -> BanditRecord:
-        """Append `SettingsChanged` if the bandit is still at `revision`.
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
+        """Append `SettingsChanged` if the bandit is still at `revision`; `prior` is the new one, if it changed.
 
         Settings equal to the ones in place change nothing and are no conflict, whatever the revision.
 

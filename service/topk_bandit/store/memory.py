@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         BanditSettings,
         Event,
         Item,
+        Prior,
         Recommendation,
         RecommendationRequest,
     )
@@ -176,7 +177,13 @@ class MemoryStore:
         self._closed = asyncio.Event()
 
     async def create_bandit(
-        self, name: BanditName, settings: BanditSettings, *, incarnation: str, quota: int
+        self,
+        name: BanditName,
+        settings: BanditSettings,
+        *,
+        incarnation: str,
+        quota: int,
+        prior: Prior | None = None,
     ) -> BanditRecord:
         """See `Store.create_bandit`."""
         known = self._bandits.get(name)
@@ -189,7 +196,7 @@ class MemoryStore:
         now_ms = self._clock_ms()
         bandit = _Bandit(name=name, incarnation=incarnation, settings=settings, created_ms=now_ms)
         self._bandits[name] = bandit
-        self._append(bandit, BanditCreated(settings), at_ms=now_ms)
+        self._append(bandit, BanditCreated(settings, prior), at_ms=now_ms)
         return bandit.record()
 
     async def get_bandit(self, name: BanditName) -> BanditRecord:
@@ -202,7 +209,9 @@ class MemoryStore:
         names.sort(key=lambda name: name.bandit.encode())
         return tuple(self._bandits[name].record() for name in names[:limit])
 
-    async def update_settings(self, name: BanditName, settings: BanditSettings, *, revision: int) -> BanditRecord:
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
         """See `Store.update_settings`."""
         bandit = self._bandit(name)
         if bandit.settings == settings:
@@ -211,7 +220,7 @@ class MemoryStore:
             raise refusal("revision_changed", name)
         bandit.settings = settings
         bandit.revision += 1
-        self._append(bandit, SettingsChanged(settings), at_ms=self._clock_ms())
+        self._append(bandit, SettingsChanged(settings, prior), at_ms=self._clock_ms())
         return bandit.record()
 
     async def delete_bandit(self, name: BanditName) -> None:

@@ -35,6 +35,7 @@ from topk_bandit.store.keys import KeySpace
 from topk_bandit.store.link import Link
 from topk_bandit.store.log import RecordOutcome, RecordStatus
 from topk_bandit.store.memory import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.store.redis_studies import RedisStudies
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 from topk_bandit.store.replies import read_bandit, read_items, read_recommendation, read_slice
 from topk_bandit.store.subscription import Subscription
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice, Snapshot, StoreReport
     from topk_bandit.store.scripts import Script
-    from topk_bandit.types import BanditSettings, Item, Recommendation, RecommendationRequest
+    from topk_bandit.types import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
 
 __all__ = ["RedisStore"]
 
@@ -81,7 +82,11 @@ class RedisStore:
     def __init__(self, link: Link, *, prefix: str, record_retention_ms: int) -> None:
         self._link = link
         self._keys = KeySpace(prefix)
-        self._index = TenantIndex(link, self._keys)
+        self._index = TenantIndex(
+            link,
+            keys=lambda tenant: self._keys.tenant(tenant).bandits,
+            meta=lambda tenant, bandit: self._keys.bandit(BanditName(tenant, bandit)).meta,
+        )
         self._record_retention_ms = record_retention_ms
         self._subscriptions: set[Subscription] = set()
 
@@ -119,12 +124,18 @@ class RedisStore:
         return cls(link, prefix=prefix, record_retention_ms=record_retention_ms)
 
     async def create_bandit(
-        self, name: BanditName, settings: BanditSettings, *, incarnation: str, quota: int
+        self,
+        name: BanditName,
+        settings: BanditSettings,
+        *,
+        incarnation: str,
+        quota: int,
+        prior: Prior | None = None,
     ) -> BanditRecord:
         """See `Store.create_bandit`."""
         known = await self._find(name)
         if known is None:
-            known = await self._create(name, settings, incarnation, quota)
+            known = await self._create(name, BanditCreated(settings, prior), incarnation, quota)
         if known.settings != settings:
             raise refusal("bandit_exists", name)
         return known
@@ -148,10 +159,12 @@ class RedisStore:
             after = bandits[-1]
         return tuple(records)
 
-    async def update_settings(self, name: BanditName, settings: BanditSettings, *, revision: int) -> BanditRecord:
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
         """See `Store.update_settings`."""
         keys = self._keys.bandit(name)
-        arguments = (encode_settings(settings), encode_event(SettingsChanged(settings)), revision)
+        arguments = (encode_settings(settings), encode_event(SettingsChanged(settings, prior)), revision)
         _, meta = await self._ask(
             scripts.UPDATE_SETTINGS,
             name,
@@ -166,7 +179,7 @@ class RedisStore:
         keys = self._keys.bandit(name).all
         await self._link.run(scripts.DELETE_BANDIT, keys, (*self._announcing(name), known.incarnation))
         with suppress(UnavailableError):
-            await self._index.release(name, incarnation=known.incarnation)
+            await self._index.release(name.tenant, name.bandit, incarnation=known.incarnation)
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
@@ -302,6 +315,10 @@ class RedisStore:
         finally:
             self._subscriptions.discard(subscription)
 
+    def studies(self) -> RedisStudies:
+        """Return the store of studies that shares this one's connections; it is closed with this one."""
+        return RedisStudies(self._link, self._keys)
+
     async def check(self) -> StoreReport:
         """See `Store.check`."""
         infos = await self._link.ask_primaries("INFO")
@@ -319,15 +336,17 @@ class RedisStore:
         meta = await self._link.call("HGETALL", self._keys.bandit(name).meta)
         return read_bandit(name, meta) if meta else None
 
-    async def _create(self, name: BanditName, settings: BanditSettings, incarnation: str, quota: int) -> BanditRecord:
-        reserved_ms = await self._index.reserve(name, incarnation=incarnation, quota=quota)
+    async def _create(self, name: BanditName, event: BanditCreated, incarnation: str, quota: int) -> BanditRecord:
+        reserved_ms = await self._index.reserve(name.tenant, name.bandit, incarnation=incarnation, quota=quota)
+        if reserved_ms is None:
+            raise refusal("full", name, quota)
         keys = self._keys.bandit(name)
-        created = (incarnation, encode_settings(settings), encode_event(BanditCreated(settings)))
+        created = (incarnation, encode_settings(event.settings), encode_event(event))
         status, *meta = await self._ask(
             scripts.CREATE_BANDIT,
             name,
             (keys.meta, keys.log),
-            (*self._announcing(name), *created, *_settings_for_scripts(settings), reserved_ms, RESERVATION_MS),
+            (*self._announcing(name), *created, *_settings_for_scripts(event.settings), reserved_ms, RESERVATION_MS),
         )
         if status == b"lapsed":
             raise UnavailableError("creating the bandit took too long; try again")

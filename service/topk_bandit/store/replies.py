@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.types import BanditName, Recommendation
 
-__all__ = ["read_bandit", "read_items", "read_recommendation", "read_slice"]
+__all__ = ["Hash", "fields_of", "read_bandit", "read_items", "read_recommendation", "read_slice", "verified"]
 
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
-_Hash = Mapping[bytes, bytes] | Sequence[bytes]
+Hash = Mapping[bytes, bytes] | Sequence[bytes]
 
 
-def _verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
+def verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
     """Turn what goes wrong while looking into an answer into `CorruptDataError`."""
 
     @wraps(read)
@@ -39,10 +39,10 @@ def _verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Val
     return wrapper
 
 
-@_verified
-def read_bandit(name: BanditName, meta: _Hash) -> BanditRecord:
+@verified
+def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
     """Return the bandit in a meta hash."""
-    fields = _fields(meta)
+    fields = fields_of(meta)
     return BanditRecord(
         name=name,
         incarnation=fields[b"incarnation"].decode(),
@@ -57,20 +57,20 @@ def read_bandit(name: BanditName, meta: _Hash) -> BanditRecord:
     )
 
 
-@_verified
-def read_items(items: _Hash) -> tuple[ItemRecord, ...]:
+@verified
+def read_items(items: Hash) -> tuple[ItemRecord, ...]:
     """Return the items in an items hash, by index."""
-    records = [_item(item_id, packed) for item_id, packed in _fields(items).items()]
+    records = [_item(item_id, packed) for item_id, packed in fields_of(items).items()]
     return tuple(sorted(records, key=lambda item: item.index))
 
 
-@_verified
+@verified
 def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommendation:
     """Return a recommendation with the deadline that the store gave it."""
     return replace(decode_recommendation(recommendation), deadline_ms=int(deadline_ms))
 
 
-@_verified
+@verified
 def read_slice(
     incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[Any], *, start: int
 ) -> LogSlice:
@@ -102,7 +102,7 @@ def _item(item_id: bytes, packed: bytes) -> ItemRecord:
     )
 
 
-def _fields(answer: _Hash) -> Mapping[bytes, bytes]:
+def fields_of(answer: Hash) -> Mapping[bytes, bytes]:
     """Return a hash, whether it was answered as one or, by a script, as a list of names and values by turns."""
     if isinstance(answer, Mapping):
         return answer

@@ -25,6 +25,16 @@ __all__ = [
     "RELEASE_BANDITS",
     "RESERVE_BANDIT",
     "SAVE_SNAPSHOT",
+    "STUDY_ANSWER",
+    "STUDY_ASK",
+    "STUDY_CLAIM",
+    "STUDY_CREATE",
+    "STUDY_DELETE",
+    "STUDY_END_DESIGN",
+    "STUDY_LIST_DESIGN",
+    "STUDY_READ",
+    "STUDY_REPORT",
+    "STUDY_UNLIST_DESIGN",
     "UPDATE_SETTINGS",
     "Script",
 ]
@@ -63,3 +73,14 @@ RESERVE_BANDIT = _load("reserve_bandit")
 SAVE_SNAPSHOT = _load("save_snapshot")
 SLOWEST_FOLLOWER = _load("slowest_follower")
 UPDATE_SETTINGS = _load("update_settings")
+
+STUDY_ANSWER = _load("study_answer")
+STUDY_ASK = _load("study_ask")
+STUDY_CLAIM = _load("study_claim")
+STUDY_CREATE = _load("study_create")
+STUDY_DELETE = _load("study_delete")
+STUDY_END_DESIGN = _load("study_end_design")
+STUDY_LIST_DESIGN = _load("study_list_design")
+STUDY_READ = _load("study_read")
+STUDY_REPORT = _load("study_report")
+STUDY_UNLIST_DESIGN = _load("study_unlist_design")

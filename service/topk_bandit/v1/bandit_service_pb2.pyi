@@ -24,7 +24,7 @@ KERNEL_CONVOLUTIONAL: Kernel
 KERNEL_WEIGHTED: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class Bandit(_message.Message):
     REWARD_WAIT_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_REWARD_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    PRIOR_STUDY_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -43,7 +44,8 @@ class Bandit(_message.Message):
     reward_wait: _duration_pb2.Duration
     default_reward: float
     create_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    prior_study: str
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ...) -> None: ...
 
 class Exploration(_message.Message):
     __slots__ = ("constant_beta", "schedule_scale", "uniform_share")
@@ -182,7 +184,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +206,7 @@ class GetBanditStatsResponse(_message.Message):
     SNAPSHOT_POSITION_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PRIOR_SLOPE_FIELD_NUMBER: _ClassVar[int]
     log_position: int
     model_version: int
     recommendation_count: int
@@ -225,4 +228,5 @@ class GetBanditStatsResponse(_message.Message):
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
+    prior_slope: float
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ...) -> None: ...

@@ -1,8 +1,9 @@
 #!lua flags=no-writes
--- Find index entries whose reservation has lapsed: if their bandit is missing now, nobody is about to create it.
+-- Find index entries whose reservation has lapsed: if what they stand for is missing, nobody is
+-- about to create it.
 -- KEYS[1] reservations   read: all
 -- ARGV[1] how long a reservation holds, in ms
--- Returns bandit and reservation by turns.
+-- Returns id and reservation by turns.
 
 local lapsed = {}
 local reservations = redis.call('HGETALL', KEYS[1])

@@ -1,8 +1,8 @@
 #!lua
--- Put a bandit into its tenant's index, before it is created.
+-- Put a bandit or a study into its tenant's index, before it is created.
 -- KEYS[1] index          written: the entry
 -- KEYS[2] reservations   written: "incarnation at_ms", who reserved the entry last and when
--- ARGV[1] bandit
+-- ARGV[1] id
 -- ARGV[2] incarnation
 -- ARGV[3] how many entries the tenant may have
 -- Returns {'reserved', at_ms} or {'full', quota}.

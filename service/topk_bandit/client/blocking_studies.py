@@ -1,0 +1,136 @@
+"""The calls of the synchronous client about studies."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from topk_bandit.client.base import WAIT_PAUSE_SECONDS, BaseClient
+from topk_bandit.client.study_operations import merged_answers, merged_preferences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from topk_bandit.client.operations import Operation, Page
+    from topk_bandit.client.study_values import (
+        AnswerKind,
+        AnswersOutcome,
+        Design,
+        GivenAnswer,
+        Preferences,
+        Questions,
+        Study,
+    )
+
+__all__ = ["BlockingStudies"]
+
+T = TypeVar("T")
+
+
+class BlockingStudies(BaseClient):
+    """Asks people what they prefer, and tells what was learned; part of `topk_bandit.client.Client`."""
+
+    _sleep: Callable[[float], object]
+
+    @abstractmethod
+    def _run(self, operation: Operation[T], timeout: float | None) -> T: ...
+
+    @abstractmethod
+    def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> Iterator[T]: ...
+
+    def create_study(
+        self,
+        study: str,
+        items: Mapping[str, Iterable[float]],
+        *,
+        answer_kind: AnswerKind | str,
+        budget: int,
+        list_size: int = 0,
+        queries: Mapping[str, Iterable[float]] | None = None,
+        timeout: float | None = None,
+    ) -> Design:
+        """Create a study and begin its design, or return the design of the equal one that is there.
+
+        Parameters
+        ----------
+        items, queries
+            Features by id. Without queries utilities do not depend on one.
+        answer_kind
+            What people say about a list: "ratings", "ranking", "choice" or "pair".
+        budget
+            How many questions are asked at most.
+        list_size
+            How many items a question shows; may be left out for pairs only.
+        """
+        operation = self._studies.create_study(
+            study, items, answer_kind=answer_kind, list_size=list_size, budget=budget, queries=queries
+        )
+        return self._run(operation, timeout)
+
+    def get_study(self, study: str, *, timeout: float | None = None) -> Study:
+        """Return a study with its items and queries."""
+        return self._run(self._studies.get_study(study), timeout)
+
+    def list_studies(self, *, timeout: float | None = None) -> Iterator[Study]:
+        """Iterate over the tenant's studies by name, without items and queries; `timeout` is for each page."""
+        return self._pages(self._studies.list_studies, timeout)
+
+    def delete_study(self, study: str, *, timeout: float | None = None) -> None:
+        """Remove a study with all its questions and answers, for good."""
+        self._run(self._studies.delete_study(study), timeout)
+
+    def design(self, study: str, *, timeout: float | None = None) -> Design:
+        """Return how a study's design stands."""
+        return self._run(self._studies.get_design(study), timeout)
+
+    def wait_for_design(
+        self, study: str, *, watch: Callable[[Design], object] | None = None, timeout: float = 60.0
+    ) -> Study:
+        """Return a study once its design is there; raise its error when it was cancelled or failed.
+
+        Parameters
+        ----------
+        watch
+            Is told now and then how the design stands.
+        timeout
+            Seconds to wait in all; `DeadlineExceeded` after that, and the design goes on.
+        """
+        waiting = self._waiting(timeout)
+        while True:
+            design = self._run(self._studies.await_design(study), waiting.seconds())
+            if watch is not None:
+                watch(design)
+            if design.done:
+                return waiting.result(design)
+            self._sleep(WAIT_PAUSE_SECONDS)
+
+    def cancel_design(self, study: str, *, timeout: float | None = None) -> None:
+        """End a study's design; one that has ended stays as it is."""
+        self._run(self._studies.cancel_design(study), timeout)
+
+    def next_questions(
+        self, study: str, count: int = 1, request_id: str | None = None, *, timeout: float | None = None
+    ) -> Questions:
+        """Return up to `count` questions to ask; there are fewer when the budget has no more.
+
+        Parameters
+        ----------
+        request_id
+            The same id, with the same count, gives the same questions again; None makes a new id.
+        """
+        return self._run(self._studies.next_questions(study, count, request_id=request_id), timeout)
+
+    def submit_answers(
+        self, study: str, answers: Mapping[str, GivenAnswer], *, timeout: float | None = None
+    ) -> AnswersOutcome:
+        """Submit answers by question id; return what became of each.
+
+        They go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
+        submitting everything again does no harm.
+        """
+        return merged_answers([self._run(part, timeout) for part in self._studies.submit_answers(study, answers)])
+
+    def get_preferences(self, study: str, *, timeout: float | None = None) -> Preferences:
+        """Return what the answers tell of each item, for each query; `timeout` is for each page of it."""
+        pages = list(self._pages(lambda token: self._studies.preferences(study, token), timeout))
+        return merged_preferences(pages)

@@ -1,0 +1,252 @@
+"""Each call about studies as a value; see `topk_bandit.client.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from google.longrunning import operations_pb2
+from google.longrunning.operations_pb2_grpc import OperationsStub
+
+from topk_bandit.client.errors import error_of_status
+from topk_bandit.client.operations import Operation, Page
+from topk_bandit.client.study_values import (
+    AnswerKind,
+    AnswerOutcome,
+    AnswersOutcome,
+    Design,
+    DesignProgress,
+    DesignState,
+    ItemPreference,
+    Preferences,
+    QueryPreferences,
+    Question,
+    Questions,
+    Study,
+)
+from topk_bandit.v1 import preference_service_pb2 as pb
+from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from topk_bandit.client.errors import ClientError
+    from topk_bandit.client.study_values import GivenAnswer
+
+__all__ = ["StudyOperations", "merged_answers", "merged_preferences"]
+
+_MAX_BATCH = 1000
+
+_KINDS = {
+    pb.ANSWER_KIND_RATINGS: AnswerKind.RATINGS,
+    pb.ANSWER_KIND_RANKING: AnswerKind.RANKING,
+    pb.ANSWER_KIND_CHOICE: AnswerKind.CHOICE,
+    pb.ANSWER_KIND_PAIR: AnswerKind.PAIR,
+}
+_KINDS_ON_THE_WIRE = {kind: number for number, kind in _KINDS.items()}
+_STATES = {
+    pb.STUDY_STATE_DESIGNING: DesignState.DESIGNING,
+    pb.STUDY_STATE_READY: DesignState.READY,
+    pb.STUDY_STATE_CANCELLED: DesignState.CANCELLED,
+    pb.STUDY_STATE_FAILED: DesignState.FAILED,
+}
+_OUTCOMES = {
+    pb.ANSWER_OUTCOME_ACCEPTED: AnswerOutcome.ACCEPTED,
+    pb.ANSWER_OUTCOME_DUPLICATE: AnswerOutcome.DUPLICATE,
+}
+
+
+class StudyOperations:
+    """The calls of one tenant about its studies.
+
+    Parameters
+    ----------
+    new_request_id
+        Makes an id that is different each time, so that a NextQuestions may be sent again.
+    """
+
+    def __init__(self, tenant: str, *, new_request_id: Callable[[], str]) -> None:
+        self._parent = f"tenants/{tenant}"
+        self._new_request_id = new_request_id
+
+    def _name(self, study: str) -> str:
+        return f"{self._parent}/studies/{study}"
+
+    def _operation_name(self, study: str) -> str:
+        return f"{self._name(study)}/operations/design"
+
+    def create_study(
+        self,
+        study: str,
+        items: Mapping[str, Iterable[float]],
+        *,
+        answer_kind: AnswerKind | str,
+        list_size: int,
+        budget: int,
+        queries: Mapping[str, Iterable[float]] | None,
+    ) -> Operation[Design]:
+        """Create a study."""
+        message = pb.Study(
+            name=self._name(study),
+            items=[pb.StudyItem(item_id=one, features=map(float, items[one])) for one in items],
+            queries=[pb.StudyQuery(query_id=one, features=map(float, row)) for one, row in (queries or {}).items()],
+            answer_kind=_KINDS_ON_THE_WIRE[AnswerKind(answer_kind)],
+            list_size=list_size,
+            budget=budget,
+        )
+        return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=message), _design)
+
+    def get_study(self, study: str) -> Operation[Study]:
+        """Return a study."""
+        request = pb.GetStudyRequest(name=self._name(study))
+        return Operation(PreferenceServiceStub, "GetStudy", request, lambda response: _study(response.study))
+
+    def list_studies(self, token: str) -> Operation[Page[Study]]:
+        """Return a page of studies."""
+        request = pb.ListStudiesRequest(parent=self._parent, page_token=token)
+        return Operation(PreferenceServiceStub, "ListStudies", request, _studies)
+
+    def delete_study(self, study: str) -> Operation[None]:
+        """Remove a study. Sent again it would not be found, or be one that was created in between."""
+        request = pb.DeleteStudyRequest(name=self._name(study))
+        return Operation(PreferenceServiceStub, "DeleteStudy", request, lambda _: None, repeatable=False)
+
+    def get_design(self, study: str) -> Operation[Design]:
+        """Return how a design stands."""
+        request = operations_pb2.GetOperationRequest(name=self._operation_name(study))
+        return Operation(OperationsStub, "GetOperation", request, _design)
+
+    def await_design(self, study: str) -> Operation[Design]:
+        """Return how a design stands once it has ended, or the call's time is nearly up."""
+        request = operations_pb2.WaitOperationRequest(name=self._operation_name(study))
+        return Operation(OperationsStub, "WaitOperation", request, _design)
+
+    def cancel_design(self, study: str) -> Operation[None]:
+        """End a design."""
+        request = operations_pb2.CancelOperationRequest(name=self._operation_name(study))
+        return Operation(OperationsStub, "CancelOperation", request, lambda _: None)
+
+    def next_questions(self, study: str, count: int, *, request_id: str | None) -> Operation[Questions]:
+        """Ask for questions."""
+        request = pb.NextQuestionsRequest(
+            study=self._name(study), count=count, request_id=request_id or self._new_request_id()
+        )
+        return Operation(PreferenceServiceStub, "NextQuestions", request, _questions)
+
+    def submit_answers(self, study: str, answers: Mapping[str, GivenAnswer]) -> Iterator[Operation[AnswersOutcome]]:
+        """Submit answers, as many to a call as the service takes."""
+        ids = list(answers)
+        for start in range(0, len(ids), _MAX_BATCH):
+            yield self._batch(study, {one: answers[one] for one in ids[start : start + _MAX_BATCH]})
+
+    def _batch(self, study: str, answers: Mapping[str, GivenAnswer]) -> Operation[AnswersOutcome]:
+        given = [_answer(question_id, answer) for question_id, answer in answers.items()]
+        request = pb.SubmitAnswersRequest(study=self._name(study), answers=given)
+        return Operation(
+            PreferenceServiceStub, "SubmitAnswers", request, lambda response: _answers_outcome(answers, response)
+        )
+
+    def preferences(self, study: str, token: str) -> Operation[Page[Preferences]]:
+        """Return a page of preferences."""
+        request = pb.GetPreferencesRequest(study=self._name(study), page_token=token)
+        return Operation(PreferenceServiceStub, "GetPreferences", request, _preferences)
+
+
+def _features(entries: Iterable[tuple[str, Sequence[float]]]) -> dict[str, tuple[float, ...]]:
+    return {one: tuple(features) for one, features in entries}
+
+
+def _progress(progress: pb.DesignProgress) -> DesignProgress:
+    return DesignProgress(progress.steps, progress.log_det, progress.gap, progress.target_gap)
+
+
+def _study(study: pb.Study) -> Study:
+    return Study(
+        name=study.name.rpartition("/")[2],
+        answer_kind=_KINDS[study.answer_kind],
+        list_size=study.list_size,
+        budget=study.budget,
+        state=_STATES[study.state],
+        design=_progress(study.design) if study.HasField("design") else None,
+        asked_count=study.asked_count,
+        answered_count=study.answered_count,
+        item_count=study.item_count,
+        query_count=study.query_count,
+        create_time=study.create_time.ToDatetime(tzinfo=UTC),
+        items=_features((item.item_id, item.features) for item in study.items),
+        queries=_features((query.query_id, query.features) for query in study.queries),
+    )
+
+
+def _studies(response: pb.ListStudiesResponse) -> Page[Study]:
+    return Page(tuple(map(_study, response.studies)), response.next_page_token)
+
+
+def _design(operation: Any) -> Design:  # noqa: ANN401, google.longrunning.operations_pb2.Operation
+    metadata, study = pb.DesignMetadata(), pb.Study()
+    operation.metadata.Unpack(metadata)
+    ready = operation.response.Unpack(study)
+    return Design(
+        study=metadata.study.rpartition("/")[2],
+        attempt=metadata.attempt,
+        progress=_progress(metadata.progress) if metadata.HasField("progress") else None,
+        result=_study(study) if ready else None,
+        error=error_of_status(operation.error) if operation.HasField("error") else None,
+    )
+
+
+def _questions(response: pb.NextQuestionsResponse) -> Questions:
+    return Questions(
+        questions=tuple(Question(one.question_id, one.query_id, tuple(one.item_ids)) for one in response.questions),
+        asked_count=response.asked_count,
+        answered_count=response.answered_count,
+        budget=response.budget,
+        gathered=response.gathered,
+    )
+
+
+def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
+    if isinstance(answer, str):
+        return pb.Answer(question_id=question_id, chosen_item_id=answer)
+    if isinstance(answer, Mapping):
+        ratings = [pb.ItemRating(item_id=one, value=float(value)) for one, value in answer.items()]
+        return pb.Answer(question_id=question_id, ratings=pb.RatingsAnswer(ratings=ratings))
+    return pb.Answer(question_id=question_id, ranking=pb.RankingAnswer(item_ids=answer))
+
+
+def _answers_outcome(ids: Iterable[str], response: pb.SubmitAnswersResponse) -> AnswersOutcome:
+    results = dict(zip(ids, response.results, strict=True))
+    return AnswersOutcome(
+        outcomes={one: _OUTCOMES[result.outcome] for one, result in results.items() if not result.HasField("error")},
+        errors={one: error_of_status(result.error) for one, result in results.items() if result.HasField("error")},
+    )
+
+
+def merged_answers(parts: Iterable[AnswersOutcome]) -> AnswersOutcome:
+    """Return what became of the answers of several calls."""
+    outcomes: dict[str, AnswerOutcome] = {}
+    errors: dict[str, ClientError] = {}
+    for part in parts:
+        outcomes |= part.outcomes
+        errors |= part.errors
+    return AnswersOutcome(outcomes, errors)
+
+
+def _preferences(response: pb.GetPreferencesResponse) -> Page[Preferences]:
+    queries = tuple(map(_query_preferences, response.preferences))
+    page = Preferences(queries, answered_count=response.answered_count, gathered=response.gathered)
+    return Page((page,), response.next_page_token)
+
+
+def _query_preferences(preferences: pb.QueryPreferences) -> QueryPreferences:
+    items = (
+        ItemPreference(item.item_id, item.utility, item.standard_deviation, item.rank) for item in preferences.items
+    )
+    return QueryPreferences(preferences.query_id, tuple(items))
+
+
+def merged_preferences(pages: Sequence[Preferences]) -> Preferences:
+    """Return what all pages tell together, with the counts of the last one."""
+    queries = tuple(of_query for page in pages for of_query in page.queries)
+    return Preferences(queries, answered_count=pages[-1].answered_count, gathered=pages[-1].gathered)

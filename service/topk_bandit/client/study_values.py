@@ -1,0 +1,191 @@
+"""What the clients take and return about studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from topk_bandit.study_types import AnswerKind, AnswerOutcome, DesignState
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from topk_bandit.client.errors import ClientError
+
+__all__ = [
+    "AnswerKind",
+    "AnswerOutcome",
+    "AnswersOutcome",
+    "Design",
+    "DesignProgress",
+    "DesignState",
+    "GivenAnswer",
+    "ItemPreference",
+    "Preferences",
+    "QueryPreferences",
+    "Question",
+    "Questions",
+    "Study",
+]
+
+GivenAnswer: TypeAlias = str | Sequence[str] | Mapping[str, float]
+"""The chosen item's id, of a choice or a pair; item ids, best first; or ratings by item id."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignProgress:
+    """How far a design is; the fields are described in ``preference_service.proto`` under the same names."""
+
+    steps: int
+    log_det: float
+    gap: float
+    target_gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study.
+
+    Attributes
+    ----------
+    name
+        Its id, without the tenant.
+    state
+        Where its design stands.
+    design
+        How far its design is, or was when it ended; None before anything is known of it.
+    items, queries
+        Features by id; empty in lists of studies.
+    """
+
+    name: str
+    answer_kind: AnswerKind
+    list_size: int
+    budget: int
+    state: DesignState
+    design: DesignProgress | None
+    asked_count: int
+    answered_count: int
+    item_count: int
+    query_count: int
+    create_time: datetime
+    items: Mapping[str, tuple[float, ...]]
+    queries: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How a study's design stands.
+
+    Attributes
+    ----------
+    study
+        The study's id.
+    attempt
+        How often it was begun.
+    progress
+        How far it is; None before anything is known.
+    result
+        The study, once the design is there.
+    error
+        Why there will be none: `Cancelled`, `InvalidArgument` or `Internal`.
+    """
+
+    study: str
+    attempt: int
+    progress: DesignProgress | None
+    result: Study | None
+    error: ClientError | None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.result is not None or self.error is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A list of items to show to a person.
+
+    Attributes
+    ----------
+    id
+        What its answer is submitted for.
+    query
+        Id of what the items are seen for; empty in a study without queries.
+    items
+        Item ids, in an order that means nothing.
+    """
+
+    id: str
+    query: str
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What to ask, and how far the study is.
+
+    Attributes
+    ----------
+    gathered
+        How much of the information was gathered by the answers, 0 to 1.
+    """
+
+    questions: tuple[Question, ...]
+    asked_count: int
+    answered_count: int
+    budget: int
+    gathered: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersOutcome:
+    """What became of answers: each question id is in exactly one of the two."""
+
+    outcomes: dict[str, AnswerOutcome]
+    errors: dict[str, ClientError]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPreference:
+    """What was learned of an item: its utility, how uncertain that is, and its rank, 1 for the best."""
+
+    id: str
+    utility: float
+    standard_deviation: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPreferences:
+    """What was learned for one query, whose id is empty in a study without queries; best item first."""
+
+    query: str
+    items: tuple[ItemPreference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What a study learned.
+
+    Attributes
+    ----------
+    queries
+        In the order of the study's queries; one for a study without queries.
+    answered_count
+        How many answers it comes from.
+    gathered
+        How much of the information they gathered, 0 to 1.
+    """
+
+    queries: tuple[QueryPreferences, ...]
+    answered_count: int
+    gathered: float
+
+    @property
+    def items(self) -> tuple[ItemPreference, ...]:
+        """The items of a study without queries, best first."""
+        [only] = self.queries
+        return only.items

@@ -1,0 +1,133 @@
+"""What is believed of slates before their rewards: utilities of items, taken through the kernel's own features.
+
+Claim 3's pair feature of a slate, F_ij, says how much item i is shown above item j. A prior mean that gives the weight
+a_i(c) - a_j(c) to F_ij, a_i(c) being the utility of item i in context c, makes of a slate with items i_1, ..., i_k
+
+    h(pi, c) = sum_{i < j} F_ij (a_i - a_j) = sum_p g_p a_{i_p}(c)        g = n u + v
+
+when the utilities are centred (`kendall` has u and v). It is a function in the kernel's own space, so it folds as rows
+do, and it enters a contraction as an addition to the weights of the items' u and v. Under WCK g falls about as the
+weights of DCG do; under WK only pairs that are shown together count, g is not positive, and there is no such prior.
+
+Utilities are known up to their unit, so they are scaled: h has unit variance over slates whose items are drawn
+independently, in a context of norm 1 drawn from all directions. The reward's prior mean is b + s h, and b and s are
+learned (`hyperparameters`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.rankings import Rankings
+
+__all__ = ["PriorMean"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriorMean:
+    """h of a study's m utilities, for a bandit with n items.
+
+    Attributes
+    ----------
+    position_weights
+        g by position, shape (k,).
+    constants, slopes
+        The utility of the study's item j is constants_j + c . slopes_j, centred and scaled; shapes (m + 1,) and
+        (m + 1, C). The last row is zero: the mean, for items that the study does not know.
+    row_of
+        Row of each of the bandit's items, shape (n,).
+    """
+
+    position_weights: FloatArray
+    constants: FloatArray
+    slopes: FloatArray
+    row_of: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls, kernel: KendallKernel, constants: FloatArray, slopes: FloatArray, row_of: NDArray[np.intp]
+    ) -> PriorMean:
+        """Return the prior mean of utilities in whatever unit.
+
+        A bandit whose context is one number has rewards that are proportional to it, and so are its constants.
+
+        Parameters
+        ----------
+        kernel
+            Kernel of the rankings.
+        constants, slopes
+            Utilities of the study's m items: constants_j + c . slopes_j; shapes (m,) and (m, C).
+        row_of
+            Row of each of the bandit's items among them, -1 for those that it does not know; shape (n,).
+
+        Raises
+        ------
+        InvalidArgumentError
+            Naming ``kernel``: it does not compare items that are shown with items that are not.
+        """
+        if kernel.slate_size < kernel.n_items and not kernel.item_weight.any():
+            raise InvalidArgumentError("kernel", "the weighted Kendall kernel takes no prior mean: use another")
+        weights = _position_weights(kernel)
+        if slopes.shape[1] == 1:
+            constants, slopes = np.zeros_like(constants), slopes + constants[:, None]
+        constants, slopes = constants - constants.mean(), slopes - slopes.mean(axis=0)
+        variance = float(np.mean(constants**2) + np.mean(slopes**2)) if len(constants) else 0.0
+        scale = 1.0 / np.sqrt(variance * float(weights @ weights)) if variance > 0.0 else 0.0
+        return cls(weights, np.append(constants * scale, 0.0), _with_zero(slopes * scale), row_of)
+
+    @classmethod
+    def restored(
+        cls, kernel: KendallKernel, constants: FloatArray, slopes: FloatArray, row_of: NDArray[np.intp]
+    ) -> PriorMean:
+        """Return the prior mean that `constants` and `slopes` are attributes of, to the bit."""
+        return cls(_position_weights(kernel), constants, slopes, row_of)
+
+    def placed(self, row_of: NDArray[np.intp]) -> PriorMean:
+        """Return the prior mean of the same utilities, the bandit's items having other rows."""
+        return replace(self, row_of=row_of)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        return self.constants.nbytes + self.slopes.nbytes + self.row_of.nbytes
+
+    @property
+    def grows_with_the_context(self) -> bool:
+        """Whether h is proportional to the context's length, as the kernel's standard deviation is."""
+        return not self.constants.any()
+
+    def utilities(self, context: FloatArray, items: NDArray[np.integer]) -> FloatArray:
+        """Return a of some items in a context, in the shape of `items`."""
+        rows = self.row_of[items]
+        return np.asarray(self.constants[rows] + self.slopes[rows] @ context, dtype=np.float64)
+
+    def of_slates(self, context: FloatArray, rankings: Rankings) -> FloatArray:
+        """Return h of rankings (A, k) in one context, shape (A,)."""
+        return np.asarray(self.utilities(context, rankings) @ self.position_weights, dtype=np.float64)
+
+    def of_rankings(self, rankings: Rankings) -> FloatArray:
+        """Return the part of h that is the same in every context, shape (A,)."""
+        return np.asarray(self.constants[self.row_of[rankings]] @ self.position_weights, dtype=np.float64)
+
+    def of_rows(self, contexts: FloatArray, rankings: Rankings, ones: FloatArray) -> FloatArray:
+        """Return h of rows (N,), which may be sums of observations of their ranking; `ones` adds up their ones."""
+        slopes = np.einsum("k,nkc->nc", self.position_weights, self.slopes[self.row_of[rankings]])
+        return np.asarray(self.of_rankings(rankings) * ones + (slopes * contexts).sum(axis=1), dtype=np.float64)
+
+
+def _position_weights(kernel: KendallKernel) -> FloatArray:
+    return np.asarray(kernel.n_items * kernel.item_weight + kernel.divergence, dtype=np.float64)
+
+
+def _with_zero(rows: FloatArray) -> FloatArray:
+    return np.vstack([rows, np.zeros((1, rows.shape[1]))])

@@ -1,0 +1,211 @@
+"""Studies on the wire: their own service, and their designs as long-running operations."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NoReturn
+
+from google.longrunning import operations_pb2 as operations_pb
+from google.longrunning import operations_pb2_grpc as operations_grpc
+from google.protobuf.empty_pb2 import Empty
+from grpc import StatusCode
+
+from topk_bandit.errors import InvalidArgumentError, TopkBanditError
+from topk_bandit.rpc import fields
+from topk_bandit.rpc import study_converters as converters
+from topk_bandit.rpc.failures import Failure, status
+from topk_bandit.v1 import preference_service_pb2 as pb
+from topk_bandit.v1 import preference_service_pb2_grpc as pb_grpc
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import grpc
+
+    from topk_bandit.rpc.failures import FailureReporter
+    from topk_bandit.serving.study_use_cases import StudyUseCases
+    from topk_bandit.store.study_log import StudyRecord
+    from topk_bandit.study_types import AnswerOutcome, DesignFailed, StudyName
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+__all__ = ["READ_ONLY_STUDY_METHODS", "OperationsServicer", "PreferenceServicer"]
+
+READ_ONLY_STUDY_METHODS = frozenset(
+    [
+        *(
+            f"/{pb.DESCRIPTOR.services_by_name['PreferenceService'].full_name}/{method}"
+            for method in ("GetStudy", "ListStudies", "GetPreferences")
+        ),
+        *(f"/google.longrunning.Operations/{method}" for method in ("GetOperation", "ListOperations", "WaitOperation")),
+    ]
+)
+
+LONGEST_WAIT_SECONDS = 10.0
+WAIT_SECONDS_BEFORE_THE_DEADLINE = 0.25
+"""An answer that a caller waits for must come before the caller's deadline."""
+
+
+def _failure_of_design(failed: DesignFailed) -> Failure:
+    if failed.field:
+        return Failure(StatusCode.INVALID_ARGUMENT, failed.problem, field=failed.field)
+    reference = failed.problem
+    problem = f"internal error; reference {reference}"
+    return Failure(StatusCode.INTERNAL, problem, reason="INTERNAL_ERROR", reference=reference)
+
+
+def _operation(record: StudyRecord) -> operations_pb.Operation:
+    return converters.operation_to_proto(record, failure_of=_failure_of_design)
+
+
+class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
+    """Studies.
+
+    Parameters
+    ----------
+    failures
+        Explains the errors of single answers of a batch; those of whole calls are left to the guard around the call.
+    """
+
+    def __init__(self, use_cases: StudyUseCases, *, failures: FailureReporter) -> None:
+        self._use_cases = use_cases
+        self._failures = failures
+
+    async def CreateStudy(  # noqa: N802
+        self, request: pb.CreateStudyRequest, _context: Context
+    ) -> operations_pb.Operation:
+        """Create a study, and begin its design."""
+        name, settings = converters.study_creation(request)
+        return _operation(await self._use_cases.create_study(name, settings))
+
+    async def GetStudy(  # noqa: N802
+        self, request: pb.GetStudyRequest, _context: Context
+    ) -> pb.GetStudyResponse:
+        """Return a study."""
+        record, settings = await self._use_cases.get_study(fields.study_name("name", request.name))
+        return pb.GetStudyResponse(study=converters.study_to_proto(record, settings))
+
+    async def ListStudies(  # noqa: N802
+        self, request: pb.ListStudiesRequest, _context: Context
+    ) -> pb.ListStudiesResponse:
+        """Return a page of studies."""
+        tenant, page = converters.study_page(request)
+        records = await self._use_cases.list_studies(tenant, after=page.after, limit=page.size + 1)
+        return converters.studies_to_proto(records, page)
+
+    async def DeleteStudy(  # noqa: N802
+        self, request: pb.DeleteStudyRequest, _context: Context
+    ) -> pb.DeleteStudyResponse:
+        """Remove a study."""
+        await self._use_cases.delete_study(fields.study_name("name", request.name))
+        return pb.DeleteStudyResponse()
+
+    async def NextQuestions(  # noqa: N802
+        self, request: pb.NextQuestionsRequest, _context: Context
+    ) -> pb.NextQuestionsResponse:
+        """Ask questions."""
+        name = fields.study_name("study", request.study)
+        count = converters.question_count(request)
+        asked = await self._use_cases.next_questions(name, count=count, request_id=request.request_id)
+        return converters.asked_to_proto(asked)
+
+    async def SubmitAnswers(  # noqa: N802
+        self, request: pb.SubmitAnswersRequest, _context: Context
+    ) -> pb.SubmitAnswersResponse:
+        """Take in answers, each with a result of its own."""
+        name, entries = converters.submitted_answers(request)
+        good = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
+        taken = iter(await self._use_cases.submit_answers(name, good))
+        response = pb.SubmitAnswersResponse()
+        for index, entry in enumerate(entries):
+            outcome = entry if isinstance(entry, InvalidArgumentError) else _placed(index, next(taken))
+            response.results.append(self._result(outcome))
+        return response
+
+    def _result(self, outcome: AnswerOutcome | TopkBanditError) -> pb.AnswerResult:
+        if isinstance(outcome, TopkBanditError):
+            return converters.outcome_to_proto(status(self._failures.failure(outcome, call="SubmitAnswers")))
+        return converters.outcome_to_proto(outcome)
+
+    async def GetPreferences(  # noqa: N802
+        self, request: pb.GetPreferencesRequest, _context: Context
+    ) -> pb.GetPreferencesResponse:
+        """Return what the answers tell."""
+        name, page = converters.preferences_page(request)
+        preferences = await self._use_cases.preferences(name, after=page.after, queries=page.queries, items=page.items)
+        return converters.preferences_to_proto(preferences, after=page.after)
+
+
+def _placed(index: int, outcome: AnswerOutcome | TopkBanditError) -> AnswerOutcome | TopkBanditError:
+    return converters.below_answer(index, outcome) if isinstance(outcome, InvalidArgumentError) else outcome
+
+
+class OperationsServicer(operations_grpc.OperationsServicer):  # type: ignore[misc]  # its stubs are untyped
+    """The designs of studies, as long-running operations.
+
+    Parameters
+    ----------
+    most_waiting
+        How many calls may wait for a design at once; further ones are answered with how it stands.
+    """
+
+    def __init__(self, use_cases: StudyUseCases, *, most_waiting: int) -> None:
+        self._use_cases = use_cases
+        self._most_waiting = most_waiting
+        self._waiting = 0
+
+    async def GetOperation(  # noqa: N802
+        self, request: operations_pb.GetOperationRequest, _context: Context
+    ) -> operations_pb.Operation:
+        """Return how a design stands."""
+        return _operation(await self._use_cases.get_design(_study_of(request.name)))
+
+    async def ListOperations(  # noqa: N802
+        self, request: operations_pb.ListOperationsRequest, _context: Context
+    ) -> operations_pb.ListOperationsResponse:
+        """Return a page of the designs of a tenant's studies, in the order of their names."""
+        tenant, page = converters.operation_page(request)
+        records = await self._use_cases.list_studies(tenant, after=page.after, limit=page.size + 1)
+        token = converters.studies_to_proto(records, page).next_page_token
+        return operations_pb.ListOperationsResponse(
+            operations=[_operation(record) for record in records[: page.size]], next_page_token=token
+        )
+
+    async def CancelOperation(  # noqa: N802
+        self, request: operations_pb.CancelOperationRequest, _context: Context
+    ) -> Empty:
+        """End a design; one that has ended stays as it is."""
+        await self._use_cases.cancel_design(_study_of(request.name))
+        return Empty()
+
+    async def WaitOperation(  # noqa: N802
+        self, request: operations_pb.WaitOperationRequest, context: Context
+    ) -> operations_pb.Operation:
+        """Return how a design stands once it has ended, or the time is up."""
+        name = _study_of(request.name)
+        seconds = _wait_seconds(request, context.time_remaining())
+        if self._waiting >= self._most_waiting:
+            return _operation(await self._use_cases.get_design(name))
+        self._waiting += 1
+        try:
+            return _operation(await self._use_cases.wait_for_design(name, seconds=seconds))
+        finally:
+            self._waiting -= 1
+
+    async def DeleteOperation(  # noqa: N802
+        self, request: operations_pb.DeleteOperationRequest, context: Context
+    ) -> NoReturn:
+        """Refuse: a design goes with its study."""
+        await context.abort(StatusCode.UNIMPLEMENTED, f"{request.name[:100]!r} is deleted with its study")
+
+
+def _study_of(operation: str) -> StudyName:
+    return fields.study_name("name", operation, below=converters.OPERATION)
+
+
+def _wait_seconds(request: operations_pb.WaitOperationRequest, remaining: float | None) -> float:
+    asked = request.timeout.seconds + request.timeout.nanos / 1e9 if request.HasField("timeout") else math.inf
+    if asked < 0.0:
+        raise InvalidArgumentError("timeout", "must not be negative")
+    before_the_deadline = math.inf if remaining is None else remaining - WAIT_SECONDS_BEFORE_THE_DEADLINE
+    return max(0.0, min(asked, before_the_deadline, LONGEST_WAIT_SECONDS))

@@ -1,0 +1,364 @@
+"""Between the wire and `topk_bandit.study_types`; see `topk_bandit.rpc.converters`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.longrunning.operations_pb2 import Operation
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import code_pb2
+
+from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.rpc import fields
+from topk_bandit.rpc.converters import Page
+from topk_bandit.rpc.failures import Failure, status
+from topk_bandit.study_types import (
+    AnswerKind,
+    AnswerOutcome,
+    DesignState,
+    GivenChoice,
+    GivenRanking,
+    GivenRatings,
+    StudyItem,
+    StudyQuery,
+    StudySettings,
+)
+from topk_bandit.v1 import preference_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from google.longrunning.operations_pb2 import ListOperationsRequest
+    from google.rpc import status_pb2
+
+    from topk_bandit.store.study_log import StudyRecord
+    from topk_bandit.study_types import (
+        AskedQuestions,
+        DesignFailed,
+        DesignProgress,
+        GivenAnswer,
+        Preferences,
+        StudyName,
+    )
+
+__all__ = [
+    "OPERATION",
+    "QueryPage",
+    "asked_to_proto",
+    "below_answer",
+    "operation_page",
+    "operation_to_proto",
+    "outcome_to_proto",
+    "preferences_page",
+    "preferences_to_proto",
+    "question_count",
+    "studies_to_proto",
+    "study_creation",
+    "study_page",
+    "study_to_proto",
+    "submitted_answers",
+]
+
+OPERATION = "/operations/design"
+"""What a study's name is followed by in the name of its design's operation."""
+
+MAX_STUDY_ITEMS = 2000
+MAX_STUDY_QUERIES = 1000
+MAX_FEATURES = 64
+MAX_CROSSED_FEATURES = 256
+MAX_CROSSED_ITEMS = 10_000
+MAX_FEATURE_MAGNITUDE = 1e6
+MAX_RATING_MAGNITUDE = 1e6
+MAX_LIST_SIZE = 12
+MAX_BUDGET = 100_000
+
+_PAIR_SIZE = 2
+_MAX_QUESTIONS = 1000
+_MAX_ANSWERS = 1000
+_DEFAULT_STUDIES_PER_PAGE = 100
+_MAX_STUDIES_PER_PAGE = 1000
+_ITEMS_PER_PAGE = 5000
+
+_KINDS = {
+    pb.ANSWER_KIND_RATINGS: AnswerKind.RATINGS,
+    pb.ANSWER_KIND_RANKING: AnswerKind.RANKING,
+    pb.ANSWER_KIND_CHOICE: AnswerKind.CHOICE,
+    pb.ANSWER_KIND_PAIR: AnswerKind.PAIR,
+}
+_KINDS_ON_THE_WIRE = {kind: number for number, kind in _KINDS.items()}
+_STATES = {
+    DesignState.DESIGNING: pb.STUDY_STATE_DESIGNING,
+    DesignState.READY: pb.STUDY_STATE_READY,
+    DesignState.CANCELLED: pb.STUDY_STATE_CANCELLED,
+    DesignState.FAILED: pb.STUDY_STATE_FAILED,
+}
+_OUTCOMES = {
+    AnswerOutcome.ACCEPTED: pb.ANSWER_OUTCOME_ACCEPTED,
+    AnswerOutcome.DUPLICATE: pb.ANSWER_OUTCOME_DUPLICATE,
+}
+
+
+def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySettings]:
+    """Return what a CreateStudy creates."""
+    if not request.HasField("study"):
+        raise InvalidArgumentError("study", "is required")
+    study = request.study
+    name = fields.study_name("study.name", study.name)
+    items, queries = _items(study), _queries(study)
+    _check_crossed(items, queries)
+    kind = _KINDS.get(study.answer_kind)
+    if kind is None:
+        raise InvalidArgumentError("study.answer_kind", "must be one of ratings, ranking, choice and pair")
+    return name, StudySettings(
+        items=items,
+        queries=queries,
+        answer_kind=kind,
+        list_size=_list_size(study, kind),
+        budget=fields.integer("study.budget", study.budget, low=1, high=MAX_BUDGET),
+    )
+
+
+def _items(study: pb.Study) -> tuple[StudyItem, ...]:
+    path = "study.items"
+    if not 2 <= len(study.items) <= MAX_STUDY_ITEMS:  # one item can't be preferred to another
+        raise InvalidArgumentError(path, f"must be 2 to {MAX_STUDY_ITEMS} items, not {len(study.items)}")
+    ids = fields.item_ids(path, [item.item_id for item in study.items], member=".item_id")
+    return tuple(map(StudyItem, ids, _features(path, [item.features for item in study.items])))
+
+
+def _queries(study: pb.Study) -> tuple[StudyQuery, ...]:
+    path = "study.queries"
+    if len(study.queries) > MAX_STUDY_QUERIES:
+        raise InvalidArgumentError(path, f"has {len(study.queries)} entries; at most {MAX_STUDY_QUERIES} are allowed")
+    ids = fields.item_ids(path, [query.query_id for query in study.queries], member=".query_id")
+    return tuple(map(StudyQuery, ids, _features(path, [query.features for query in study.queries])))
+
+
+def _features(path: str, rows: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    found: list[tuple[float, ...]] = []
+    for index, row in enumerate(rows):
+        of_row, numbers = f"{path}[{index}].features", tuple(row)
+        fields.size(of_row, len(numbers), most=MAX_FEATURES)
+        if found and len(numbers) != len(found[0]):
+            raise InvalidArgumentError(of_row, f"has {len(numbers)} numbers; the first entry has {len(found[0])}")
+        for place, number in enumerate(numbers):
+            if not -MAX_FEATURE_MAGNITUDE <= number <= MAX_FEATURE_MAGNITUDE:
+                most = MAX_FEATURE_MAGNITUDE
+                fields.number(f"{of_row}[{place}]", number, low=-most, high=most)
+        found.append(numbers)
+    return found
+
+
+def _check_crossed(items: Sequence[StudyItem], queries: Sequence[StudyQuery]) -> None:
+    if not queries:
+        return
+    crossed = len(items) * len(queries)
+    if crossed > MAX_CROSSED_ITEMS:
+        problem = f"make {crossed} pairs with the items; at most {MAX_CROSSED_ITEMS} are allowed"
+        raise InvalidArgumentError("study.queries", problem)
+    width = len(items[0].features) * len(queries[0].features)
+    if width > MAX_CROSSED_FEATURES:
+        problem = f"make {width} features with those of an item; at most {MAX_CROSSED_FEATURES} are allowed"
+        raise InvalidArgumentError("study.queries[0].features", problem)
+
+
+def _list_size(study: pb.Study, kind: AnswerKind) -> int:
+    path = "study.list_size"
+    if kind is AnswerKind.PAIR:
+        return fields.integer(path, study.list_size or _PAIR_SIZE, low=_PAIR_SIZE, high=_PAIR_SIZE)
+    low = 1 if kind is AnswerKind.RATINGS else 2
+    return fields.integer(path, study.list_size, low=low, high=min(MAX_LIST_SIZE, len(study.items)))
+
+
+def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -> pb.Study:
+    """Return a study; without its settings, without items and queries."""
+    shape = record.shape
+    study = pb.Study(
+        name=str(record.name),
+        answer_kind=_KINDS_ON_THE_WIRE[shape.answer_kind],
+        list_size=shape.list_size,
+        budget=shape.budget,
+        state=_STATES[record.state],
+        design=_progress(record.progress),
+        asked_count=record.asked,
+        answered_count=record.answered,
+        item_count=shape.items,
+        query_count=shape.queries,
+        create_time=_timestamp(record.created_ms),
+    )
+    if settings is not None:
+        study.items.extend(pb.StudyItem(item_id=item.item_id, features=item.features) for item in settings.items)
+        study.queries.extend(
+            pb.StudyQuery(query_id=query.query_id, features=query.features) for query in settings.queries
+        )
+    return study
+
+
+def _timestamp(milliseconds: int) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(milliseconds)
+    return timestamp
+
+
+def _progress(progress: DesignProgress | None) -> pb.DesignProgress | None:
+    if progress is None:
+        return None
+    return pb.DesignProgress(
+        steps=progress.steps, log_det=progress.log_det, gap=progress.gap, target_gap=progress.target_gap
+    )
+
+
+def study_page(request: pb.ListStudiesRequest) -> tuple[str, Page]:
+    """Return whose studies a ListStudies asks for, and which."""
+    return fields.tenant_name("parent", request.parent), _page(request)
+
+
+def operation_page(request: ListOperationsRequest) -> tuple[str, Page]:
+    """Return whose designs a ListOperations asks for, and which."""
+    if request.filter:
+        raise InvalidArgumentError("filter", "must be empty")
+    return fields.tenant_name("name", request.name), _page(request)
+
+
+def _page(request: pb.ListStudiesRequest | ListOperationsRequest) -> Page:
+    size = fields.page_size(
+        "page_size", request.page_size, default=_DEFAULT_STUDIES_PER_PAGE, most=_MAX_STUDIES_PER_PAGE
+    )
+    return Page(after=fields.page_token("page_token", request.page_token), size=size)
+
+
+def studies_to_proto(records: Sequence[StudyRecord], page: Page) -> pb.ListStudiesResponse:
+    """Return a page of studies; `records` holds one more than the page if there is one."""
+    shown = records[: page.size]
+    more = len(records) > page.size
+    return pb.ListStudiesResponse(
+        studies=[study_to_proto(record) for record in shown],
+        next_page_token=fields.to_page_token(shown[-1].name.study) if more else "",
+    )
+
+
+def operation_to_proto(record: StudyRecord, *, failure_of: Callable[[DesignFailed], Failure]) -> Operation:
+    """Return a study's design as an operation; `failure_of` tells what callers hear of one that failed."""
+    name = str(record.name)
+    operation = Operation(name=f"{name}{OPERATION}", done=record.state is not DesignState.DESIGNING)
+    operation.metadata.Pack(pb.DesignMetadata(study=name, attempt=record.attempt, progress=_progress(record.progress)))
+    if record.state is DesignState.READY:
+        operation.response.Pack(study_to_proto(record))
+    elif record.state is DesignState.CANCELLED:
+        operation.error.code, operation.error.message = code_pb2.CANCELLED, "the design was cancelled"
+    elif record.failure is not None:
+        operation.error.CopyFrom(status(failure_of(record.failure)))
+    return operation
+
+
+def question_count(request: pb.NextQuestionsRequest) -> int:
+    """Return how many questions a NextQuestions asks for."""
+    if request.request_id:
+        fields.opaque_id("request_id", request.request_id)
+    return fields.integer("count", request.count or 1, low=1, high=_MAX_QUESTIONS)
+
+
+def asked_to_proto(asked: AskedQuestions) -> pb.NextQuestionsResponse:
+    """Return the reply to a NextQuestions."""
+    return pb.NextQuestionsResponse(
+        questions=[
+            pb.Question(question_id=one.question_id, query_id=one.query_id, item_ids=one.item_ids)
+            for one in asked.questions
+        ],
+        asked_count=asked.asked,
+        answered_count=asked.answered,
+        budget=asked.budget,
+        gathered=asked.gathered,
+    )
+
+
+def submitted_answers(
+    request: pb.SubmitAnswersRequest,
+) -> tuple[StudyName, list[tuple[str, GivenAnswer | None] | InvalidArgumentError]]:
+    """Return whose answers a SubmitAnswers submits, and for each the answer or what is wrong with it."""
+    name = fields.study_name("study", request.study)
+    fields.size("answers", len(request.answers), most=_MAX_ANSWERS)
+    return name, [_entry(index, answer) for index, answer in enumerate(request.answers)]
+
+
+def _entry(index: int, answer: pb.Answer) -> tuple[str, GivenAnswer | None] | InvalidArgumentError:
+    try:
+        return fields.opaque_id("question_id", answer.question_id), _given(answer)
+    except InvalidArgumentError as error:
+        return below_answer(index, error)
+
+
+def below_answer(index: int, error: InvalidArgumentError) -> InvalidArgumentError:
+    """Return the error for a field below an answer as one for that field of the request."""
+    return InvalidArgumentError(f"answers[{index}].{error.field}", error.problem)
+
+
+def _given(answer: pb.Answer) -> GivenAnswer | None:
+    match answer.WhichOneof("answer"):
+        case "ratings":
+            return GivenRatings(tuple(_rating(*one) for one in enumerate(answer.ratings.ratings)))
+        case "ranking":
+            return GivenRanking(tuple(answer.ranking.item_ids))
+        case "chosen_item_id":
+            return GivenChoice(answer.chosen_item_id)
+        case _:
+            return None
+
+
+def _rating(index: int, rating: pb.ItemRating) -> tuple[str, float]:
+    path, most = f"ratings.ratings[{index}].value", MAX_RATING_MAGNITUDE
+    if not rating.HasField("value"):
+        raise InvalidArgumentError(path, "is required; 0 has to be set like any other value")
+    return rating.item_id, fields.number(path, rating.value, low=-most, high=most)
+
+
+def outcome_to_proto(outcome: AnswerOutcome | status_pb2.Status) -> pb.AnswerResult:
+    """Return what became of one answer."""
+    if isinstance(outcome, AnswerOutcome):
+        return pb.AnswerResult(outcome=_OUTCOMES[outcome])
+    return pb.AnswerResult(error=outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    """Queries asked for: up to `queries` of them, with up to `items` items together, from number `after` on."""
+
+    after: int
+    queries: int
+    items: int
+
+
+def preferences_page(request: pb.GetPreferencesRequest) -> tuple[StudyName, QueryPage]:
+    """Return whose preferences a GetPreferences asks for, and for which queries."""
+    name = fields.study_name("study", request.study)
+    size = fields.page_size("page_size", request.page_size, default=_ITEMS_PER_PAGE, most=_ITEMS_PER_PAGE)
+    after = fields.page_token("page_token", request.page_token) or "0"
+    if not (after.isdecimal() and len(after) <= len(str(MAX_STUDY_QUERIES))):
+        raise InvalidArgumentError("page_token", "is not a token that this service gave out")
+    return name, QueryPage(after=int(after), queries=size, items=_ITEMS_PER_PAGE)
+
+
+def preferences_to_proto(preferences: Preferences, *, after: int) -> pb.GetPreferencesResponse:
+    """Return a page of preferences that begins behind query `after`."""
+    end = after + len(preferences.queries)
+    return pb.GetPreferencesResponse(
+        preferences=[
+            pb.QueryPreferences(
+                query_id=of_query.query_id,
+                items=[
+                    pb.ItemPreference(
+                        item_id=item.item_id,
+                        utility=item.utility,
+                        standard_deviation=item.standard_deviation,
+                        rank=item.rank,
+                    )
+                    for item in of_query.items
+                ],
+            )
+            for of_query in preferences.queries
+        ],
+        next_page_token=fields.to_page_token(str(end)) if end < preferences.total else "",
+        answered_count=preferences.answered,
+        gathered=preferences.gathered,
+    )

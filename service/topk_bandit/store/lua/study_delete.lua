@@ -1,0 +1,10 @@
+#!lua flags=allow-oom
+-- Remove one incarnation of a study; allowed when memory is used up, because it frees some.
+-- KEYS[1] meta       read: incarnation; removed
+-- KEYS[2..] others   removed
+-- ARGV[1] incarnation
+-- Returns nothing: an incarnation that is gone already is as good as removed.
+
+if redis.call('HGET', KEYS[1], 'incarnation') == ARGV[1] then
+  redis.call('UNLINK', unpack(KEYS))
+end

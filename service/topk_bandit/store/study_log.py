@@ -1,0 +1,213 @@
+"""The protocol of the store of studies and its promises; they are those of `topk_bandit.store.log`.
+
+A study's log is the truth, and everything else is a fold over it. It begins with `StudyCreated`, is never trimmed, and
+is bounded: by the study's budget, and by `MOST_ATTEMPTS` at its design. Beside the log only the *lease* of a design is
+kept, and how far the design is: who designs, until when unless heard of again, by the store's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.study_types import (
+        Answer,
+        DesignEnd,
+        DesignFailed,
+        DesignProgress,
+        DesignState,
+        LoggedStudyEvent,
+        StudyName,
+        StudySettings,
+        StudyShape,
+    )
+
+__all__ = ["MOST_ATTEMPTS", "AnswerStatus", "AskOutcome", "AskStatus", "StudyLogSlice", "StudyRecord", "StudyStore"]
+
+MOST_ATTEMPTS = 100
+"""How often a study's design is tried, so that a log can't grow without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRecord:
+    """A study as the store knows it now.
+
+    Attributes
+    ----------
+    incarnation
+        Different for each creation, so that a study deleted and created again is not taken for the old one.
+    settings_digest
+        Equal for equal settings.
+    attempt
+        Number of the newest attempt at the design, from 1; `state` says where it stands.
+    progress
+        How far it is, as last heard; None before anything was heard.
+    failure
+        Why it failed; None unless it did.
+    asked, answered
+        How many questions were asked and answered.
+    log_position
+        Position of the newest event.
+    """
+
+    name: StudyName
+    incarnation: str
+    settings_digest: str
+    shape: StudyShape
+    created_ms: int
+    attempt: int
+    state: DesignState
+    progress: DesignProgress | None
+    failure: DesignFailed | None
+    asked: int
+    answered: int
+    log_position: int
+
+
+class AskStatus(StrEnum):
+    """What became of an attempt to ask questions."""
+
+    ASKED = "asked"
+    REPEATED = "repeated"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class AskOutcome:
+    """The answer to `StudyStore.ask`.
+
+    Attributes
+    ----------
+    status
+        ASKED: appended now. REPEATED: the same request was answered before; nothing changed. STALE: questions were
+        asked after those that the caller knew, or the study was created anew; nothing changed, and the caller must
+        draw again.
+    first, count
+        Number of the request's first question and how many it has; 0 when STALE.
+    """
+
+    status: AskStatus
+    first: int = 0
+    count: int = 0
+
+
+class AnswerStatus(StrEnum):
+    """What became of one answer of a batch: only ACCEPTED changed anything."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLogSlice:
+    """Part of a study's log, and the study as of the same moment."""
+
+    record: StudyRecord
+    events: tuple[LoggedStudyEvent, ...]
+
+
+class StudyStore(Protocol):
+    """Studies and their logs."""
+
+    async def create_study(
+        self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
+    ) -> StudyRecord:
+        """Create a study, with `StudyCreated` as its first event.
+
+        Creating it again with equal settings returns it as it is; if its design was cancelled or failed,
+        `DesignRestarted` is appended first.
+
+        Raises
+        ------
+        ConflictError
+            STUDY_EXISTS: it exists with other settings.
+        ExhaustedError
+            STUDY_QUOTA: the tenant has `quota` studies already. STUDY_ATTEMPTS: its design was tried too often.
+        """
+        ...
+
+    async def get_study(self, name: StudyName) -> StudyRecord:
+        """Return a study, or raise `NotFoundError`."""
+        ...
+
+    async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
+        """Return up to `limit` studies of `tenant` whose id sorts after `after` (by bytes), in order."""
+        ...
+
+    async def delete_study(self, name: StudyName) -> None:
+        """Remove a study with everything that belongs to it, or raise `NotFoundError`."""
+        ...
+
+    async def unfinished_designs(self, *, limit: int) -> Sequence[StudyName]:
+        """Return studies of all tenants whose design may be unfinished, those that began first first.
+
+        Each unfinished design is among them once those before it are ended; one that ended may still be there for a
+        while.
+        """
+        ...
+
+    async def claim_design(self, name: StudyName, *, owner: str, lease_ms: int) -> StudyRecord | None:
+        """Take the lease of an unfinished design that nobody else holds, or take it anew.
+
+        Returns the study, None when somebody else holds the lease or the design has ended, or raises `NotFoundError`.
+        """
+        ...
+
+    async def report_design(
+        self, record: StudyRecord, *, owner: str, lease_ms: int, progress: DesignProgress | None
+    ) -> bool:
+        """Take the lease of a record's attempt anew, and note how far it is; None leaves that as it is.
+
+        Returns False, and changes nothing, when the attempt has ended, when somebody else holds the lease, or when the
+        study is gone or was created anew.
+        """
+        ...
+
+    async def end_design(self, record: StudyRecord, end: DesignEnd) -> StudyRecord:
+        """Append how a record's attempt ended, unless it has ended already; return the study as it is now.
+
+        Whoever holds the lease: of several ends the first one counts. `NotFoundError` when the study is gone or was
+        created anew.
+        """
+        ...
+
+    async def ask(
+        self, record: StudyRecord, *, request_id: str, count: int, lists: Sequence[int], asked: int
+    ) -> AskOutcome:
+        """Append `QuestionsAsked` with `lists`, if `asked` questions were asked so far.
+
+        A request id that was answered already is REPEATED when it asked for as many questions (`count`), whatever the
+        other arguments say.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such study.
+        ConflictError
+            REQUEST_ID_REUSED: the id was used with another count.
+        NotReadyError
+            DESIGN_UNFINISHED, DESIGN_CANCELLED or DESIGN_FAILED.
+        ExhaustedError
+            STUDY_BUDGET: so many questions are beyond the study's budget, or there are none.
+        """
+        ...
+
+    async def record_answers(
+        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+    ) -> Sequence[AnswerStatus]:
+        """Append `Answered` for each answer, by question, that is the first to its question.
+
+        An equal answer to an answered question is DUPLICATE, another one a CONFLICT, and an answer to a question that
+        was not asked UNKNOWN. `NotFoundError` when the study is gone or was created anew.
+        """
+        ...
+
+    async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
+        """Return a study with up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        ...

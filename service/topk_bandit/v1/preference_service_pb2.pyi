@@ -1,0 +1,292 @@
+import datetime
+
+from google.longrunning import operations_pb2 as _operations_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.rpc import status_pb2 as _status_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AnswerKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ANSWER_KIND_UNSPECIFIED: _ClassVar[AnswerKind]
+    ANSWER_KIND_RATINGS: _ClassVar[AnswerKind]
+    ANSWER_KIND_RANKING: _ClassVar[AnswerKind]
+    ANSWER_KIND_CHOICE: _ClassVar[AnswerKind]
+    ANSWER_KIND_PAIR: _ClassVar[AnswerKind]
+
+class StudyState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STUDY_STATE_UNSPECIFIED: _ClassVar[StudyState]
+    STUDY_STATE_DESIGNING: _ClassVar[StudyState]
+    STUDY_STATE_READY: _ClassVar[StudyState]
+    STUDY_STATE_CANCELLED: _ClassVar[StudyState]
+    STUDY_STATE_FAILED: _ClassVar[StudyState]
+
+class AnswerOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ANSWER_OUTCOME_UNSPECIFIED: _ClassVar[AnswerOutcome]
+    ANSWER_OUTCOME_ACCEPTED: _ClassVar[AnswerOutcome]
+    ANSWER_OUTCOME_DUPLICATE: _ClassVar[AnswerOutcome]
+ANSWER_KIND_UNSPECIFIED: AnswerKind
+ANSWER_KIND_RATINGS: AnswerKind
+ANSWER_KIND_RANKING: AnswerKind
+ANSWER_KIND_CHOICE: AnswerKind
+ANSWER_KIND_PAIR: AnswerKind
+STUDY_STATE_UNSPECIFIED: StudyState
+STUDY_STATE_DESIGNING: StudyState
+STUDY_STATE_READY: StudyState
+STUDY_STATE_CANCELLED: StudyState
+STUDY_STATE_FAILED: StudyState
+ANSWER_OUTCOME_UNSPECIFIED: AnswerOutcome
+ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
+ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
+
+class Study(_message.Message):
+    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_KIND_FIELD_NUMBER: _ClassVar[int]
+    LIST_SIZE_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DESIGN_FIELD_NUMBER: _ClassVar[int]
+    ASKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    items: _containers.RepeatedCompositeFieldContainer[StudyItem]
+    queries: _containers.RepeatedCompositeFieldContainer[StudyQuery]
+    answer_kind: AnswerKind
+    list_size: int
+    budget: int
+    state: StudyState
+    design: DesignProgress
+    asked_count: int
+    answered_count: int
+    item_count: int
+    query_count: int
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class StudyItem(_message.Message):
+    __slots__ = ("item_id", "features")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    features: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, item_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class StudyQuery(_message.Message):
+    __slots__ = ("query_id", "features")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    features: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, query_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class DesignProgress(_message.Message):
+    __slots__ = ("steps", "log_det", "gap", "target_gap")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LOG_DET_FIELD_NUMBER: _ClassVar[int]
+    GAP_FIELD_NUMBER: _ClassVar[int]
+    TARGET_GAP_FIELD_NUMBER: _ClassVar[int]
+    steps: int
+    log_det: float
+    gap: float
+    target_gap: float
+    def __init__(self, steps: _Optional[int] = ..., log_det: _Optional[float] = ..., gap: _Optional[float] = ..., target_gap: _Optional[float] = ...) -> None: ...
+
+class DesignMetadata(_message.Message):
+    __slots__ = ("study", "attempt", "progress")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    attempt: int
+    progress: DesignProgress
+    def __init__(self, study: _Optional[str] = ..., attempt: _Optional[int] = ..., progress: _Optional[_Union[DesignProgress, _Mapping]] = ...) -> None: ...
+
+class CreateStudyRequest(_message.Message):
+    __slots__ = ("study",)
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    study: Study
+    def __init__(self, study: _Optional[_Union[Study, _Mapping]] = ...) -> None: ...
+
+class GetStudyRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetStudyResponse(_message.Message):
+    __slots__ = ("study",)
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    study: Study
+    def __init__(self, study: _Optional[_Union[Study, _Mapping]] = ...) -> None: ...
+
+class ListStudiesRequest(_message.Message):
+    __slots__ = ("parent", "page_size", "page_token")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    page_size: int
+    page_token: str
+    def __init__(self, parent: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListStudiesResponse(_message.Message):
+    __slots__ = ("studies", "next_page_token")
+    STUDIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    studies: _containers.RepeatedCompositeFieldContainer[Study]
+    next_page_token: str
+    def __init__(self, studies: _Optional[_Iterable[_Union[Study, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DeleteStudyRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteStudyResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class NextQuestionsRequest(_message.Message):
+    __slots__ = ("study", "count", "request_id")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    count: int
+    request_id: str
+    def __init__(self, study: _Optional[str] = ..., count: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class NextQuestionsResponse(_message.Message):
+    __slots__ = ("questions", "asked_count", "answered_count", "budget", "gathered")
+    QUESTIONS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    GATHERED_FIELD_NUMBER: _ClassVar[int]
+    questions: _containers.RepeatedCompositeFieldContainer[Question]
+    asked_count: int
+    answered_count: int
+    budget: int
+    gathered: float
+    def __init__(self, questions: _Optional[_Iterable[_Union[Question, _Mapping]]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., budget: _Optional[int] = ..., gathered: _Optional[float] = ...) -> None: ...
+
+class Question(_message.Message):
+    __slots__ = ("question_id", "query_id", "item_ids")
+    QUESTION_ID_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    question_id: str
+    query_id: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, question_id: _Optional[str] = ..., query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SubmitAnswersRequest(_message.Message):
+    __slots__ = ("study", "answers")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    answers: _containers.RepeatedCompositeFieldContainer[Answer]
+    def __init__(self, study: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("question_id", "ratings", "ranking", "chosen_item_id")
+    QUESTION_ID_FIELD_NUMBER: _ClassVar[int]
+    RATINGS_FIELD_NUMBER: _ClassVar[int]
+    RANKING_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    question_id: str
+    ratings: RatingsAnswer
+    ranking: RankingAnswer
+    chosen_item_id: str
+    def __init__(self, question_id: _Optional[str] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ...) -> None: ...
+
+class RatingsAnswer(_message.Message):
+    __slots__ = ("ratings",)
+    RATINGS_FIELD_NUMBER: _ClassVar[int]
+    ratings: _containers.RepeatedCompositeFieldContainer[ItemRating]
+    def __init__(self, ratings: _Optional[_Iterable[_Union[ItemRating, _Mapping]]] = ...) -> None: ...
+
+class ItemRating(_message.Message):
+    __slots__ = ("item_id", "value")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    value: float
+    def __init__(self, item_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class RankingAnswer(_message.Message):
+    __slots__ = ("item_ids",)
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SubmitAnswersResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[AnswerResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[AnswerResult, _Mapping]]] = ...) -> None: ...
+
+class AnswerResult(_message.Message):
+    __slots__ = ("outcome", "error")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    outcome: AnswerOutcome
+    error: _status_pb2.Status
+    def __init__(self, outcome: _Optional[_Union[AnswerOutcome, str]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class GetPreferencesRequest(_message.Message):
+    __slots__ = ("study", "page_size", "page_token")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    page_size: int
+    page_token: str
+    def __init__(self, study: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class GetPreferencesResponse(_message.Message):
+    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered")
+    PREFERENCES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GATHERED_FIELD_NUMBER: _ClassVar[int]
+    preferences: _containers.RepeatedCompositeFieldContainer[QueryPreferences]
+    next_page_token: str
+    answered_count: int
+    gathered: float
+    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ...) -> None: ...
+
+class QueryPreferences(_message.Message):
+    __slots__ = ("query_id", "items")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    items: _containers.RepeatedCompositeFieldContainer[ItemPreference]
+    def __init__(self, query_id: _Optional[str] = ..., items: _Optional[_Iterable[_Union[ItemPreference, _Mapping]]] = ...) -> None: ...
+
+class ItemPreference(_message.Message):
+    __slots__ = ("item_id", "utility", "standard_deviation", "rank")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    UTILITY_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_DEVIATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    utility: float
+    standard_deviation: float
+    rank: int
+    def __init__(self, item_id: _Optional[str] = ..., utility: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., rank: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,160 @@
+"""Both clients' calls about studies, over the real use cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+from tests.rpc.studies import FEATURES, study_server, utilities
+
+from topk_bandit.client import (
+    AlreadyExists,
+    AnswerKind,
+    AnswerOutcome,
+    Cancelled,
+    DeadlineExceeded,
+    DesignState,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+)
+from topk_bandit.client.errors import error_of_status
+from topk_bandit.rpc.failures import Failure, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.client.conftest import EitherClient
+    from tests.rpc.harness import RunningServer
+
+    from topk_bandit.client import Questions
+
+ITEMS = {f"i{number}": row.tolist() for number, row in enumerate(FEATURES)}
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with study_server() as running:
+        yield running
+
+
+def created(client: EitherClient, **how: Any) -> None:  # noqa: ANN401
+    settings = {"answer_kind": AnswerKind.RANKING, "list_size": 3, "budget": 30, **how}
+    client.create_study("taste", ITEMS, **settings)
+
+
+def begun(client: EitherClient) -> None:
+    """Begin a design that takes some ten seconds."""
+    rows = np.random.default_rng(0).normal(size=(2000, 64))
+    client.create_study(
+        "slow", dict(enumerate_ids(rows)), answer_kind=AnswerKind.RANKING, list_size=10, budget=5, timeout=20.0
+    )
+
+
+def enumerate_ids(rows: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    return [(str(number), row) for number, row in enumerate(rows)]
+
+
+def ranked(questions: Questions) -> dict[str, tuple[str, ...]]:
+    liked = utilities()
+    return {one.id: tuple(sorted(one.items, key=lambda item: -liked[item])) for one in questions.questions}
+
+
+def test_a_study_from_start_to_end(client: EitherClient) -> None:
+    created(client)
+    seen = []
+    study = client.wait_for_design("taste", watch=seen.append)
+    assert seen[-1].result == study
+    assert (study.name, study.state, study.item_count, study.items) == ("taste", DesignState.READY, 9, {})
+    assert client.design("taste").done
+    questions = client.next_questions("taste", 30, "r1")
+    assert client.next_questions("taste", 30, "r1") == questions
+    assert (len(questions.questions), questions.asked_count, questions.budget) == (30, 30, 30)
+    answers = ranked(questions)
+    outcome = client.submit_answers("taste", answers)
+    assert outcome.outcomes == dict.fromkeys(answers, AnswerOutcome.ACCEPTED)
+    learned = client.get_preferences("taste")
+    assert ([of_query.query for of_query in learned.queries], learned.answered_count) == ([""], 30)
+    assert learned.gathered == pytest.approx(1.0, abs=0.1)
+    assert [item.rank for item in learned.items] == list(range(1, 10))
+    whole = client.get_study("taste")
+    assert (whole.items, whole.queries) == ({one: tuple(row) for one, row in ITEMS.items()}, {})
+    assert (whole.asked_count, whole.answered_count, whole.budget, whole.list_size) == (30, 30, 30, 3)
+    assert [one.name for one in client.list_studies()] == ["taste"]
+    client.delete_study("taste")
+    with pytest.raises(NotFound):
+        client.get_study("taste")
+
+
+@pytest.mark.parametrize("kind", [AnswerKind.CHOICE, AnswerKind.RATINGS])
+def test_answers_of_each_kind(client: EitherClient, kind: AnswerKind) -> None:
+    created(client, answer_kind=kind, queries={"now": [1.0, 0.0], "then": [0.0, 1.0]})
+    client.wait_for_design("taste")
+    questions = client.next_questions("taste", 3).questions
+    assert {one.query for one in questions} <= {"now", "then"}
+    choices = {one.id: one.items[0] for one in questions}
+    ratings = {one.id: dict.fromkeys(one.items, 2) for one in questions}
+    good, bad = (choices, ratings) if kind is AnswerKind.CHOICE else (ratings, choices)
+    refused = client.submit_answers("taste", {**bad, "nobody": "i1"})
+    assert (refused.outcomes, set(refused.errors)) == ({}, {*bad, "nobody"})
+    first = refused.errors[questions[0].id]
+    field = "chosen_item_id" if kind is AnswerKind.CHOICE else "ratings"
+    assert isinstance(first, InvalidArgument)
+    assert first.field == f"answers[0].{field}"
+    assert isinstance(refused.errors["nobody"], NotFound)
+    assert set(client.submit_answers("taste", good).outcomes.values()) == {AnswerOutcome.ACCEPTED}
+    assert [one.query for one in client.get_preferences("taste").queries] == ["now", "then"]
+
+
+def test_many_answers_go_in_several_calls(client: EitherClient) -> None:
+    created(client, budget=2500)
+    client.wait_for_design("taste")
+    answers: dict[str, tuple[str, ...]] = {}
+    for _ in range(3):
+        answers |= ranked(client.next_questions("taste", 1000))
+    assert len(answers) == 2500
+    assert set(client.submit_answers("taste", answers, timeout=30.0).outcomes) == set(answers)
+    changed = {one: tuple(reversed(answer)) for one, answer in list(answers.items())[:1100]}
+    errors = client.submit_answers("taste", changed).errors
+    assert len(errors) == 1100
+    reasons = {error.reason for error in errors.values() if isinstance(error, AlreadyExists)}
+    assert reasons == {"ANSWER_EXISTS"}
+
+
+def test_a_design_that_is_not_there(client: EitherClient) -> None:
+    begun(client)
+    with pytest.raises(FailedPrecondition) as early:
+        client.next_questions("slow")
+    assert early.value.reason == "DESIGN_UNFINISHED"
+    with pytest.raises(DeadlineExceeded):
+        client.wait_for_design("slow", timeout=0.2)
+    client.cancel_design("slow")
+    with pytest.raises(Cancelled):
+        client.wait_for_design("slow")
+    design = client.design("slow")
+    assert (design.study, design.attempt, design.done, design.result) == ("slow", 1, True, None)
+    assert isinstance(design.error, Cancelled)
+
+
+def test_a_budget_that_is_used_up_is_told_at_once(client: EitherClient) -> None:
+    created(client, budget=1, answer_kind=AnswerKind.PAIR, list_size=0)
+    client.wait_for_design("taste")
+    client.next_questions("taste")
+    with pytest.raises(ResourceExhausted) as spent:
+        client.next_questions("taste", timeout=30.0)
+    assert (spent.value.reason, spent.value.retry_after) == ("STUDY_BUDGET", None)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_wait_needs_a_timeout(client: EitherClient, timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        client.wait_for_design("taste", timeout=timeout)
+
+
+def test_a_status_in_a_message_is_an_error_like_any_other() -> None:
+    invalid = error_of_status(status(Failure(grpc.StatusCode.INVALID_ARGUMENT, "is bad", field="answers[1]")))
+    assert isinstance(invalid, InvalidArgument)
+    assert (invalid.field, str(invalid)) == ("answers[1]", "INVALID_ARGUMENT: answers[1]: is bad")

@@ -1,0 +1,51 @@
+"""Plain values to fill a store of studies with."""
+
+from __future__ import annotations
+
+from topk_bandit.study_types import (
+    AnswerKind,
+    ChoiceAnswer,
+    DesignChosen,
+    DesignProgress,
+    QuestionList,
+    RankingAnswer,
+    RatingsAnswer,
+    StudyDesign,
+    StudyItem,
+    StudyName,
+    StudyQuery,
+    StudySettings,
+)
+
+__all__ = ["CHOSEN", "DESIGN", "LEASE_MS", "PROGRESS", "STUDY", "answers", "study_settings"]
+
+STUDY = StudyName(tenant="shop", study="taste")
+LEASE_MS = 60_000
+PROGRESS = DesignProgress(steps=7, log_det=-1.5, gap=1 / 3, target_gap=0.02)
+DESIGN = StudyDesign(
+    lists=(QuestionList(0, (0, 1)), QuestionList(1, (2, 1))),
+    weights=(0.1 + 0.2, 0.7),
+    log_det=2.0**0.5,
+    gap=1e-17,
+    target_gap=0.02,
+    steps=12,
+)
+CHOSEN = DesignChosen(1, DESIGN)
+
+
+def study_settings(*, budget: int = 5, kind: AnswerKind = AnswerKind.RANKING) -> StudySettings:
+    return StudySettings(
+        items=(
+            StudyItem("apple", (0.1, -2.5)),
+            StudyItem("pear", (1e-17, 0.0)),
+            StudyItem('"plum"\\ \u00e9', (3.0, 1 / 3)),
+        ),
+        queries=(StudyQuery("now", (1.0,)), StudyQuery("later", (-1e300,))),
+        answer_kind=kind,
+        list_size=2,
+        budget=budget,
+    )
+
+
+def answers() -> list[RatingsAnswer | RankingAnswer | ChoiceAnswer]:
+    return [RatingsAnswer((0.1, -0.0)), RankingAnswer((1, 0)), ChoiceAnswer(1)]

@@ -1,0 +1,90 @@
+"""The real use cases of studies on the reference store, behind a real server, for tests of the wire."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tests.rpc.harness import serving
+
+from topk_bandit.serving.designer import Designer
+from topk_bandit.serving.hooks import Hooks
+from topk_bandit.serving.studies import Studies
+from topk_bandit.store.memory_studies import MemoryStudies
+from topk_bandit.v1 import preference_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.rpc.harness import RunningServer
+
+    from topk_bandit.store.study_log import StudyStore
+
+__all__ = ["FEATURES", "QUOTA", "TASTE", "answer_to", "new_id", "studies_of", "study", "study_server", "utilities"]
+
+QUOTA = 4
+TASTE = "tenants/acme/studies/taste"
+FEATURES = np.random.default_rng(5).normal(size=(9, 3))
+THETA = np.array([2.0, -1.5, 1.0])
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def utilities() -> dict[str, float]:
+    """Return what the people of these tests like, by item id."""
+    return {f"i{number}": float(row @ THETA) for number, row in enumerate(FEATURES)}
+
+
+def study(name: str = TASTE, *, kind: int = pb.ANSWER_KIND_RANKING, **fields: object) -> pb.Study:
+    items = [pb.StudyItem(item_id=f"i{number}", features=row) for number, row in enumerate(FEATURES)]
+    list_size = 0 if kind == pb.ANSWER_KIND_PAIR else 3
+    return pb.Study(
+        **{"name": name, "items": items, "answer_kind": kind, "list_size": list_size, "budget": 60, **fields}
+    )
+
+
+def answer_to(question: pb.Question, kind: int, liked: dict[str, float]) -> pb.Answer:
+    """Return what somebody answers who is sure of what they like."""
+    best = sorted(question.item_ids, key=lambda item_id: -liked[item_id])
+    answer = pb.Answer(question_id=question.question_id)
+    if kind == pb.ANSWER_KIND_RATINGS:
+        answer.ratings.ratings.extend(pb.ItemRating(item_id=one, value=4.0 + liked[one]) for one in best)
+    elif kind == pb.ANSWER_KIND_RANKING:
+        answer.ranking.item_ids.extend(best)
+    else:
+        answer.chosen_item_id = best[0]
+    return answer
+
+
+def studies_of(
+    store: StudyStore, executor: ThreadPoolExecutor, *, owner: str = "me", hooks: Hooks | None = None
+) -> tuple[Studies, Designer]:
+    """Return a worker's studies and its designer, which is not started."""
+    hooks = hooks or Hooks()
+    designer = Designer(store, executor, threads=1, hooks=hooks, owner=owner, new_reference=lambda: "reference")
+    studies = Studies(store, designer, executor, hooks=hooks, quota=QUOTA, new_id=new_id, most_bytes=2**28)
+    return studies, designer
+
+
+@contextmanager
+def study_server(**options: object) -> Iterator[RunningServer]:
+    """Run a server for the length of a test."""
+    started: list[Designer] = []
+    with ThreadPoolExecutor(3) as executor:
+
+        async def make_studies() -> Studies:
+            store = MemoryStudies(clock_ms=lambda: time.time_ns() // 1_000_000)
+            studies, designer = studies_of(store, executor)
+            designer.start()
+            started.append(designer)
+            return studies
+
+        with serving(make_studies=make_studies, **options) as server:
+            yield server
+            server.run(started[0].stop())

@@ -1,0 +1,144 @@
+"""Studies as bytes: whole after a round trip, and refused when they are anything else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contracts.study_samples import CHOSEN, DESIGN, PROGRESS, answers, study_settings
+
+from topk_bandit.errors import CorruptDataError
+from topk_bandit.store import study_codec as codec
+from topk_bandit.study_types import (
+    Answered,
+    AnswerKind,
+    DesignCancelled,
+    DesignFailed,
+    DesignRestarted,
+    QuestionsAsked,
+    RatingsAnswer,
+    StudyCreated,
+    StudyItem,
+    StudyQuery,
+    StudySettings,
+)
+
+if TYPE_CHECKING:
+    from topk_bandit.study_types import StudyEvent
+
+EVENTS: list[StudyEvent] = [
+    StudyCreated(study_settings()),
+    StudyCreated(replace(study_settings(), queries=())),
+    DesignRestarted(7),
+    CHOSEN,
+    DesignCancelled(2),
+    DesignFailed(1, "study.items", "are\nalike"),
+    QuestionsAsked("req-\u00e9\U0001f600", (1, 0)),
+    QuestionsAsked("", ()),
+    *[Answered(number, answer) for number, answer in enumerate(answers(), 1)],
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_is_whole_after_a_round_trip(event: StudyEvent) -> None:
+    assert codec.decode_study_event(codec.encode_study_event(event)) == event
+
+
+numbers = st.floats(-1e6, 1e6)
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+
+
+@st.composite
+def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
+    items, queries = draw(st.integers(1, 4)), draw(st.integers(0, 3))
+    width, across = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    rows = draw(st.lists(st.tuples(*[numbers] * width), min_size=items, max_size=items))
+    columns = draw(st.lists(st.tuples(*[numbers] * across), min_size=queries, max_size=queries))
+    return StudySettings(
+        items=tuple(StudyItem(f"{n}{draw(texts)}", row) for n, row in enumerate(rows)),
+        queries=tuple(StudyQuery(draw(texts), column) for column in columns),
+        answer_kind=draw(st.sampled_from(AnswerKind)),
+        list_size=draw(st.integers(1, 12)),
+        budget=draw(st.integers(1, 10**5)),
+    )
+
+
+@given(settings_of_any_kind())
+def test_settings_and_shape_are_whole_after_a_round_trip(settings: StudySettings) -> None:
+    event = codec.decode_study_event(codec.encode_study_event(StudyCreated(settings)))
+    assert event == StudyCreated(settings)
+    shape = codec.shape_of(settings)
+    assert codec.decode_shape(codec.encode_shape(shape)) == shape
+    assert codec.settings_digest(event.settings) == codec.settings_digest(settings)
+
+
+@given(settings_of_any_kind(), settings_of_any_kind())
+def test_other_settings_have_another_digest(one: StudySettings, other: StudySettings) -> None:
+    assert (codec.settings_digest(one) == codec.settings_digest(other)) == (one == other)
+
+
+def test_equal_answers_are_equal_bytes() -> None:
+    assert codec.encode_answer(RatingsAnswer((0.0, 1.0))) == codec.encode_answer(RatingsAnswer((-0.0, 1)))
+    assert len({codec.encode_answer(answer) for answer in answers()}) == 3
+
+
+def test_progress_is_whole_after_a_round_trip() -> None:
+    assert codec.decode_progress(codec.encode_progress(PROGRESS)) == PROGRESS
+
+
+def spoiled(event: StudyEvent, **fields: Any) -> bytes:  # noqa: ANN401
+    """Return an event's bytes with fields replaced, given by path with double underscores; `...` takes one out."""
+    document = json.loads(codec.encode_study_event(event))
+    for path, value in fields.items():
+        *way, last = path.split("__")
+        place = document
+        for step in way:
+            place = place[step]
+        if value is ...:
+            del place[last]
+        else:
+            place[last] = value
+    return json.dumps(document).encode()
+
+
+BROKEN: dict[str, bytes] = {
+    "another schema": spoiled(EVENTS[0], v=2),
+    "an unknown type": spoiled(EVENTS[0], type="study_sold"),
+    "no settings": spoiled(EVENTS[0], settings=...),
+    "features cut short": spoiled(EVENTS[0], settings__item_features__numbers="AAAAAAAA"),
+    "features that are no base64": spoiled(EVENTS[0], settings__item_features__numbers="\u00e9"),
+    "a negative width": spoiled(EVENTS[0], settings__item_features__width=-2),
+    "an unknown kind": spoiled(EVENTS[0], settings__answer_kind="mood"),
+    "a budget in words": spoiled(EVENTS[0], settings__budget="five"),
+    "a weight too many": spoiled(CHOSEN, design__weights=[0.1] * 3),
+    "a list of no items": spoiled(CHOSEN, design__lists=[[0], [1]]),
+    "a list of text": spoiled(CHOSEN, design__lists=[[0, "a"], [1, 2]]),
+    "a gap that is no number": spoiled(CHOSEN, design__gap=None),
+    "an attempt that is a flag": spoiled(DesignCancelled(1), attempt=True),
+    "an answer of no kind": spoiled(EVENTS[-1], answer={}),
+    "an answer of another kind": spoiled(EVENTS[-1], answer={"shrug": 1}),
+    "a rating that is a whole number": spoiled(EVENTS[-3], answer={"ratings": [1]}),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_could_not_have_been_written_is_refused(what: str) -> None:
+    with pytest.raises(CorruptDataError):
+        codec.decode_study_event(BROKEN[what])
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_raise_anything_else(data: bytes) -> None:
+    for decode in (codec.decode_study_event, codec.decode_shape, codec.decode_progress):
+        with pytest.raises(CorruptDataError):
+            decode(data)
+
+
+def test_a_design_is_kept_to_the_last_digit() -> None:
+    design = replace(DESIGN, weights=(1 / 3, 2 / 3), log_det=-1e-300, gap=5e-324)
+    event = replace(CHOSEN, design=design)
+    assert codec.decode_study_event(codec.encode_study_event(event)) == event
