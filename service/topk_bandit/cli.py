@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit import logs, settings
 from topk_bandit.errors import TopkBanditError
+from topk_bandit.experiments import arguments as experiment_words
 from topk_bandit.study import arguments as study_words
 from topk_bandit.supervisor import Supervisor
 
@@ -29,6 +30,7 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit demo      watch it learn in a simulated shop, in under a minute; nothing is kept
   topk-bandit serve     run the service; without --redis-url it keeps its data in an embedded store
   topk-bandit study     ask people a few well-chosen questions, and learn what they prefer
+  topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor    check what the service stands on, with the settings that serve would use
 """
 
@@ -78,6 +80,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     study_words.add_arguments(study)
+    experiment = commands.add_parser(
+        "experiment",
+        help="run one of the papers' experiments again",
+        description=experiment_words.DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    experiment_words.add_arguments(experiment)
     return parser
 
 

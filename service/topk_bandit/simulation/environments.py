@@ -66,9 +66,13 @@ class Shop:
         customers /= np.linalg.norm(customers, axis=1, keepdims=True)
         return cls(customers, items, slate_size, relevance_weight, noise)
 
+    def relevance(self, customer: int) -> NDArray[np.float64]:
+        """Return how relevant each item is to a customer, in [0, 1], shape (n,)."""
+        return np.asarray(expit(6.0 * self.items @ self.customers[customer] - 0.3), dtype=np.float64)
+
     def expected(self, customer: int, rankings: Rankings) -> NDArray[np.float64]:
         """Return the expected rewards of `rankings` (A, k) for one customer, shape (A,)."""
-        relevance = expit(6.0 * self.items @ self.customers[customer] - 0.3)
+        relevance = self.relevance(customer)
         discount = 1.0 / np.log2(np.arange(2, self.slate_size + 2))
         ideal = np.sort(relevance)[::-1][: self.slate_size] @ discount
         ndcg = relevance[rankings] @ discount / ideal
