@@ -35,7 +35,7 @@ for feedback in Feedback:
     for size in (2, 3, 4, 7):
         catalogue = Catalogue.of(rng.normal(size=(9, 4)), queries, feedback=feedback)
         design = catalogue.designed(list_size=size, relative_gap=0.01, rng=rng)
-        next_lists(catalogue, design, gathered=catalogue.information(design.subsets, design.weights), count=3)
+        next_lists(catalogue, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=3)
         rows = catalogue.span.coordinates
         learned(rows, Orderings.from_choices([0, 4], [[0, 1, 2], [3, 4]], n_items=27))
         learned(rows, Ratings.of([0, 5], [1.0, 2.0], n_items=27))

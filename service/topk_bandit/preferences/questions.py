@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.preferences.design import Feedback, d_optimal_subsets, rating_matrices
+from topk_bandit.preferences.exact_questions import contrasts, most_telling, ranking_information
 from topk_bandit.preferences.spans import Span, crossed, span_of_differences, span_of_values
 
 if TYPE_CHECKING:
@@ -91,11 +92,7 @@ class Catalogue:
     def matrices(self, lists: IntArray) -> FloatArray:
         """Return A_i of lists of rows (L, K), shape (L, r, M), with the A_i A_i' of `design` and M at most K."""
         rows = self.span.coordinates[lists]
-        if self.feedback is Feedback.RATING:
-            return rating_matrices(rows)
-        centred = rows - rows.mean(axis=1, keepdims=True)
-        # The scatter about the mean, times K, is what the differences of all pairs add up to.
-        return np.asarray(np.sqrt(lists.shape[1]) * rating_matrices(centred), dtype=np.float64)
+        return rating_matrices(rows) if self.feedback is Feedback.RATING else contrasts(rows)
 
     def gathered(self, answered: FloatArray, design: FloatArray, *, budget: int) -> float:
         """Return how much of the information of a budget of questions was gathered, from 0 to 1.
@@ -122,37 +119,51 @@ class Catalogue:
         return tuple(learned.utilities(of_query) for of_query in rows)
 
 
-def next_lists(catalogue: Catalogue, design: SubsetDesign, *, gathered: FloatArray, count: int) -> IntArray:
-    """Return which of the design's lists to ask about next: each time the one that adds most to log det V.
+def next_lists(
+    catalogue: Catalogue, design: SubsetDesign, *, asked: IntArray, count: int, besides: FloatArray | None = None
+) -> IntArray:
+    """Return which of the design's lists to ask about next; a list may be asked about more than once.
 
-    A design says in what shares to ask when there are many questions; the first few cannot follow shares, and what was
-    asked before may not have. Adding to what is there serves both, and after many questions the shares are the
-    design's again (Wynn 1970). A list may be asked about more than once.
+    A design says in what shares to ask when there are many questions, and the first few can't follow shares. So before
+    as many questions as the design has lists, each is the one after which differences of utilities are known best
+    (`exact_questions`), with utilities of spread 1 believed before. After that each is about the list that is furthest
+    behind its share.
 
     Parameters
     ----------
-    gathered
-        Information of all that was asked, shape (r, r).
+    asked
+        How often each of the design's lists was asked about, shape (S,).
     count
         How many lists, at least 0.
+    besides
+        Information of whatever else was asked, shape (r, r).
 
     Returns
     -------
     Indices of ``design.subsets``, shape (count,), in the order in which to ask.
     """
-    lists = catalogue.matrices(design.subsets)
-    known = gathered + _UNKNOWN * catalogue.information(design.subsets, design.weights)
-    inverse = np.linalg.inv(np.linalg.cholesky(known))
-    # V^-1/2 A_i for each list, kept up to date by steps of rank M: with S S' added to the identity that V is in these
-    # coordinates, (I + S S')^-1/2 = I + S Q diag(((1 + l)^-1/2 - 1) / l) Q' S', where S'S = Q diag(l) Q'.
-    white = np.ascontiguousarray((inverse @ lists).transpose(0, 2, 1))
-    chosen = np.empty(count, dtype=np.int64)
-    for number in range(count):
-        inner = white @ white.transpose(0, 2, 1)
-        gains = np.linalg.slogdet(np.eye(inner.shape[1]) + inner)[1]
-        chosen[number] = best = int(np.argmax(gains))
-        values, vectors = np.linalg.eigh(inner[best])
-        roots = np.sqrt(1.0 + np.maximum(values, 0.0))
-        shrinking = (vectors / -(roots * (roots + 1.0))) @ vectors.T
-        white += (white @ white[best].T) @ (shrinking @ white[best])
-    return chosen
+    few = int(np.clip(len(asked) - asked.sum(), 0, count))
+    gathered = catalogue.information(design.subsets, asked)
+    if besides is not None:
+        gathered = gathered + besides
+    chosen = _most_telling(catalogue, design, gathered=gathered, count=few)
+    counts = asked + np.bincount(chosen, minlength=len(asked))
+    behind = np.empty(count - few, dtype=np.int64)
+    for number in range(count - few):
+        behind[number] = best = int(np.argmax((counts.sum() + 1) * design.weights - counts))
+        counts[best] += 1
+    return np.concatenate([chosen, behind])
+
+
+def _most_telling(catalogue: Catalogue, design: SubsetDesign, *, gathered: FloatArray, count: int) -> IntArray:
+    rating = catalogue.feedback is Feedback.RATING
+    share = 1.0 if rating else ranking_information(design.subsets.shape[1])
+    rows = catalogue.span.coordinates.reshape(catalogue.n_queries, catalogue.n_items, -1)
+    within = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, catalogue.span.rank)
+    covariance = np.linalg.inv(np.eye(catalogue.span.rank) + share * gathered)
+    return most_telling(
+        np.sqrt(share) * catalogue.matrices(design.subsets),
+        scatter=within.T @ within / len(within),
+        covariance=np.asarray(covariance, dtype=np.float64),
+        count=count,
+    )

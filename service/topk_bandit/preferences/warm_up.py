@@ -26,7 +26,7 @@ def warm_up() -> None:
     ):
         catalogue = Catalogue.of(items, None, feedback=feedback)
         design = catalogue.designed(list_size=list_size, relative_gap=0.01, rng=np.random.default_rng(0))
-        next_lists(catalogue, design, gathered=np.zeros((catalogue.span.rank,) * 2), count=2)
+        next_lists(catalogue, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=2)
     coordinates = Catalogue.of(items, None, feedback=Feedback.RANKING).span.coordinates
     learned(coordinates, Orderings.from_rankings([[0, 1, 2, 3], [3, 2, 1, 0]], n_items=12))
     learned(coordinates, Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))

@@ -138,20 +138,8 @@ class StudyMoment:
         return query * self.catalogue.n_items + item
 
     def next_lists(self, count: int) -> tuple[int, ...]:
-        """Return which lists to ask about next.
-
-        Before as many questions as the design has lists each one adds what it can to what was asked: so few can't have
-        the design's shares. After that each one is of the list that is furthest behind its share.
-        """
-        few = min(count, max(0, len(self.asked) - int(self.asked.sum())))
-        gathered = self.catalogue.information(self.subsets.subsets, self.asked)
-        chosen = next_lists(self.catalogue, self.subsets, gathered=gathered, count=few).tolist()
-        asked = self.asked + np.bincount(chosen, minlength=len(self.asked))
-        for _ in range(count - few):
-            behind = (asked.sum() + 1) * self.subsets.weights - asked
-            chosen.append(int(np.argmax(behind)))
-            asked[chosen[-1]] += 1
-        return tuple(chosen)
+        """Return which lists to ask about next; see `preferences.questions.next_lists`."""
+        return tuple(next_lists(self.catalogue, self.subsets, asked=self.asked, count=count).tolist())
 
     def gathered(self) -> float:
         """Return which share of the whole budget's information was gathered; see `Catalogue.gathered`."""

@@ -95,8 +95,8 @@ def studied_slopes(shop: Shop, study: Study, rng: np.random.Generator) -> FloatA
     features = shop.items + noise * rng.normal(size=shop.items.shape)
     catalogue = Catalogue.of(features, shop.customers, feedback=Feedback.RANKING)
     design = catalogue.designed(list_size=study.list_size, relative_gap=0.05, rng=rng)
-    nothing = np.zeros((catalogue.span.rank, catalogue.span.rank))
-    lists = design.subsets[next_lists(catalogue, design, gathered=nothing, count=study.questions)]
+    nothing = np.zeros(len(design.weights), dtype=np.int64)
+    lists = design.subsets[next_lists(catalogue, design, asked=nothing, count=study.questions)]
     relevance = np.concatenate([shop.relevance(customer) for customer in range(len(shop.customers))])
     answers = sampling.rankings(study.decisiveness * relevance, lists, rng=rng)
     weights = catalogue.span.basis @ learned(catalogue.span.coordinates, answers).posterior.mean

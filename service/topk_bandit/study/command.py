@@ -29,8 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from topk_bandit.preferences import design
+    from numpy.typing import NDArray
+
+    from topk_bandit.preferences.design import Progress as DesignProgress
+    from topk_bandit.preferences.design import SubsetDesign
+    from topk_bandit.preferences.utilities import FloatArray
     from topk_bandit.study.files import Answered
+
+    IntArray = NDArray[np.int64]
 
 __all__ = ["ask", "learn", "run"]
 
@@ -109,10 +115,9 @@ class _Study:
             raise InvalidArgumentError("--count", f"expected at least 1, got {count}")
         design = self._designed(2 if self._kind is AnswerKind.PAIR else self._given.size)
         of_one = of.information(design.subsets, design.weights)
-        have = np.zeros_like(of_one)
-        for row in self._rows(answers):
-            have += of.information(np.array([row]), [1.0])
-        chosen = design.subsets[next_lists(of, design, gathered=have, count=count)]
+        asked, besides = self._asked(design, self._rows(answers))
+        have = of.information(design.subsets, asked) + besides
+        chosen = design.subsets[next_lists(of, design, asked=asked, besides=besides, count=count)]
         lists = [(int(rows[0]) // of.n_items, (rows % of.n_items).tolist()) for rows in chosen]
         self._write(
             "questions.csv", lambda path: write_questions(path, lists, items=self._items, queries=self._queries)
@@ -126,7 +131,7 @@ class _Study:
             share = of.gathered(have, of_one, budget=len(answers) + count)
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
-    def _designed(self, size: int) -> design.SubsetDesign:
+    def _designed(self, size: int) -> SubsetDesign:
         fewest = 1 if self._kind is AnswerKind.RATINGS else 2
         if not fewest <= size <= len(self._items.ids):
             raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
@@ -136,7 +141,7 @@ class _Study:
             task = progress.add_task("Choosing lists", total=1.0, state="")
             first: list[float] = []
 
-            def show(now: design.Progress) -> bool:
+            def show(now: DesignProgress) -> bool:
                 first.append(max(now.gap, target))
                 done = math.log(first[0] / first[-1]) / max(math.log(first[0] / target), 1e-9)
                 progress.update(task, completed=done, state=f"gap {now.gap:.3g}, to reach {target:.3g}")
@@ -144,6 +149,19 @@ class _Study:
 
             rng = np.random.default_rng(self._given.seed)
             return self._catalogue.designed(list_size=size, relative_gap=RELATIVE_GAP, rng=rng, watch=show)
+
+    def _asked(self, design: SubsetDesign, rows: Sequence[Sequence[int]]) -> tuple[IntArray, FloatArray]:
+        """Return how often each list of the design was asked about, and the information of other answers."""
+        number_of = {tuple(sorted(one)): number for number, one in enumerate(design.subsets.tolist())}
+        asked = np.zeros(len(design.weights), dtype=np.int64)
+        besides = np.zeros((self._catalogue.span.rank,) * 2)
+        for row in rows:
+            number = number_of.get(tuple(sorted(row)))
+            if number is None:
+                besides += self._catalogue.information(np.array([row]), [1.0])
+            else:
+                asked[number] += 1
+        return asked, besides
 
     def _rows(self, answers: Sequence[Answered]) -> list[list[int]]:
         return [[answer.query * self._catalogue.n_items + item for item in answer.items] for answer in answers]
