@@ -140,7 +140,7 @@ def test_the_best_of_each_point_is_bold() -> None:
     assert "\x1b[1m3.000" in uniform
 
 
-@pytest.mark.parametrize(("width", "points"), [(40, 2), (80, 3), (100, 5), (300, 9)])
+@pytest.mark.parametrize(("width", "points"), [(40, 2), (80, 3), (100, 4), (300, 9)])
 def test_a_table_has_as_many_points_as_fit(width: int, points: int) -> None:
     console = screen(terminal=False, width=width)
     [(_, table)] = screen_tables(results(np.ones((2, 1, 2, 9))), width=width)

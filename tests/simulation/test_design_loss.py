@@ -12,13 +12,16 @@ from topk_bandit.preferences.utilities import Gaussian
 from topk_bandit.simulation import design_loss
 from topk_bandit.simulation.design_loss import (
     METHODS,
+    NOISE_VARIANCE,
     Questions,
     World,
     choosing,
     drawing,
     estimated,
     outer_product_world,
+    pair_scatter,
     prefix,
+    unit_scatter,
 )
 
 
@@ -67,6 +70,36 @@ def test_uniform_chooses_every_list_before_it_chooses_one_twice() -> None:
     assert sorted(firsts[:20]) == sorted(firsts[20:40]) == world.lists[:, 0].tolist()
     assert firsts[:20] != firsts[20:40]
     assert len(set(firsts[40:])) == 10
+
+
+def test_ours_chooses_what_lowers_the_mean_variance_of_differences_most() -> None:
+    rng = np.random.default_rng(8)
+    world = small_world(rng)
+    [ours, *_] = choosing(world, Feedback.RATING, count=3, prior_variance=0.5, rng=rng)
+    z = np.array([world.features[a] - world.features[b] for one in world.lists for a, b in combinations(one, 2)])
+
+    def uncertain(chosen: list[np.ndarray]) -> float:
+        rows = world.features[np.concatenate(chosen)]
+        covariance = np.linalg.inv(rows.T @ rows / NOISE_VARIANCE + 2.0 * np.eye(4))
+        return float(np.mean(np.einsum("nd,de,ne->n", z, covariance, z) / (z**2).sum(axis=1)))
+
+    chosen = list(ours.draw(3, rng))
+    for number, one in enumerate(chosen):
+        costs = [uncertain([*chosen[:number], other]) for other in world.lists]
+        assert uncertain([*chosen[:number], one]) == pytest.approx(min(costs))
+        assert min(costs) < 0.99 * np.median(costs)
+
+
+def test_equal_items_are_no_direction() -> None:
+    features = np.random.default_rng(0).normal(size=(5, 3, 4))
+    features[0, 1] = features[0, 0]
+    z = np.array([one[a] - one[b] for one in features for a, b in combinations(range(3), 2)])
+    z = z[np.linalg.norm(z, axis=1) > 0.0]
+    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
+    assert len(unit) == 14
+    np.testing.assert_allclose(pair_scatter(features), unit.T @ unit / 14)
+    np.testing.assert_allclose(unit_scatter(z), unit.T @ unit / 14)
+    assert unit_scatter(np.zeros((2, 3))).tolist() == np.zeros((3, 3)).tolist()
 
 
 def test_estimates_are_the_most_probable_weights() -> None:

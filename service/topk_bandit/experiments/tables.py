@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["screen_tables", "target_lines", "write_csv", "write_settings"]
 
-_COLUMN = 16
-"""Width of a point on a screen."""
+_COLUMN, _MARGIN = 16, 4
+"""Width of a point on a screen, and of what is around the names."""
 
 
 def write_csv(results: Results, path: Path) -> None:
@@ -60,7 +60,7 @@ def screen_tables(results: Results, *, width: int) -> list[tuple[str, Table]]:
     """Return a heading and a table for each panel: a line for each method, points as they fit, the best bold."""
     plan, mean, error = results.plan, results.mean, results.standard_error
     last = len(plan.axis.values) - 1
-    room = (width - max(map(len, (plan.axis.label, *plan.methods)))) // _COLUMN
+    room = (width - max(map(len, (plan.axis.label, *plan.methods))) - _MARGIN) // _COLUMN
     points = np.unique(np.linspace(0, last, min(max(room, 2), last + 1)).round().astype(int))
     tables = []
     for p, panel in enumerate(plan.panels):

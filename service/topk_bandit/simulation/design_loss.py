@@ -6,8 +6,8 @@ no unique maximum likelihood estimate, and rankings that some weights explain in
 
 Each design asks in two ways. *Drawn*: questions are drawn independently from its distribution, as in the source.
 *Chosen*: a sequence is made from it by the rule that fits it. Ours and the pairs choose the most telling question next
-(`exact_questions`); the mean-feature design does the same for lists' means; uniform asks about no list twice before all
-were asked about; k-medoids ask about each medoid in turn.
+(`preferences.exact_questions`); the mean-feature design does the same for lists' means; uniform asks about no list
+twice before all were asked about; k-medoids ask about each medoid in turn.
 """
 
 from __future__ import annotations
@@ -22,16 +22,10 @@ from numpy.typing import NDArray
 from topk_bandit.preferences import least_squares, plackett_luce, sampling
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.design import Feedback, d_optimal_lists, ranking_matrices, rating_matrices
+from topk_bandit.preferences.exact_questions import contrasts, most_telling, ranking_information
 from topk_bandit.preferences.losses import kendall_tau_distance
 from topk_bandit.preferences.utilities import Gaussian
 from topk_bandit.simulation import comparison_designs as compared
-from topk_bandit.simulation.exact_questions import (
-    contrasts,
-    most_telling,
-    pair_scatter,
-    ranking_information,
-    unit_scatter,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +41,10 @@ __all__ = [
     "drawing",
     "estimated",
     "outer_product_world",
+    "pair_scatter",
     "prefix",
     "ranking_losses",
+    "unit_scatter",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -202,7 +198,8 @@ class _Sequence:
     def of(
         cls, lists: IntArray, matrices: FloatArray, *, scatter: FloatArray, prior_variance: float, count: int
     ) -> _Sequence:
-        return cls(lists[most_telling(matrices, scatter=scatter, prior_variance=prior_variance, count=count)])
+        covariance = prior_variance * np.eye(len(scatter))
+        return cls(lists[most_telling(matrices, scatter=scatter, covariance=covariance, count=count)])
 
     def draw(self, count: int, rng: np.random.Generator) -> IntArray:  # noqa: ARG002 - nothing of it is random
         return self.lists[:count]
@@ -240,6 +237,23 @@ def choosing(
         _Turns(compared.clustered(features, lists, count=min(N_MEDOIDS, len(lists)), rng=rng).lists),
         telling(pairs, _informations(features[pairs], feedback), scatter=differences),
     ]
+
+
+def pair_scatter(features: FloatArray) -> FloatArray:
+    """Return the mean of z z' / |z|^2 over all pairs of different items of each list, for features (L, K, d).
+
+    A pair's expected part in the ranking loss under the prior is arccos(sqrt(1 - z'Sz / (v |z|^2))) / pi, so what
+    counts is the variance of z'theta as a multiple of |z|^2.
+    """
+    first, second = np.triu_indices(features.shape[1], 1)
+    return unit_scatter((features[:, first] - features[:, second]).reshape(-1, features.shape[2]))
+
+
+def unit_scatter(rows: FloatArray) -> FloatArray:
+    """Return the mean of z z' / |z|^2 over rows (n, d) that are not 0."""
+    lengths = np.linalg.norm(rows, axis=1)
+    directions = rows[lengths > 0.0] / lengths[lengths > 0.0, None]
+    return np.asarray(directions.T @ directions / max(len(directions), 1))
 
 
 def _informations(rows: FloatArray, feedback: Feedback) -> FloatArray:
