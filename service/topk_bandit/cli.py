@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 DESCRIPTION = """\
 An online recommender that learns which ranked slate of k items to show, from one number per slate.
 
-  topk-bandit demo      watch it learn in a simulated shop, in under a minute; nothing is kept
-  topk-bandit serve     run the service; without --redis-url it keeps its data in an embedded store
-  topk-bandit study     ask people a few well-chosen questions, and learn what they prefer
+  topk-bandit demo        watch it learn in a simulated shop, in under a minute; nothing is kept
+  topk-bandit serve       run the service; without --redis-url it keeps its data in an embedded store
+  topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
-  topk-bandit doctor    check what the service stands on, with the settings that serve would use
+  topk-bandit doctor      check what the service stands on, with the settings that serve would use
 """
 
 

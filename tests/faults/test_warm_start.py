@@ -63,9 +63,10 @@ def test_a_study_a_restart_and_a_bandit_that_follows_it(folder: Path) -> None:
             assert client.get_bandit("home").prior_study is None
             ask_people(client, count=30, queries=queries)
             assert client.update_bandit("home", prior_study="tastes").prior_study == "tastes"
-            for query, context in queries.items():
+            for number, (query, context) in enumerate(queries.items()):
                 slate = first_slate(client, "home", context)
-                assert slate[0] == preferred(client, query)[0]
+                # Slates that await their reward make the next ones look a little elsewhere.
+                assert slate[0] in preferred(client, query)[: 1 if number == 0 else 2]
                 assert set(slate) <= set(preferred(client, query)[:5])
         service.kill_everything()
         service.start()

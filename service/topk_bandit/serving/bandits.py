@@ -100,15 +100,20 @@ class Bandits:
         return await self._store.list_bandits(tenant, after=after, limit=limit)
 
     async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
-        """See `BanditUseCases.update_bandit`; what is overdue is closed on the terms that were in place."""
+        """See `BanditUseCases.update_bandit`; what is overdue is closed on the terms that were in place.
+
+        When it returns, this worker decides with the new settings; the others hear of them within a moment.
+        """
         await self._learner.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
             settings, prior = await self._with_prior(name, change(record.settings))
             try:
-                return await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
+                updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
             except ConflictError:
                 continue
+            await self._learner.refreshed(name)
+            return updated
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
 
     async def delete_bandit(self, name: BanditName) -> None:

@@ -7,7 +7,7 @@ import logging
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import NotFoundError, UnavailableError
+from topk_bandit.errors import ExhaustedError, NotFoundError, UnavailableError
 from topk_bandit.serving.desk import Desk
 from topk_bandit.serving.follower import Follower
 from topk_bandit.serving.memory import MemoryBounds, Residents
@@ -237,7 +237,7 @@ class Learner:
                 await self._look(name, desk)
             except NotFoundError:
                 return
-            except UnavailableError as error:
+            except (UnavailableError, ExhaustedError) as error:  # away, or full: deadlines can't be ended
                 await asyncio.sleep(error.retry_after)
             except Exception:  # noqa: BLE001 - one log must not stop the following for good
                 _log.exception("a log can't be followed", extra={"bandit": str(name)})
