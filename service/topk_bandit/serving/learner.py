@@ -237,8 +237,10 @@ class Learner:
                 await self._look(name, desk)
             except NotFoundError:
                 return
-            except (UnavailableError, ExhaustedError) as error:  # away, or full: deadlines can't be ended
+            except UnavailableError as error:
                 await asyncio.sleep(error.retry_after)
+            except ExhaustedError:  # the store is full: no deadline can be ended
+                await asyncio.sleep(self._look_seconds)
             except Exception:  # noqa: BLE001 - one log must not stop the following for good
                 _log.exception("a log can't be followed", extra={"bandit": str(name)})
                 await asyncio.sleep(self._look_seconds)
