@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,10 +111,9 @@ def test_other_kinds_of_answers(tmp_path: Path, kind: str) -> None:
         numbers = [str(3.0 + shop.utilities[0, int(item.removeprefix("item-"))]) for item in rated]
         filled = [["item", "rating"], *map(list, zip(rated, numbers, strict=True))]
     answers = save(tmp_path / "answers.csv", filled)
-    assert main(["study", "learn", *words, "--no-figure", f"--answers={answers}"]) == 0
+    assert main(["study", "learn", *words, f"--answers={answers}"]) == 0
     preferences = rows(tmp_path / "preferences.csv")
     assert correlation(preferences[1:], shop.utilities[0]) > 0.9
-    assert not (tmp_path / "preferences.png").exists()
     if kind == "ratings":
         assert abs(float(preferences[1][1]) - (3.0 + shop.utilities.max())) < 0.1
 
@@ -152,3 +152,16 @@ def test_an_answer_that_is_wrong_leaves_what_was_written(tmp_path: Path, capsys:
     assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 1
     assert "answers.csv, row 1: an item occurs twice" in capsys.readouterr().err
     assert (tmp_path / "preferences.csv").read_text(encoding="utf-8") == "of yesterday"
+
+
+def test_without_matplotlib_all_but_the_figure_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path)
+    answers = save(tmp_path / "answers.csv", [["first", "second"], ["item-1", "item-2"], ["item-3", "item-2"]])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert "no figure: a figure needs matplotlib: pip install 'topk-bandit[experiments]'" in printed
+    assert len(rows(tmp_path / "preferences.csv")) == 13
+    assert not (tmp_path / "preferences.png").exists()

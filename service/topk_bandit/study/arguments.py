@@ -53,7 +53,6 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write; made if need be")
     if answers:
         parser.add_argument("--answers", type=Path, required=True, metavar="FILE", help="what people answered")
-        parser.add_argument("--no-figure", action="store_true", help="leave out the figure, which needs matplotlib")
     if questions:
         parser.add_argument(
             "--size", type=int, default=3, metavar="COUNT", help="items in a list (default: 3; a pair: 2)"

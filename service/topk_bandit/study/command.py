@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.design import Feedback
 from topk_bandit.preferences.inference import learned
@@ -103,8 +103,10 @@ class _Study:
             "preferences.csv",
             lambda path: write_preferences(path, utilities, items=self._items, queries=self._queries),
         )
-        if not self._given.no_figure:
+        try:
             self._write("preferences.png", lambda path: draw(path, utilities, self._items.ids, titles=titles))
+        except ConfigurationError as error:
+            self._console.print(f"no figure: {error}", highlight=False, markup=False, soft_wrap=True)
         for of_query, title in list(zip(utilities, titles, strict=True))[:_SHOWN]:
             self._console.print(table(of_query, self._items.ids, title=title))
 

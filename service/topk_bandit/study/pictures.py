@@ -53,9 +53,7 @@ def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titl
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an optional dependency
     except ImportError:
-        raise ConfigurationError(
-            "a figure needs matplotlib: pip install 'topk-bandit[experiments]', or leave it out with --no-figure"
-        ) from None
+        raise ConfigurationError("a figure needs matplotlib: pip install 'topk-bandit[experiments]'") from None
     panels = min(len(learned), _MOST_PANELS)
     height = 1.2 + 0.24 * min(len(items), _MOST_ITEMS)
     figure = Figure(figsize=(5.5 * min(panels, 3), height * -(-panels // 3)), layout="constrained")
