@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.serving.model import Model
 
 NAME = BanditName("shop", "home")
-KILLS = ["store"] * 14 + ["worker"] * 5 + ["supervisor"] * 5 + ["everything"] * 3 + ["everything while it starts"] * 3
+KILLS = ["store"] * 9 + ["worker"] * 4 + ["supervisor"] * 3 + ["everything"] * 2 + ["everything while it starts"] * 2
 
 
 def kill_store(service: Service, rng: np.random.Generator) -> None:
