@@ -144,7 +144,9 @@ def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) ->
     run(stores, scenario)
 
 
-@pytest.mark.parametrize("rounds", [40, 600], ids=["a young bandit", "an old bandit"])
+@pytest.mark.parametrize(
+    ("stores", "rounds"), [("memory", 40), ("embedded", 40), ("embedded", 600)], indirect=["stores"]
+)
 def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: int) -> None:
     """One worker lets its model rest and takes it up again and again; another keeps it, and both follow one log."""
 
