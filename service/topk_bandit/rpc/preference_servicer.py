@@ -42,7 +42,7 @@ READ_ONLY_STUDY_METHODS = frozenset(
 )
 
 LONGEST_WAIT_SECONDS = 10.0
-WAIT_SECONDS_BEFORE_THE_DEADLINE = 0.25
+WAIT_SECONDS_BEFORE_THE_DEADLINE = 0.5
 """An answer that a caller waits for must come before the caller's deadline."""
 
 
