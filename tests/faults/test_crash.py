@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.serving.model import Model
 
 NAME = BanditName("shop", "home")
-KILLS = ["store"] * 9 + ["worker"] * 4 + ["supervisor"] * 3 + ["everything"] * 2 + ["everything while it starts"] * 2
+KILLS = ["store"] * 6 + ["worker"] * 3 + ["supervisor"] * 2 + ["everything"] * 2 + ["everything while it starts"]
 
 
 def kill_store(service: Service, rng: np.random.Generator) -> None:
