@@ -23,6 +23,8 @@ from topk_bandit.types import BanditName, Recommended, Rewarded
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.faults.load import Customers
+
     from topk_bandit.client import BanditStats
     from topk_bandit.serving.model import Model
 
@@ -66,6 +68,11 @@ def kill_everything_while_it_starts(service: Service, rng: np.random.Generator) 
     kill_everything(service, rng)
 
 
+def wait_for_business(customers: Customers) -> None:
+    heard = len(customers.acknowledged)
+    until(lambda: len(customers.acknowledged) >= heard + 5, what="business goes on")
+
+
 @pytest.mark.timeout(400)
 def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path) -> None:
     rng = np.random.default_rng(11)
@@ -77,10 +84,10 @@ def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path) -> None:
         with writing(f"unix://{folder}/valkey.sock", NAME) as scribe:
             with shopping(address, "home", context_dim=2) as customers:
                 for kind in rng.permutation(KILLS):
-                    heard = len(customers.acknowledged)
-                    until(lambda heard=heard: len(customers.acknowledged) >= heard + 5, what="business goes on")
+                    wait_for_business(customers)
                     time.sleep(float(rng.random()) * 0.2)
                     globals()[f"kill_{str(kind).replace(' ', '_')}"](service, rng)
+                wait_for_business(customers)  # a worker is ready for a moment after its store was killed
                 until(lambda: service.page("/readyz")[0] == 200, what="ready")
             with service.client() as client:
                 checks = [client.recommend("home", [x, 1.0], request_id=f"check-{x}") for x in range(5)]
