@@ -16,11 +16,11 @@ import pytest
 from rich.console import Console
 
 from topk_bandit.errors import ConfigurationError
-from topk_bandit.experiments.extra import needed
 from topk_bandit.experiments.plan import Axis, Panel, Plan, Results
 from topk_bandit.experiments.running import repeated
 from topk_bandit.experiments.tables import screen_tables
 from topk_bandit.experiments.targets import best_everywhere, first_reaching, growth, questions_saved
+from topk_bandit.extra import needed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from topk_bandit.errors import ConfigurationError
 from topk_bandit.experiments import plans
-from topk_bandit.experiments.extra import needed
 from topk_bandit.experiments.plan import Results
 from topk_bandit.experiments.running import repeated
 from topk_bandit.experiments.tables import screen_tables, target_lines, write_csv, write_settings
+from topk_bandit.extra import needed
 
 if TYPE_CHECKING:
     import argparse

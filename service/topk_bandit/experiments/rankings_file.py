@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.errors import ConfigurationError, InvalidArgumentError
-from topk_bandit.experiments.extra import needed
+from topk_bandit.extra import needed
 from topk_bandit.preferences.answers import Orderings
 
 if TYPE_CHECKING:

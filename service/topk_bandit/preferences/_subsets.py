@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.preferences._information import Information
 
-__all__ = ["RankedSubsets", "RatedSubsets"]
+__all__ = ["RankedSubsets", "RatedSubsets", "pair_contrasts"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -138,7 +138,7 @@ class RankedSubsets(_Subsets):
         for group in groups:
             items[group] = features[group] - features[group].mean(axis=0)
         items[members], log_det = whitened(items[members], len(members))
-        return cls(items, log_det, groups, size, _contrasts(size), rng)
+        return cls(items, log_det, groups, size, pair_contrasts(size), rng)
 
     @property
     def work(self) -> float:
@@ -247,7 +247,7 @@ def _searched(pairs: FloatArray, largest: FloatArray, floor: float) -> tuple[flo
     return float(value), order[subset], bool(is_settled)
 
 
-def _contrasts(size: int) -> FloatArray:
+def pair_contrasts(size: int) -> FloatArray:
     """Return Q, (K - 1, K), with Q'Q = K I - 11'."""
     rows = np.tril(np.ones((size - 1, size)), k=0)
     rows[np.arange(size - 1), np.arange(1, size)] = -np.arange(1.0, size)

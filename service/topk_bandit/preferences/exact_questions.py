@@ -14,6 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.preferences._subsets import pair_contrasts
+
 __all__ = ["contrasts", "most_telling", "ranking_information"]
 
 FloatArray = NDArray[np.float64]
@@ -62,9 +64,7 @@ def contrasts(features: FloatArray) -> FloatArray:
 
     The K(K - 1)/2 differences of `design.ranking_matrices` have K - 1 dimensions, and sum to K times the scatter.
     """
-    size = features.shape[1]
-    helmert = np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, : size - 1]]))[0][:, 1:]
-    return np.asarray(np.sqrt(size) * np.einsum("lkd,km->ldm", features, helmert))
+    return np.asarray(np.einsum("lkd,mk->ldm", features, pair_contrasts(features.shape[1])))
 
 
 def ranking_information(size: int) -> float:

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.inference import Learned
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 
-__all__ = ["Catalogue", "next_lists"]
+__all__ = ["RELATIVE_GAP", "Catalogue", "next_lists"]
 
 IntArray = NDArray[np.int64]
+
+RELATIVE_GAP = 0.01
+"""The gap at which a study's design is done, relative to the number of directions that can be learned."""
 
 _UNKNOWN = 1e-3
 """What is known of every direction beforehand, as a share of one question's information."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from topk_bandit.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Gaussian", "PreferenceModel", "Utilities", "validated_features", "validated_weights"]
+__all__ = ["Gaussian", "Utilities", "validated_features", "validated_weights"]
 
 FloatArray = NDArray[np.float64]
 
@@ -37,14 +37,6 @@ class Utilities:
         ranks = np.empty(len(self.mean), dtype=np.intp)
         ranks[np.argsort(-self.mean, kind="stable")] = np.arange(1, len(self.mean) + 1)
         return ranks
-
-
-class PreferenceModel(Protocol):
-    """What was learned from answers."""
-
-    def utilities(self, features: ArrayLike) -> Utilities:
-        """Return the utilities of items with these features, shape (n, d)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from topk_bandit.errors import CorruptDataError, InvalidArgumentError, NotReadyE
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.design import Feedback, SubsetDesign
 from topk_bandit.preferences.inference import learned
-from topk_bandit.preferences.questions import Catalogue, next_lists
+from topk_bandit.preferences.questions import RELATIVE_GAP, Catalogue, next_lists
 from topk_bandit.study_types import (
     Answered,
     AnswerKind,
@@ -39,12 +39,9 @@ if TYPE_CHECKING:
 
     Counts = NDArray[np.int64]
 
-__all__ = ["RELATIVE_GAP", "StudyModel", "StudyMoment", "catalogue_of", "designed", "utilities_of"]
+__all__ = ["StudyModel", "StudyMoment", "catalogue_of", "designed", "utilities_of"]
 
 _Kind = TypeVar("_Kind", RatingsAnswer, RankingAnswer, ChoiceAnswer)
-
-RELATIVE_GAP = 0.01
-"""The gap at which a design is done, relative to the number of directions that can be learned."""
 
 _BYTES_PER_FEATURE = 16
 _BYTES_PER_QUESTION = 500

@@ -29,14 +29,14 @@ answers.csv  one row an answer: the items, best first, after a query if there ar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the words of `study` to a parser, each with a `run` that returns an exit status."""
     words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    for name, run, help_text in (
-        ("run", _run, "learn from the answers, and write what to ask next"),
-        ("ask", _ask, "write which lists to ask people about"),
-        ("learn", _learn, "learn utilities from answers"),
+    for name, help_text in (
+        ("run", "learn from the answers, and write what to ask next"),
+        ("ask", "write which lists to ask people about"),
+        ("learn", "learn utilities from answers"),
     ):
         word = words.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
         _add_common(word, answers=name != "ask", questions=name != "learn")
-        word.set_defaults(run=run)
+        word.set_defaults(run=_called, word=name)
 
 
 def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bool) -> None:
@@ -61,19 +61,7 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
         parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="of the search's random starts")
 
 
-def _run(given: argparse.Namespace) -> int:
+def _called(given: argparse.Namespace) -> int:
     from topk_bandit.study import command  # noqa: PLC0415 - other commands need not wait for it
 
-    return command.run(given)
-
-
-def _ask(given: argparse.Namespace) -> int:
-    from topk_bandit.study import command  # noqa: PLC0415 - other commands need not wait for it
-
-    return command.ask(given)
-
-
-def _learn(given: argparse.Namespace) -> int:
-    from topk_bandit.study import command  # noqa: PLC0415 - other commands need not wait for it
-
-    return command.learn(given)
+    return {"run": command.run, "ask": command.ask, "learn": command.learn}[given.word](given)

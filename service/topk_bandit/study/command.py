@@ -13,7 +13,7 @@ from topk_bandit.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.design import Feedback
 from topk_bandit.preferences.inference import learned
-from topk_bandit.preferences.questions import Catalogue, next_lists
+from topk_bandit.preferences.questions import RELATIVE_GAP, Catalogue, next_lists
 from topk_bandit.study.files import (
     read_described,
     read_orders,
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
 
 __all__ = ["ask", "learn", "run"]
-
-RELATIVE_GAP = 0.01
-"""The gap of a design, relative to the number of directions that can be learned."""
 
 _SHOWN = 3
 """Of how many queries the screen shows the utilities."""

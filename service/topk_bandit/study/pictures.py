@@ -8,7 +8,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from topk_bandit.errors import ConfigurationError
+from topk_bandit.extra import needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ def table(learned: Utilities, items: Sequence[str], *, title: str) -> Table:
     low = float((learned.mean - learned.standard_deviation)[shown].min())
     high = float((learned.mean + learned.standard_deviation)[shown].max())
     drawn = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    for name, where in (("rank", "right"), ("item", "left"), ("utility", "right"), ("± sd", "right"), ("", "left")):
-        drawn.add_column(name, justify="right" if where == "right" else "left", no_wrap=True)
+    for name in ("rank", "item", "utility", "± sd", ""):
+        drawn.add_column(name, justify="left" if name in {"item", ""} else "right", no_wrap=True)
     for item in shown.tolist():
         mean, deviation = float(learned.mean[item]), float(learned.standard_deviation[item])
         bar = _bar(mean, deviation, low=low, high=high)
@@ -50,13 +50,10 @@ def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titl
     ConfigurationError
         Matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - an optional dependency
-    except ImportError:
-        raise ConfigurationError("a figure needs matplotlib: pip install 'topk-bandit[experiments]'") from None
+    figures = needed("matplotlib.figure", "a figure")
     panels = min(len(learned), _MOST_PANELS)
     height = 1.2 + 0.24 * min(len(items), _MOST_ITEMS)
-    figure = Figure(figsize=(5.5 * min(panels, 3), height * -(-panels // 3)), layout="constrained")
+    figure = figures.Figure(figsize=(5.5 * min(panels, 3), height * -(-panels // 3)), layout="constrained")
     axes = figure.subplots(-(-panels // 3), min(panels, 3), squeeze=False).reshape(-1)
     for panel, utilities, title in zip(axes, learned, titles, strict=False):
         _panel(panel, utilities, items, title)

@@ -1,4 +1,4 @@
-"""Packages that only the experiments need."""
+"""Packages that only figures and experiments need."""
 
 from __future__ import annotations
 
