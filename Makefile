@@ -93,7 +93,7 @@ lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 		pyproject.toml requirements/build.in -o requirements/runtime.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev --extra experiments \
-		-o requirements/dev.lock
+		--extra ratings --extra rivals -o requirements/dev.lock
 
 clean:  ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

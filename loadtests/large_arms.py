@@ -12,7 +12,7 @@ from figures import PROCESSES, Bench, Figure, Outcome
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.settings import Settings
-from topk_bandit.simulation.environments import Shop
+from topk_bandit.simulation.environments import Objective, Shop
 from topk_bandit.types import Exploration, Kernel, PaperBeta
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _play(trial: _Trial) -> _Played:
     """Play one trial; rewards come in batches, and the slates of a batch know of each other."""
     warm_up()
     rng = np.random.default_rng([trial.seed, trial.slate_size, 13])
-    shop = Shop.random(rng, slate_size=trial.slate_size, n_customers=CUSTOMERS, relevance_weight=1.0)
+    shop = Shop.random(rng, slate_size=trial.slate_size, n_customers=CUSTOMERS, objective=Objective.NDCG)
     player = _Player(trial, shop, rng)
     regret = np.zeros(2)
     for _ in range(trial.rounds):

@@ -10,8 +10,10 @@ import numpy as np
 from figures import Bench, Figure, Outcome, mean_with_error, ratio_with_error
 from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.settings import Settings
+from topk_bandit.simulation.arm_players import RandomPlayer
 from topk_bandit.simulation.environments import Shop
-from topk_bandit.simulation.episodes import GpTopK, RandomPlayer, play
+from topk_bandit.simulation.episodes import GpTopK, play
+from topk_bandit.simulation.scenarios import Constant, Scenario
 from topk_bandit.types import Kernel
 
 if TYPE_CHECKING:
@@ -42,10 +44,10 @@ def _share_of_random(job: tuple[int, int]) -> float:
     """Return regret over regret of random slates, in the same shop with the same customers and noise."""
     seed, rounds = job
     shop = Shop.random(np.random.default_rng([seed, 1]))
-    n_items, slate_size = len(shop.items), shop.slate_size
-    drawing = RandomPlayer(n_items=n_items, slate_size=slate_size, rng=np.random.default_rng([seed, 3]))
+    drawing = RandomPlayer(slate_size=shop.slate_size, rng=np.random.default_rng([seed, 3]))
+    scenario = Scenario(shop, Constant(DELAY))
     last = [
-        play(shop, player, rounds=rounds, delay=DELAY, rng=np.random.default_rng([seed, 2]))[-(rounds // 3) :].mean()
+        play(scenario, player, rounds=rounds, rng=np.random.default_rng([seed, 2])).regret[-(rounds // 3) :].mean()
         for player in (_gp_topk(shop, seed, count_pending=True), drawing)
     ]
     return float(last[0] / last[1])
@@ -104,7 +106,8 @@ def _regret(episode: _Episode) -> float:
     )
     player = _gp_topk(shop, episode.seed, count_pending=episode.count_pending)
     rng = np.random.default_rng([episode.seed, 2])
-    return float(play(shop, player, rounds=episode.rounds, delay=episode.delay, rng=rng).sum())
+    scenario = Scenario(shop, Constant(episode.delay))
+    return float(play(scenario, player, rounds=episode.rounds, rng=rng).regret.sum())
 
 
 def _gp_topk(shop: Shop, seed: int, *, count_pending: bool) -> GpTopK:

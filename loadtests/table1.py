@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
 from figures import Bench, Figure, Outcome, exponent
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.simulation.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
 from topk_bandit.simulation.environments import Shop
+from topk_bandit.simulation.work import Arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,21 +129,14 @@ def _kernel(shop: Shop) -> KendallKernel:
 
 
 def _approach(name: str, shop: Shop, capacity: int) -> Approach:
-    n_items, context_dim = shop.items.shape
+    kernel, uncounted, dim = _kernel(shop), Arithmetic(), shop.items.shape[1]
     if name == "naive":
-        return NaiveApproach(_kernel(shop), context_dim=context_dim, noise_variance=NOISE_VARIANCE, capacity=capacity)
-    if name == "kernel":
-        return KernelApproach(
-            _kernel(shop),
-            context_dim=context_dim,
-            noise_variance=NOISE_VARIANCE,
-            capacity=capacity,
-            iterations=ITERATIONS,
-        )
-    return FeatureApproach(
-        n_items=n_items,
-        slate_size=shop.slate_size,
-        context_dim=context_dim,
+        return NaiveApproach(kernel, uncounted, context_dim=dim, noise_variance=NOISE_VARIANCE, capacity=capacity)
+    kind = KernelApproach if name == "kernel" else FeatureApproach
+    return kind(
+        kernel,
+        uncounted,
+        context_dim=dim,
         noise_variance=NOISE_VARIANCE,
         capacity=capacity,
         iterations=ITERATIONS,

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import vowpalwabbit
 
+from topk_bandit.experiments.vowpal import slates_lines
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -33,9 +35,7 @@ class Slates:
 
     def __init__(self, n_items: int, slate_size: int, *, split: bool) -> None:
         self._workspace = vowpalwabbit.Workspace(OPTIONS)
-        self._slots = range(slate_size)
-        self._offered = [range(slot, n_items, slate_size) if split else range(n_items) for slot in self._slots]
-        self._actions = [f"slates action {slot} |a i{item}" for slot in self._slots for item in self._offered[slot]]
+        self._offered = [range(slot, n_items, slate_size) if split else range(n_items) for slot in range(slate_size)]
 
     def learn(self, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float) -> None:
         """Learn from a slate shown; an item that its slot does not offer is taken for the slot's first one."""
@@ -43,14 +43,15 @@ class Slates:
             offered.index(item) if item in offered else 0
             for offered, item in zip(self._offered, ranking.tolist(), strict=True)
         ]
-        lines = self._lines(context, cost=f"{-reward:.6f}", labels=[f"{place}:0.1" for place in places])
+        labels = [f"{place}:0.1" for place in places]
+        lines = slates_lines(context, self._offered, cost=f"{-reward:.6f}", labels=labels)
         examples = self._workspace.parse(lines, vowpalwabbit.LabelType.SLATES)
         self._workspace.learn(examples)
         self._workspace.finish_example(examples)
 
     def seconds_parsed(self, context: NDArray[np.float64]) -> float:
         """Return how long the prediction for a context takes whose examples were parsed before."""
-        examples = self._workspace.parse(self._lines(context), vowpalwabbit.LabelType.SLATES)
+        examples = self._workspace.parse(slates_lines(context, self._offered), vowpalwabbit.LabelType.SLATES)
         start = time.perf_counter()
         self._workspace.predict(examples)
         took = time.perf_counter() - start
@@ -59,14 +60,9 @@ class Slates:
 
     def seconds_from_text(self, context: NDArray[np.float64]) -> float:
         """Return how long it takes to parse the text of a request, to predict, and to give the examples back."""
-        lines = self._lines(context)
+        lines = slates_lines(context, self._offered)
         start = time.perf_counter()
         examples = self._workspace.parse(lines, vowpalwabbit.LabelType.SLATES)
         self._workspace.predict(examples)
         self._workspace.finish_example(examples)
         return time.perf_counter() - start
-
-    def _lines(self, context: NDArray[np.float64], *, cost: str = "", labels: list[str] | None = None) -> list[str]:
-        features = " ".join(f"c{index}:{value:.6f}" for index, value in enumerate(context.tolist()))
-        slots = [f"slates slot {label}|s p{slot}" for slot, label in enumerate(labels or [""] * len(self._slots))]
-        return [f"slates shared {cost}|c {features}", *self._actions, *slots]

@@ -1,4 +1,4 @@
-"""Packages that only figures and experiments need."""
+"""Packages that come with an extra, because only figures and experiments need them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 
 from topk_bandit.errors import ConfigurationError
 
-__all__ = ["INSTALL", "needed"]
-
-INSTALL = "pip install 'topk-bandit[experiments]'"
+__all__ = ["needed"]
 
 
-def needed(module: str, purpose: str) -> Any:  # noqa: ANN401 - of a module that may not be there
-    """Import a module of the extra.
+def needed(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # noqa: ANN401 - of what may not be there
+    """Import a module of an extra.
 
     Raises
     ------
@@ -26,4 +24,4 @@ def needed(module: str, purpose: str) -> Any:  # noqa: ANN401 - of a module that
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise
-        raise ConfigurationError(f"{purpose} needs {package}: {INSTALL}") from None
+        raise ConfigurationError(f"{purpose} needs {package}: pip install 'topk-bandit[{extra}]'") from None

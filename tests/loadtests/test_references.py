@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from approaches import FeatureApproach, KernelApproach, NaiveApproach
 from dense import DenseAtContext, pair_features
 from paper_search import Orders, neighbouring_sets, paper_search, ucb_of_sets
 from played import shown_at_random
 from quality import dense_posterior
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
-from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings, full_neighbourhood, random_rankings
 from topk_bandit.simulation.environments import Shop
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.posterior import Posterior
 
 BETA = 2.3
 
@@ -75,27 +77,3 @@ def test_the_search_finds_the_best_of_all() -> None:
     np.testing.assert_array_equal(found.ranking, rankings[np.argmax(bounds)])
     assert found.value == pytest.approx(bounds.max(), rel=1e-10)
     assert found.evaluations % 6 == 1000 % 6
-
-
-def test_the_approaches_of_table_1_agree() -> None:
-    rng, kernel = np.random.default_rng(5), weighted_convolutional_kendall(8, 3)
-    common = {"context_dim": 2, "noise_variance": 0.1, "capacity": 40}
-    approaches = [
-        NaiveApproach(kernel, **common),
-        KernelApproach(kernel, **common, iterations=120),
-        FeatureApproach(n_items=8, slate_size=3, **common, iterations=120),
-    ]
-    contexts, rankings = rng.normal(size=(40, 2)), random_rankings(np.arange(8), slate_size=3, count=44, rng=rng)
-    rewards = rng.normal(size=40)
-    for approach in approaches:
-        for context, ranking, reward in zip(contexts, rankings, rewards, strict=False):
-            approach.update(context, ranking, float(reward))
-    posterior = Posterior.prior(kernel, context_dim=2, noise_variance=0.1).observe(contexts, rankings[:40], rewards)
-    expected = posterior.predict(contexts[0], rankings[40:])
-    gram = (contexts @ contexts.T) * kernel.gram(rankings[:40], rankings[:40])
-    vectors = rng.normal(size=(40, 2))
-    for approach in approaches:
-        mean, variance = approach.moments(contexts[0], rankings[40:])
-        np.testing.assert_allclose(mean, expected.mean, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(variance, expected.variance, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(approach.mvm(vectors), gram @ vectors, atol=1e-12)

@@ -85,6 +85,33 @@ class Landscape:
         explained = _contraction.slates(at.features, at.pairs, rankings, *self.position_weights)
         return Moments(self.means(rankings), self._variances(explained))
 
+    def coordinates(self, first_row: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Return what x of a ranking is multiplied with, for those who keep many rankings' x as one sparse matrix.
+
+        The coordinates are u and v of each item, s, and D of each pair of items i < j: 2E + 1 + E (E - 1) / 2 of them.
+
+        Parameters
+        ----------
+        first_row
+            The first row of the posterior that is asked about.
+
+        Returns
+        -------
+        Weights, whose product with x is the mean at an offset of zero, shape (F,), and M diag(C c) X B of the rows from
+        `first_row` on, shape (F, N + P - first_row), whose products with x, squared and added up over all rows, are
+        what is taken off `prior`: the variance is `amplitude` times what is left. A row's numbers do not depend on
+        later rows.
+        """
+        at, n_eligible = self.contraction, len(self.items)
+        every, above = np.arange(n_eligible), np.triu_indices(n_eligible, 1)
+        self._make_pairs(every, every)
+        of_pairs, n_first = at.pairs[above], 2 * n_eligible + 1
+        features = np.zeros((n_first + len(of_pairs), at.features.shape[1] - first_row))
+        features[:n_first] = at.features[:n_first, first_row:]
+        shown = np.flatnonzero(of_pairs >= 0)
+        features[n_first + shown] = at.features[of_pairs[shown], first_row:]
+        return np.concatenate([at.weights, at.pair_weights[above]]), features
+
     def replacements(self, rankings: Rankings, position: int) -> Moments:
         """Return the moments of `rankings` (A, k) with each item in turn at `position`, both (A, E).
 

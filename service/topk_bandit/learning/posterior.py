@@ -205,6 +205,36 @@ class Posterior:
         return PendingSlates(self._pending.contexts, self._pending.rankings)
 
     @property
+    def all_rows(self) -> PendingSlates:
+        """Contexts and rankings of the rewarded rows, and then of the pending ones."""
+        n, rows, pending = self.n_rows, self._rows, self._pending
+        return PendingSlates(
+            np.concatenate([rows.contexts[:n], pending.contexts]), np.concatenate([rows.rankings[:n], pending.rankings])
+        )
+
+    @property
+    def mean_weights(self) -> FloatArray:
+        """Weights of the covariances with all rows in the mean, shape (N + P,): those of pending rows are zero."""
+        return np.concatenate([self._centred_weights(), np.zeros(self.n_pending)])
+
+    def solved(self, values: FloatArray) -> FloatArray:
+        """Return A^-1 times `values` (N + P,), A = K + sigma^2 V of all rows at an amplitude of one: O(N^2)."""
+        n, whitener, pending = self.n_rows, self._rows.whitener, self._pending.whitened
+        solved = pending @ (pending.T @ values)
+        solved[:n] += whitener[:n, :n] @ (values[:n] @ whitener[:n, :n])
+        return np.asarray(solved, dtype=np.float64)
+
+    def coloured(self, normals: FloatArray) -> FloatArray:
+        """Return noise of all rows, shape (N + P,), from standard normal numbers, at an amplitude of one."""
+        contexts, shape = self.all_rows.contexts, self._fitted.noise_shape
+        noise = np.sqrt(self.noise_variance + NOISE_FLOOR * (contexts * contexts).sum(axis=1)) * normals
+        if shape is not None:
+            folded = self._fitted.n_rows
+            floor = np.diag(NOISE_FLOOR * (contexts[:folded] ** 2).sum(axis=1))
+            noise[:folded] = np.linalg.cholesky(self.noise_variance * shape + floor) @ normals[:folded]
+        return np.asarray(noise, dtype=np.float64)
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of all arrays that grow with rows."""
         return self._rows.nbytes + self._pending.nbytes + self._weights.nbytes + self._fitted.nbytes

@@ -1,50 +1,47 @@
-"""Policies playing rounds in a shop, with rewards that come late."""
+"""Policies playing rounds in a shop."""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Protocol
+import heapq
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.policy import State, decide
-from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from topk_bandit.simulation.environments import Shop
+    from topk_bandit.simulation.scenarios import News, Scenario
     from topk_bandit.types import Exploration
 
-__all__ = ["GpTopK", "Player", "RandomPlayer", "play"]
+__all__ = ["Episode", "GpTopK", "Player", "Visit", "play"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Visit(NamedTuple):
+    """What a policy sees of a round: its number from 0, the context (C,), and the items it can show, ascending."""
+
+    number: int
+    context: FloatArray
+    eligible: NDArray[np.int32]
 
 
 class Player(Protocol):
-    """What plays: it chooses a slate for a context, and later hears what an earlier slate earned."""
+    """What plays: it chooses a slate for a visit, and later hears what an earlier slate earned."""
 
-    def choose(self, round_number: int, context: NDArray[np.float64]) -> NDArray[np.int32]:
+    def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round, shape (k,)."""
         ...
 
-    def hear(self, round_number: int, reward: float) -> None:
-        """Learn the reward of the slate chosen in `round_number`."""
+    def hear(self, number: int, reward: float) -> None:
+        """Learn the reward of the slate chosen in round `number`."""
         ...
 
-
-class RandomPlayer:
-    """Shows a slate drawn uniformly, and learns nothing."""
-
-    def __init__(self, *, n_items: int, slate_size: int, rng: np.random.Generator) -> None:
-        self._items = np.arange(n_items)
-        self._slate_size = slate_size
-        self._rng = rng
-
-    def choose(self, round_number: int, context: NDArray[np.float64]) -> NDArray[np.int32]:  # noqa: ARG002
-        """Return a random slate."""
-        return np.asarray(random_rankings(self._items, slate_size=self._slate_size, count=1, rng=self._rng)[0])
-
-    def hear(self, round_number: int, reward: float) -> None:
-        """Do nothing."""
+    def miss(self, number: int) -> None:
+        """Learn that the slate chosen in round `number` will have no reward."""
+        ...
 
 
 class GpTopK:
@@ -70,40 +67,88 @@ class GpTopK:
         self._exploration = exploration
         self._rng = rng
         self._count_pending = count_pending
-        self._items = np.arange(state.posterior.kernel.n_items, dtype=np.int32)
-        self._slates: dict[int, tuple[NDArray[np.float64], NDArray[np.int32]]] = {}
+        self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
 
-    def choose(self, round_number: int, context: NDArray[np.float64]) -> NDArray[np.int32]:
+    def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Decide as the service does."""
-        decision = decide(self.state, self._exploration, context=context, eligible=self._items, rng=self._rng)
-        self._slates[round_number] = (context, decision.ranking)
+        decision = decide(self.state, self._exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
+        self._slates[visit.number] = (visit.context, decision.ranking)
         if self._count_pending:
-            self.state = self.state.shown(str(round_number), context, decision.ranking)
+            self.state = self.state.shown(str(visit.number), visit.context, decision.ranking)
         return decision.ranking
 
-    def hear(self, round_number: int, reward: float) -> None:
+    def hear(self, number: int, reward: float) -> None:
         """Learn as the service does."""
-        context, ranking = self._slates.pop(round_number)
-        self.state = self.state.rewarded(str(round_number), context, ranking, reward=reward)
+        context, ranking = self._slates.pop(number)
+        self.state = self.state.rewarded(str(number), context, ranking, reward=reward)
+
+    def miss(self, number: int) -> None:
+        """Stop counting the slate, as the service does."""
+        del self._slates[number]
+        self.state = self.state.closed(str(number))
 
 
-def play(shop: Shop, player: Player, *, rounds: int, delay: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Let a player play and return the true regret of each round, shape (rounds,).
+class Episode(NamedTuple):
+    """What was played, both of shape (rounds,): true regret and expected reward of each round."""
 
-    Parameters
-    ----------
-    delay
-        In how many rounds a reward arrives: 0 before the next choice.
-    rng
-        Source of the customers and of the noise.
+    regret: FloatArray
+    reward: FloatArray
+
+
+def play(scenario: Scenario, player: Player, *, rounds: int, rng: np.random.Generator) -> Episode:
+    """Let a player play.
+
+    Customers, noise, waits and tastes depend on `rng` alone, so that all players who are given the same see the same.
+    What is due after the last round is heard as before another one; what is due later is not heard.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The player chose something that is no slate of eligible items.
     """
-    regret = np.empty(rounds)
-    late: deque[tuple[int, float]] = deque()
+    shop, (of_waits, of_tastes) = scenario.shop, rng.spawn(2)
+    regret, reward = np.empty(rounds), np.empty(rounds)
+    late: list[_Late] = []
     for t in range(rounds):
+        _tell(player, late, before=t)
+        if scenario.tastes is not None:
+            moved = scenario.tastes.moved(shop.tastes, t, of_tastes)
+            shop = shop if moved is shop.tastes else shop.liking(moved)
         customer = int(rng.integers(len(shop.customers)))
-        ranking = player.choose(t, shop.customers[customer])
-        regret[t] = shop.best(customer) - float(shop.expected(customer, ranking[None])[0])
-        late.append((t, shop.draw(customer, ranking, rng)))
-        while late and late[0][0] <= t - delay:
-            player.hear(*late.popleft())
-    return regret
+        eligible = scenario.stock.eligible(t, len(shop.items))
+        ranking = player.choose(Visit(t, shop.customers[customer], eligible))
+        _check(ranking, eligible, shop.slate_size)
+        reward[t] = shop.expected(customer, ranking[None])[0]
+        regret[t] = shop.best(customer, eligible) - reward[t]
+        news = scenario.wait.news(t, of_waits)
+        heapq.heappush(late, _Late(news.round_number, t, news, float(reward[t] + shop.noise * rng.normal())))
+    _tell(player, late, before=rounds)
+    return Episode(regret, reward)
+
+
+class _Late(NamedTuple):
+    """What is heard before a round of a slate shown in an earlier one; it is sorted by both."""
+
+    due: int
+    number: int
+    news: News
+    reward: float
+
+
+def _tell(player: Player, late: list[_Late], *, before: int) -> None:
+    """Tell what is due before a round: first what is due first, and of that what was shown first."""
+    while late and late[0].due <= before:
+        one = heapq.heappop(late)
+        if one.news.rewarded:
+            player.hear(one.number, one.reward)
+        elif one.news.default is not None:
+            player.hear(one.number, one.news.default)
+        else:
+            player.miss(one.number)
+
+
+def _check(ranking: NDArray[np.int32], eligible: NDArray[np.int32], slate_size: int) -> None:
+    shown, items = set(ranking.ravel().tolist()), set(eligible.tolist())
+    if ranking.dtype.kind != "i" or ranking.shape != (slate_size,) or len(shown) < slate_size or not shown <= items:
+        problem = f"expected {slate_size} different items of {sorted(items)}, got {ranking.tolist()}"
+        raise InvalidArgumentError("ranking", problem)

@@ -22,6 +22,7 @@ from topk_bandit.preferences.inference import learned
 from topk_bandit.preferences.questions import Catalogue, next_lists
 from topk_bandit.simulation.environments import Shop
 from topk_bandit.simulation.episodes import GpTopK, play
+from topk_bandit.simulation.scenarios import Constant, Scenario
 from topk_bandit.types import Exploration, Kernel, PaperBeta
 
 if TYPE_CHECKING:
@@ -152,4 +153,5 @@ def _played(experiment: WarmStart, shop: Shop, slopes: FloatArray | None, seed: 
     state = State.initial(kernel, context_dim=context_dim, limits=Limits(), prior_mean=prior_mean)
     player = GpTopK(state, experiment.exploration, rng=np.random.default_rng([seed, 3]))
     rng = np.random.default_rng([seed, 4])
-    return play(shop, player, rounds=experiment.rounds, delay=experiment.delay, rng=rng)
+    scenario = Scenario(shop, Constant(experiment.delay))
+    return play(scenario, player, rounds=experiment.rounds, rng=rng).regret
