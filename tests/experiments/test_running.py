@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,13 +17,15 @@ import pytest
 from rich.console import Console
 
 from topk_bandit.errors import ConfigurationError
-from topk_bandit.experiments.plan import Axis, Panel, Plan, Results
-from topk_bandit.experiments.running import repeated
+from topk_bandit.experiments.kept import Kept
+from topk_bandit.experiments.plan import Axis, Job, Panel, Plan, Results, stacked
+from topk_bandit.experiments.running import finished
 from topk_bandit.experiments.tables import screen_tables
 from topk_bandit.experiments.targets import best_everywhere, first_reaching, growth, questions_saved
 from topk_bandit.extra import needed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -35,48 +38,75 @@ def told(console: Console) -> str:
     return console.file.getvalue()
 
 
+def plan(run: Callable[[int], np.ndarray], *, trials: int, costs: Sequence[float] = ()) -> Plan:
+    jobs = tuple(Job(partial(run, n), cost) for n, cost in zip(range(trials), costs or [1.0] * trials, strict=True))
+    axis = Axis("round", "round", (1.0, 2.0))
+    panels = (Panel("loss", "Panel", "ranking_loss", "loss", axis),)
+    return Plan("some", "Some", panels, ("ours",), jobs, stacked, {"seed": 0}, lambda _: [])
+
+
+def run(one: Plan, folder: Path, *, processes: int = 1, console: Console | None = None) -> list[list[float]]:
+    with Kept(folder, one) as kept:
+        console = console or screen(terminal=False)
+        measured = finished(one.jobs, {}, kept.keep, processes=processes, console=console, title="some")
+    return [job.values.tolist() for job in measured]
+
+
 @pytest.mark.parametrize("processes", [1, 2])
-def test_runs_are_in_the_order_of_their_numbers(processes: int) -> None:
+def test_jobs_are_in_their_order_whatever_was_done_first(tmp_path: Path, processes: int) -> None:
     console = screen(terminal=False)
-    values = repeated(partial(np.full, (1, 2)), runs=25, processes=processes, console=console, title="some")
-    assert values.tolist() == [[[n, n]] for n in range(25)]
+    costs = [float(n * 7 % 25) for n in range(25)]
+    values = run(plan(partial(np.full, 2), trials=25, costs=costs), tmp_path, processes=processes, console=console)
+    assert values == [[n, n] for n in range(25)]
     lines = told(console).splitlines()
     assert len(lines) == 10
-    assert lines[0] == "some: 3 of 25 runs"
-    assert lines[-1] == "some: 25 of 25 runs"
+    assert re.fullmatch(r"some: 3 of 25 jobs, about \d+ s left", lines[0])
+    assert lines[-1] == "some: 25 of 25 jobs"
 
 
-def test_a_terminal_gets_a_bar() -> None:
+def test_long_jobs_are_begun_first(tmp_path: Path) -> None:
+    begun: list[int] = []
+
+    def noted(number: int) -> np.ndarray:
+        begun.append(number)
+        return np.zeros(2)
+
+    run(plan(noted, trials=5, costs=[1.0, 5.0, 2.0, 5.0, 9.0]), tmp_path)
+    assert begun == [4, 1, 3, 2, 0]
+
+
+def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     console = screen(terminal=True)
-    repeated(partial(np.full, (1,)), runs=3, processes=1, console=console, title="some")
-    assert "3/3" in told(console)
+    run(plan(partial(np.full, 2), trials=3), tmp_path, console=console)
+    assert "3/3 jobs" in told(console)
     assert "━" in told(console)
 
 
-def test_what_a_run_raises_in_another_process_is_raised_here() -> None:
+def test_what_a_job_raises_in_another_process_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="negative dimensions"):
-        repeated(partial(np.full, (-1,)), runs=4, processes=2, console=screen(terminal=False), title="some")
+        run(plan(partial(np.full, -1), trials=4), tmp_path, processes=2)
 
 
 def results(values: np.ndarray, *, lower_is_better: bool = True) -> Results:
     n_methods, n_points = values.shape[2:]
+    axis = Axis("questions", "questions asked, n", tuple(range(10, 10 * n_points + 1, 10)))
     plan = Plan(
         name="some",
         title="Some",
-        axis=Axis("questions", "questions asked, n", tuple(range(10, 10 * n_points + 1, 10))),
-        panels=(Panel("loss", "Panel", "ranking_loss", "loss", lower_is_better=lower_is_better),),
+        panels=(Panel("loss", "Panel", "ranking_loss", "loss", axis, lower_is_better=lower_is_better),),
         methods=("ours", "uniform", "third")[:n_methods],
-        run=partial(np.full, values.shape[1:]),
+        jobs=(),
+        gathered=stacked,
         settings={},
         targets=lambda _: [],
     )
-    return Results(plan, values)
+    return Results(plan, stacked(values))
 
 
 def test_means_and_standard_errors_are_over_runs() -> None:
     found = results(np.array([1.0, 2.0, 6.0]).reshape(3, 1, 1, 1))
-    assert found.mean.item() == pytest.approx(3.0)
-    assert found.standard_error.item() == pytest.approx(np.sqrt(7.0 / 3.0))
+    assert found.mean[0].item() == pytest.approx(3.0)
+    assert found.standard_error[0].item() == pytest.approx(np.sqrt(7.0 / 3.0))
 
 
 @pytest.mark.parametrize(("better", "won"), [("lower", "at 1 of 3"), ("higher", "at 2 of 3")])

@@ -5,51 +5,139 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-__all__ = ["DESCRIPTION", "add_arguments"]
+if TYPE_CHECKING:
+    _Words: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - it has no other name
+
+__all__ = ["DESCRIPTION", "NAMES", "OF_FACTORS", "add_arguments"]
 
 DESCRIPTION = """\
-Run one of the papers' experiments again, and write NAME.png, NAME.csv and NAME.json.
+Run the papers' experiments again, and write NAME.png, NAME.csv and NAME.json.
 
-  topk-bandit experiment dope         which lists to ask about: ranking loss by number of questions
-  topk-bandit experiment dopewolfe    which K of all items to ask about: ranking loss and NDCG
-  topk-bandit experiment aggregation  rank aggregation with features, as the items become many
-  topk-bandit experiment warm-start   a bandit that starts with what a study learned, and one that does not
+GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --ratings):
+  table-1       what a decision costs as rounds become many: the paper's three ways and the service's
+  table-2       how alike the kernels find top-k rankings
+  table-3       the bounds on regret beside the regret that is measured, and the information gain
+  figure-2      regret, 20 items, slates of 3, one user and five
+  figure-3      regret, 50 items, slates of 3 and of 6
+  figure-4      whether local search finds the best of 10^10 rankings
+  figure-5      reward, 50 items, slates of 3 and of 6, nDCG and diversity
+  order         where the paper's order of the kernels, WCK <= CK <= WK in regret, holds, where not, and why
+  late-rewards  what rewards that come late or never cost
+  drift         what tastes that move cost, and what is saved by forgetting
+  rivals        the service's policy beside what a shop would otherwise use
+  protocol      the service's policy beside the best of the paper's nine, in all settings of figures 2, 3 and 5
+  warm-start    a bandit that starts with what a study learned, and one that does not
 
-dope and dopewolfe can be run on your own rankings: --data rankings.csv (or .parquet), one line an item of a list, with
-the columns list, item, position (the smallest is the best), and all others features.
+Asking people:
+  dope          which lists to ask about: ranking loss by number of questions
+  dopewolfe     which K of all items to ask about: ranking loss and NDCG
+  aggregation   rank aggregation with features, as the items become many
+
+  all           all of these, and report.html
+
+Same seed, same numbers, whatever the number of processes. What was stopped goes on with the same command. dope and
+dopewolfe can be run on your own rankings: --data rankings.csv (or .parquet), one line an item of a list, with the
+columns list, item, position (the smallest is the best), and all others features.
 """
+
+NAMES = (
+    "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
+    "late-rewards", "drift", "warm-start", "dope", "dopewolfe", "aggregation",
+)  # fmt: skip
+"""All experiments, in the order of the report."""
+
+OF_FACTORS = ("table-3", "figure-2", "figure-3", "figure-5", "order", "protocol", "rivals", "late-rewards", "drift")
+"""Those in shops of the factors."""
+
+_ROUNDS_SMALL, _ROUNDS_LARGE = 200, 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the experiments to a parser, each with a `run` that returns an exit status."""
     words = parser.add_subparsers(required=True, metavar="NAME", title="experiments")
-    dope = _added(words, "dope", runs=100, help_text="which lists to ask about")
+    _add_rounds(_added(words, "table-1", "what a decision costs as rounds become many", trials=1), 800)
+    _added(words, "table-2", "how alike the kernels find top-k rankings")
+    _add_bandits(words)
+    _added(words, "figure-4", "whether local search finds the best of 10^10 rankings", trials=100)
+    warm = _added(words, "warm-start", "what a study is worth to a bandit", trials=20)
+    _add_rounds(warm, 300)
+    _add_preferences(words)
+    _add_everything(words)
+
+
+def _add_bandits(words: _Words) -> None:
+    for name, trials, rounds, help_text in (
+        ("table-3", 6, None, "bounds on regret beside the regret that is measured"),
+        ("figure-2", 6, _ROUNDS_SMALL, "regret, 20 items, slates of 3, one user and five"),
+        ("figure-3", 6, _ROUNDS_LARGE, "regret, 50 items, slates of 3 and of 6"),
+        ("figure-5", 6, _ROUNDS_LARGE, "reward, 50 items, slates of 3 and of 6, nDCG and diversity"),
+        ("order", 24, 500, "where the paper's order of the kernels holds, and why"),
+        ("protocol", 10, None, "the service's policy beside the best of the paper's nine"),
+        ("rivals", 10, 500, "the service's policy beside what a shop would otherwise use"),
+        ("late-rewards", 10, 200, "what rewards that come late or never cost"),
+        ("drift", 10, 400, "what tastes that move cost"),
+    ):
+        word = _added(words, name, help_text, trials=trials)
+        _add_rounds(word, rounds)
+        _add_source(word)
+
+
+def _add_everything(words: _Words) -> None:
+    word = _added(words, "all", "all experiments, and one page of them: report.html", seeded=True)
+    word.add_argument("--only", type=_names, default=NAMES, metavar="NAME,NAME,...", help="some of them (default: all)")
+    word.add_argument("--quick", action="store_true", help="few trials and rounds: a look, in about a minute")
+    _add_source(word)
+
+
+def _add_preferences(words: _Words) -> None:
+    dope = _added(words, "dope", "which lists to ask about", trials=100)
     _add_data(dope)
     _add_numbers(dope, "--questions", default=tuple(range(10, 101, 10)), help_text="numbers of questions")
-    dopewolfe = _added(words, "dopewolfe", runs=100, help_text="which K of all items to ask about")
+    dopewolfe = _added(words, "dopewolfe", "which K of all items to ask about", trials=100)
     _add_data(dopewolfe)
     _add_numbers(dopewolfe, "--questions", default=tuple(range(100, 1001, 100)), help_text="numbers of questions")
     _add_numbers(dopewolfe, "--list-sizes", default=(2, 3, 4), help_text="items of a list, K, one panel each")
-    growth = _added(words, "aggregation", runs=20, help_text="rank aggregation with features, of many items")
+    growth = _added(words, "aggregation", "rank aggregation with features, of many items", trials=20)
     _add_numbers(growth, "--items", default=(500, 1000, 2000, 5000, 10_000), help_text="numbers of items")
-    warm = _added(words, "warm-start", runs=20, help_text="what a study is worth to a bandit")
-    warm.add_argument("--rounds", type=_positive, default=300, metavar="COUNT", help="rounds to play (default: 300)")
 
 
 def _added(
-    words: argparse._SubParsersAction[argparse.ArgumentParser], name: str, *, runs: int, help_text: str
+    words: _Words, name: str, help_text: str, *, trials: int | None = None, seeded: bool = False
 ) -> argparse.ArgumentParser:
-    word = words.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
+    """Add an experiment; one without trials and seed has nothing random."""
+    word = words.add_parser(name, description=f"{help_text[0].upper()}{help_text[1:]}.")
     word.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write; made if need be")
-    word.add_argument("--runs", type=_positive, default=runs, metavar="COUNT", help=f"how many (default: {runs})")
-    word.add_argument("--seed", type=_seed, default=0, metavar="NUMBER", help="of all that is random (default: 0)")
+    if trials is not None:
+        word.add_argument(
+            "--trials", type=_positive, default=trials, metavar="COUNT", help=f"how many (default: {trials})"
+        )
+    if seeded or trials is not None:
+        word.add_argument("--seed", type=_seed, default=0, metavar="NUMBER", help="of all that is random (default: 0)")
     cores = os.cpu_count() or 1
     word.add_argument(
-        "--processes", type=_positive, default=cores, metavar="COUNT", help=f"that share the runs (default: {cores})"
+        "--processes", type=_positive, default=cores, metavar="COUNT", help=f"that share the jobs (default: {cores})"
     )
     word.set_defaults(run=_run, experiment=name)
     return word
+
+
+def _add_rounds(word: argparse.ArgumentParser, rounds: int | None) -> None:
+    """Add the number of rounds; None for those of the paper's settings."""
+    told = rounds or f"{_ROUNDS_SMALL} with 20 items, {_ROUNDS_LARGE} with 50"
+    word.add_argument(
+        "--rounds", type=_positive, default=rounds, metavar="COUNT", help=f"rounds to play (default: {told})"
+    )
+
+
+def _add_source(word: argparse.ArgumentParser) -> None:
+    """Add where the factors of users and items come from."""
+    source = word.add_mutually_exclusive_group()
+    source.add_argument(
+        "--factors", type=Path, metavar="FILE", help="factors of users (U) and items (V): .npz (default: synthetic)"
+    )
+    source.add_argument("--ratings", type=Path, metavar="FILE", help="ratings to find the factors of: MovieLens's")
 
 
 def _add_data(word: argparse.ArgumentParser) -> None:
@@ -70,6 +158,14 @@ def _numbers(text: str) -> tuple[int, ...]:
     return numbers
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = text.split(",")
+    for name in names:
+        if name not in NAMES:
+            raise argparse.ArgumentTypeError(f"there is no experiment {name!r}")
+    return tuple(name for name in NAMES if name in names)
+
+
 def _positive(text: str) -> int:
     number = _seed(text)
     if number < 1:
@@ -88,6 +184,12 @@ def _seed(text: str) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from topk_bandit.experiments.command import show  # noqa: PLC0415 - --help need not wait for it
-
+    # Read when numpy is imported, here and in children: with one thread each, processes don't fight for the cores, and
+    # every sum has one order.
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    if given.experiment == "all":
+        from topk_bandit.experiments.everything import show  # noqa: PLC0415 - --help need not wait for it
+    else:
+        from topk_bandit.experiments.command import show  # noqa: PLC0415
     return show(given)

@@ -1,43 +1,51 @@
-"""The experiments, made ready from the flags they are called with."""
+"""The experiments by name, made ready from the flags they are called with."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from topk_bandit.experiments.plan import Axis, Panel, Plan
-from topk_bandit.experiments.targets import Target, best_everywhere, growth, questions_saved, regret_saved
-from topk_bandit.experiments.taste import Taste
-from topk_bandit.preferences.design import Feedback
-from topk_bandit.simulation import aggregation_growth, design_loss, subset_loss, warm_start
-from topk_bandit.simulation.design_loss import Questions, World
+from topk_bandit.experiments import (
+    bandit_plans,
+    bound_plans,
+    circumstance_plans,
+    growth_of_cost,
+    order_plans,
+    preference_plans,
+    service_plans,
+    table_plans,
+)
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from topk_bandit.experiments.plan import Results
+    from topk_bandit.experiments.plan import Plan
 
 __all__ = ["made"]
 
-FloatArray = NDArray[np.float64]
 
-ANSWER_SETS = 10
-"""How many times questions and answers are drawn in each world of `dope`: one time says too little of the design."""
+def _table_1(given: argparse.Namespace) -> Plan:
+    return growth_of_cost.plan_of(seed=given.seed, trials=given.trials, rounds=given.rounds)
 
-_SYNTHETIC_VARIANCE = 1.0 / 3.0
-"""Mean square of weights uniform in [0, 1]."""
 
-_BOTH = (Feedback.RATING, Feedback.RANKING)
-_FLIPS = (0.0, 0.1, 0.2)
-_QUESTIONS = "questions asked, n"
-_DRAWN = (
-    "Drawn: each design's questions are drawn from its distribution, as in the paper. Chosen one by one: each design's "
-    "questions are chosen by the rule that fits it."
-)
+_MAKERS: dict[str, Callable[[argparse.Namespace], Plan]] = {
+    "table-1": _table_1,
+    "table-2": table_plans.table_2,
+    "table-3": bound_plans.table_3,
+    "figure-2": bandit_plans.figure_2,
+    "figure-3": bandit_plans.figure_3,
+    "figure-4": table_plans.figure_4,
+    "figure-5": bandit_plans.figure_5,
+    "order": order_plans.order,
+    "rivals": service_plans.rivals,
+    "protocol": service_plans.protocol,
+    "late-rewards": circumstance_plans.late_rewards,
+    "drift": circumstance_plans.drift,
+    "warm-start": service_plans.warm,
+    "dope": preference_plans.dope,
+    "dopewolfe": preference_plans.dopewolfe,
+    "aggregation": preference_plans.aggregation,
+}
 
 
 def made(given: argparse.Namespace) -> Plan:
@@ -47,189 +55,7 @@ def made(given: argparse.Namespace) -> Plan:
     ------
     InvalidArgumentError
         A flag or the data can't be used.
+    ConfigurationError
+        A file can't be read, or a package that is needed is not installed.
     """
-    makers = {"dope": _dope, "dopewolfe": _dopewolfe, "aggregation": _aggregation, "warm-start": _warm_start}
-    return makers[given.experiment](given)
-
-
-class _Lists(NamedTuple):
-    """Where `dope` asks: what makes questions, the prior variance of the estimate, and what to tell of it."""
-
-    questions: Callable[[np.random.Generator], Questions]
-    prior_variance: float
-    feedbacks: Sequence[Feedback]
-    settings: dict[str, object]
-
-
-def _synthetic(count: int, rng: np.random.Generator) -> Questions:
-    """Return the questions of a new world."""
-    world = design_loss.outer_product_world(rng)
-    return Questions.of(world, feedbacks=_BOTH, count=count, prior_variance=_SYNTHETIC_VARIANCE, rng=rng)
-
-
-def _same(questions: Questions, _: np.random.Generator) -> Questions:
-    """Return the questions that data make, which are the same for all runs."""
-    return questions
-
-
-def _lists(given: argparse.Namespace) -> _Lists:
-    count = max(given.questions)
-    if given.data is None:
-        told: dict[str, object] = {"lists": 400, "list_size": 4, "features": 36, "theta": "uniform in [0, 1]^36"}
-        return _Lists(partial(_synthetic, count), _SYNTHETIC_VARIANCE, _BOTH, told)
-    taste = Taste.of(given.data)
-    rows = taste.data.of_one_length()
-    world = World(taste.coordinates, rows, taste.of_coordinates)
-    variance, feedbacks = float(np.mean(taste.of_coordinates**2)), (Feedback.RANKING,)
-    rng = np.random.default_rng([given.seed, 0])
-    questions = Questions.of(world, feedbacks=feedbacks, count=count, prior_variance=variance, rng=rng)
-    told = {**taste.settings(given.data), "list_size": rows.shape[1]}
-    return _Lists(partial(_same, questions), variance, feedbacks, told)
-
-
-def _dope(given: argparse.Namespace) -> Plan:
-    asked = _lists(given)
-    told, variance = asked.settings, asked.prior_variance
-    run = partial(
-        design_loss.ranking_losses,
-        seed=given.seed,
-        questions=asked.questions,
-        budgets=given.questions,
-        answer_sets=ANSWER_SETS,
-        prior_variance=variance,
-    )
-    source = f"{told['lists']} lists of {told['list_size']} items, {told['features']} features"
-    estimate = f"All methods estimate with the prior N(0, {variance:.3g} I)."
-    mean = f"Each run is the mean of {ANSWER_SETS} sets of questions and answers in one world."
-    return Plan(
-        name="dope",
-        title=f"Dope: ranking loss by number of questions ({source})",
-        axis=Axis("questions", _QUESTIONS, given.questions),
-        panels=tuple(_dope_panel(way, feedback) for way in ("drawn", "chosen") for feedback in asked.feedbacks),
-        methods=design_loss.METHODS,
-        run=run,
-        settings={
-            **told,
-            "seed": given.seed,
-            "answer_sets": ANSWER_SETS,
-            "prior_variance": variance,
-            "noise_variance": design_loss.NOISE_VARIANCE,
-            "medoids": design_loss.N_MEDOIDS,
-        },
-        targets=_dope_targets,
-        across=2,
-        notes=(_DRAWN, f"{estimate} {mean}"),
-    )
-
-
-def _dope_panel(way: str, feedback: Feedback) -> Panel:
-    kind = {Feedback.RATING: "ratings", Feedback.RANKING: "rankings"}[feedback]
-    title = f"{kind.capitalize()}, questions {'drawn' if way == 'drawn' else 'chosen one by one'}"
-    return Panel(f"{kind}_{way}", title, "ranking_loss", "ranking loss (wrong pairs a list)")
-
-
-def _dope_targets(results: Results) -> list[Target]:
-    drawn, chosen = (p for p, panel in enumerate(results.plan.panels) if panel.key.startswith("rankings"))
-    pairs = ((drawn, drawn), (chosen, drawn), (chosen, chosen))
-    return [*best_everywhere(results), *(questions_saved(results, p, beside=beside) for p, beside in pairs)]
-
-
-def _items(given: argparse.Namespace, rng: np.random.Generator) -> tuple[subset_loss.Items, dict[str, object]]:
-    if given.data is None:
-        told: dict[str, object] = {"items": 100, "lists": 1, "features": 100, "theta": "normal, drawn in each run"}
-        return subset_loss.clumped_answers(rng), told
-    taste = Taste.of(given.data)
-    items = subset_loss.Items.of(taste.data.features, taste.data.rows, theta=taste.of_features)
-    return items, taste.settings(given.data)
-
-
-def _dopewolfe(given: argparse.Namespace) -> Plan:
-    rng = np.random.default_rng([given.seed, 0])
-    items, told = _items(given, rng)
-    sizes: Sequence[int] = given.list_sizes
-    designed = {size: subset_loss.designs(items, subset_size=size, rng=rng) for size in sizes}
-    sampled = [str(size) for size in sizes if items.subsets(size) > subset_loss.MOST_SUBSETS]
-    seen = f"DBSCAN and m-medoids see {subset_loss.MOST_SUBSETS:,} random subsets where there are more"
-    run = partial(
-        subset_loss.losses_and_gains, seed=given.seed, items=items, designed=designed, budgets=given.questions
-    )
-    return Plan(
-        name="dopewolfe",
-        title=f"DopeWolfe: questions about K of {len(items.features)} items (features of rank {items.rank})",
-        axis=Axis("questions", _QUESTIONS, given.questions),
-        panels=(
-            *(Panel(f"loss_{K}", f"K = {K}", "ranking_loss", "ranking loss (share of wrong pairs)") for K in sizes),
-            *(Panel(f"ndcg_{K}", f"K = {K}", "ndcg", _GAIN, lower_is_better=False) for K in sizes),
-        ),
-        methods=subset_loss.METHODS,
-        run=run,
-        settings={
-            **told,
-            "rank": items.rank,
-            "seed": given.seed,
-            "prior_variance": items.prior_variance,
-            "ndcg_depth": subset_loss.NDCG_DEPTH,
-            "subsets": {f"K = {K}": items.subsets(K) for K in sizes},
-            "support": {f"K = {K}": {name: len(one.lists) for name, one in designed[K].items()} for K in sizes},
-        },
-        targets=best_everywhere,
-        across=len(sizes),
-        notes=(f"{seen}: K = {', '.join(sampled) or 'none'}.",),
-    )
-
-
-_GAIN = f"NDCG@{subset_loss.NDCG_DEPTH} (1: the best order)"
-
-
-def _aggregation(given: argparse.Namespace) -> Plan:
-    distance = "Kendall tau distance (share of pairs)"
-    return Plan(
-        name="aggregation",
-        title="RABF: 50 log n comparisons of n items, 50 log n of them with corrupted features",
-        axis=Axis("items", "items, n", given.items, log=True),
-        panels=tuple(
-            Panel(f"flips_{flip:g}", f"{flip:.0%} of the comparisons flipped", "kendall_tau_distance", distance)
-            for flip in _FLIPS
-        ),
-        methods=aggregation_growth.METHODS,
-        run=partial(aggregation_growth.kendall_tau_distances, seed=given.seed, sizes=given.items, flips=_FLIPS),
-        settings={
-            "seed": given.seed,
-            "features": aggregation_growth.DIMENSION,
-            "weights_ridge": 1.0,
-            "residual_ridges": aggregation_growth.RESIDUAL_RIDGES,
-        },
-        targets=growth,
-        notes=("Each method takes the ridge, of a few, that predicts held-out comparisons best.",),
-    )
-
-
-def _warm_start(given: argparse.Namespace) -> Plan:
-    experiment = warm_start.WarmStart(rounds=given.rounds)
-    study = experiment.study
-    shop = f"{experiment.n_items} items, slates of {experiment.slate_size}"
-    return Plan(
-        name="warm-start",
-        title=f"A bandit of {shop}: cold, and with {study.questions} designed questions' answers",
-        axis=Axis("round", "round", tuple(range(1, given.rounds + 1)), marked=False),
-        panels=(Panel("regret", "Regret so far", "cumulative_regret", "cumulative regret (reward lost)"),),
-        methods=("warm (ours)", "cold", "shuffled utilities"),
-        run=partial(_cumulative_regret, experiment, given.seed),
-        settings={
-            "seed": given.seed,
-            "items": experiment.n_items,
-            "slate_size": experiment.slate_size,
-            "reward_delay": experiment.delay,
-            "questions": study.questions,
-            "list_size": study.list_size,
-            "decisiveness": study.decisiveness,
-            "feature_noise": study.feature_noise,
-        },
-        targets=regret_saved,
-    )
-
-
-def _cumulative_regret(experiment: warm_start.WarmStart, seed: int, number: int) -> FloatArray:
-    """Return a run's regret so far, shape (1, methods, rounds); neighbouring seeds share no runs below a thousand."""
-    trial = warm_start.trial(experiment, 1000 * seed + number)
-    return np.cumsum(np.array([[trial.warm, trial.cold, trial.shuffled]]), axis=2)
+    return _MAKERS[given.experiment](given)

@@ -1,62 +1,88 @@
-"""Runs on all cores, with a progress bar; the numbers depend on the runs' numbers only, not on who ran them."""
+"""Jobs on all cores, with a progress bar; the numbers depend on the jobs only, not on who ran them, or when."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context, resource_tracker
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.experiments.kept import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from rich.console import Console
 
-__all__ = ["repeated"]
+    from topk_bandit.experiments.plan import Job
+
+__all__ = ["finished"]
 
 _LINES = 10
 """How many lines of progress a log file gets."""
 
 
-def repeated(
-    run: Callable[[int], NDArray[np.float64]], *, runs: int, processes: int, console: Console, title: str
-) -> NDArray[np.float64]:
-    """Return what `runs` runs measured, stacked in the order of their numbers.
+def finished(
+    jobs: Sequence[Job],
+    before: Mapping[int, Measured],
+    keep: Callable[[int, Measured], None],
+    *,
+    processes: int,
+    console: Console,
+    title: str,
+) -> tuple[Measured, ...]:
+    """Return what all jobs measured, in their order; only those are run that were not before.
+
+    Parameters
+    ----------
+    before
+        What was measured before, by the jobs' numbers.
+    keep
+        Called with each of the others as soon as it is done.
 
     Raises
     ------
     InvalidArgumentError
-        Naming ``--runs`` or ``--processes``: below 1.
+        Naming ``--processes``: below 1.
     """
-    for flag, number in (("--runs", runs), ("--processes", processes)):
-        if number < 1:
-            raise InvalidArgumentError(flag, f"expected at least 1, got {number}")
-    found = dict(_shown(_measured(run, runs=runs, processes=processes), runs, console, title))
-    return np.stack([found[number] for number in range(runs)])
+    if processes < 1:
+        raise InvalidArgumentError("--processes", f"expected at least 1, got {processes}")
+    found = dict(before)
+    if found:
+        console.print(f"{title}: resuming: {len(found)} of {len(jobs)} jobs were done", highlight=False)
+    waiting = sorted((n for n in range(len(jobs)) if n not in found), key=lambda n: (-jobs[n].cost, n))
+    for number, measured in _shown(_measured(jobs, waiting, processes=processes), jobs, waiting, console, title):
+        keep(number, measured)
+        found[number] = measured
+    return tuple(found[number] for number in range(len(jobs)))
 
 
-def _measured(
-    run: Callable[[int], NDArray[np.float64]], *, runs: int, processes: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    if processes == 1 or runs == 1:
-        for number in range(runs):
-            yield number, run(number)
+def _timed(job: Job) -> Measured:
+    start = time.process_time()
+    values = np.asarray(job.run(), dtype=np.float64)
+    return Measured(values, time.process_time() - start)
+
+
+def _measured(jobs: Sequence[Job], waiting: Sequence[int], *, processes: int) -> Iterator[tuple[int, Measured]]:
+    """Run the waiting jobs, the first ones first, and give each as it is done."""
+    if processes == 1 or len(waiting) < 2:
+        for number in waiting:
+            yield number, _timed(jobs[number])
         return
-    # Children read these when they import numpy: one thread each, so that the processes don't fight for the cores.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
-    pool = ProcessPoolExecutor(min(processes, runs), mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        min(processes, len(waiting)), mp_context=get_context("spawn"), initializer=_end_with_the_parent
+    )
     try:
         with _ctrl_c_held_back():
-            numbers = {pool.submit(run, number): number for number in range(runs)}
+            numbers = {pool.submit(_timed, jobs[number]): number for number in waiting}
         for future in as_completed(numbers):
             yield numbers[future], future.result()
     except BaseException:
@@ -65,6 +91,18 @@ def _measured(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_the_parent() -> None:
+    """End this process when its parent was killed, which would otherwise leave it waiting for work forever."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
@@ -80,23 +118,30 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def _shown(
-    measured: Iterator[tuple[int, NDArray[np.float64]]], runs: int, console: Console, title: str
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    measured: Iterator[tuple[int, Measured]], jobs: Sequence[Job], waiting: Sequence[int], console: Console, title: str
+) -> Iterator[tuple[int, Measured]]:
     if not console.is_terminal:
-        yield from _told(measured, runs, console, title)
+        yield from _told(measured, jobs, waiting, console, title)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]}/{task.fields[of]} jobs"))
+    before = len(jobs) - len(waiting)
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task(title, total=runs)
-        for item in measured:
-            progress.advance(task)
-            yield item
+        cost = sum(jobs[number].cost for number in waiting)
+        task = progress.add_task(title, total=cost, done=before, of=len(jobs))
+        for done, (number, values) in enumerate(measured, start=before + 1):
+            progress.update(task, advance=jobs[number].cost, done=done)
+            yield number, values
 
 
 def _told(
-    measured: Iterator[tuple[int, NDArray[np.float64]]], runs: int, console: Console, title: str
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    for done, item in enumerate(measured, start=1):
-        if done * _LINES // runs > (done - 1) * _LINES // runs:
-            console.print(f"{title}: {done} of {runs} runs", highlight=False)
-        yield item
+    measured: Iterator[tuple[int, Measured]], jobs: Sequence[Job], waiting: Sequence[int], console: Console, title: str
+) -> Iterator[tuple[int, Measured]]:
+    start, total = time.monotonic(), len(jobs)
+    spent, left = 0.0, sum(jobs[number].cost for number in waiting)
+    for done, (number, values) in enumerate(measured, start=total - len(waiting) + 1):
+        spent, left = spent + jobs[number].cost, left - jobs[number].cost
+        if done * _LINES // total > (done - 1) * _LINES // total:
+            seconds = (time.monotonic() - start) * left / spent
+            more = f", about {seconds:.0f} s left" if done < total else ""
+            console.print(f"{title}: {done} of {total} jobs{more}", highlight=False)
+        yield number, values

@@ -33,14 +33,14 @@ def best_everywhere(results: Results) -> list[Target]:
 
 
 def _best(results: Results, p: int) -> Target:
-    panel, values = results.plan.panels[p], results.values[:, p]
+    panel, values = results.plan.panels[p], results.values[p]
     behind = values[:, :1] - values[:, 1:] if panel.lower_is_better else values[:, 1:] - values[:, :1]
     mean = behind.mean(axis=0)
     points = mean.shape[1]
     won = int(np.count_nonzero(mean.max(axis=0) < 0.0))
     figure = f"at {won} of {points}"
-    if won < points and results.runs > 1:
-        error = np.maximum(behind.std(axis=0, ddof=1) / np.sqrt(results.runs), np.finfo(np.float64).tiny)
+    if won < points and results.trials > 1:
+        error = np.maximum(behind.std(axis=0, ddof=1) / np.sqrt(results.trials), np.finfo(np.float64).tiny)
         figure += f", elsewhere behind by up to {(mean / error).max():.1f} standard errors of the difference"
     word = "lowest" if panel.lower_is_better else "highest"
     return Target(f"{panel.title}: ours {word} at every point", won == points, figure)
@@ -49,8 +49,9 @@ def _best(results: Results, p: int) -> Target:
 def questions_saved(results: Results, p: int, *, beside: int) -> Target:
     """Return with how many questions ours, in panel `p`, reaches what uniform, in `beside`, reaches with the most."""
     plan = results.plan
-    most, bar = plan.axis.values[-1], results.mean[beside, plan.methods.index("uniform"), -1]
-    reached = first_reaching(np.array(plan.axis.values), results.mean[p, 0], bar)
+    axis, bar = plan.panels[p].axis, results.mean[beside][plan.methods.index("uniform"), -1]
+    most = axis.values[-1]
+    reached = first_reaching(np.array(axis.values), results.mean[p][0], bar)
     other = "" if beside == p else f" ({plan.panels[beside].title.lower()})"
     claim = f"{plan.panels[p].title}: ours reaches with <= {_ENOUGH} % what uniform reaches with {most:g}{other}"
     figure = "not reached" if reached is None else f"with {reached:.0f} ({reached / most:.0%}), by interpolation"
@@ -73,8 +74,8 @@ def growth(results: Results) -> list[Target]:
     targets = []
     for p, panel in enumerate(results.plan.panels):
         for m, method in enumerate(results.plan.methods):
-            first, last = results.mean[p, m, 0], results.mean[p, m, -1]
-            grows = bool(last - first > 2.0 * np.hypot(*results.standard_error[p, m, [0, -1]]))
+            first, last = results.mean[p][m, 0], results.mean[p][m, -1]
+            grows = bool(last - first > 2.0 * np.hypot(*results.standard_error[p][m, [0, -1]]))
             should = "no features" in method
             claim = f"{panel.title}: {method}, {'grows' if should else 'does not grow'} with n"
             targets.append(Target(claim, grows == should, f"{first:.3f} to {last:.3f}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ class Taste(NamedTuple):
         """Return what to write beside results."""
         return {
             "data": path.name,
+            "data_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             "lists": len(self.data.lists),
             "items": len(self.data.items),
             "features": len(self.data.feature_names),
