@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from topk_bandit.cli import main
 from topk_bandit.experiments import arguments, bound_plans, lineups, plans, service_plans
-from topk_bandit.experiments.bandit_plans import REGRET
+from topk_bandit.experiments.bandit_plans import BEST_OF_OPTIONS, REGRET
 from topk_bandit.experiments.command import command_of
 from topk_bandit.experiments.everything import words_of
 from topk_bandit.experiments.factors_file import factors_of
@@ -104,9 +104,9 @@ def test_settings_are_the_paper_s_and_share_no_draws() -> None:
     settings = (*FIGURE_2, *FIGURE_3, *FIGURE_5)
     assert len({one.number for one in settings}) == len({one.key for one in settings}) == 8
     assert {(one.n_items, one.slate_size, one.rounds) for one in FIGURE_2} == {(20, 3, 200)}
-    assert [(one.n_items, one.slate_size, one.rounds) for one in FIGURE_3] == [(50, 3, 100), (50, 6, 100)]
+    assert [(one.n_items, one.slate_size, one.rounds) for one in FIGURE_3] == [(50, 3, 200), (50, 6, 200)]
     assert [one.n_customers for one in settings] == [1, 1, 5, 5, 5, 5, 5, 5]
-    for name, rounds in (("figure-2", 200), ("figure-3", 100), ("figure-5", 100)):
+    for name, rounds in (("figure-2", 200), ("figure-3", 200), ("figure-5", 100)):
         given = flags(name)
         assert (given.trials, given.rounds, given.seed) == (6, rounds, 0)
     assert flags("protocol").trials == 10
@@ -144,16 +144,20 @@ def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatc
 
 
 def test_rivals_without_vowpalwabbit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"VW CCB", "VW slates"} <= {policy.name for policy in lineups.rivals()[0]}
+    assert {"VW CCB", "VW slates"} <= {policy.family for policy in lineups.rivals()[0]}
     monkeypatch.setattr(lineups, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
     lines, told = experiment(tmp_path, "rivals", "--trials=1", "--rounds=2")
-    others = ["linear Thompson", "Thompson sampling", "Random"]
+    linear = [f"linear Thompson {variance}" for variance in ("0.003", "0.001", "0.0003")]
+    others = [*linear, "Thompson sampling", "Random"]
     assert list(dict.fromkeys(line["method"] for line in lines)) == [SERVICE, *others]
     assert told["notes"] == [
-        "VW CCB and VW slates are left out: vowpalwabbit is not installed (pip install 'topk-bandit[rivals]')."
+        BEST_OF_OPTIONS,
+        "VW CCB and VW slates are left out: vowpalwabbit is not installed (pip install 'topk-bandit[rivals]').",
     ]
-    targets = [target["claim"] for target in told["targets"]]  # type: ignore[attr-defined]
-    assert [claim.partition(": ")[2] for claim in targets] == [f"{SERVICE} lower than {other}" for other in others] * 2
+    targets = [target["claim"].partition(": ")[2] for target in told["targets"]]  # type: ignore[attr-defined]
+    assert len(targets) == 2 * 3
+    for claim, expected in zip(targets, 2 * [linear, ["Thompson sampling"], ["Random"]], strict=True):
+        assert claim in [f"{SERVICE} lower than {other}" for other in expected]
 
 
 def test_the_service_s_policy_explores_as_the_service_does() -> None:
@@ -303,6 +307,8 @@ def test_lower_than_each_compares_pairs() -> None:
     assert [target.met for target in found] == [True, False]
     assert found[0].figure == "2.00 and 3.50, difference -1.50 ± 0.50"
     assert found[1].figure == "2.00 and 1.50, difference 0.50 ± 1.50"
+    of_variants = lower_than_each(results({"ours": [1.0, 3.0], "one a": [9.0, 9.0], "one b": [3.0, 4.0]}), ours="ours")
+    assert [target.claim for target in of_variants] == ["Panel: ours lower than one b"]
 
 
 def test_powers_of_t_are_found() -> None:

@@ -61,15 +61,16 @@ def test_kernels_are_compared_with_the_same_customers_and_noise(monkeypatch: pyt
     players: list[Noting] = []
 
     def noting(_known: Known, _rng: np.random.Generator) -> Noting:
-        players.append(Noting(4 * (len(players) // TRIALS % 3)))
+        players.append(Noting(4 * (len(players) // TRIALS % 4)))
         return players[-1]
 
     names = [policy.name for policy in lineups.the_nine()]
     monkeypatch.setattr(lineups, "the_nine", lambda: tuple(Policy(name, name.split()[0], noting) for name in names))
+    monkeypatch.setattr(lineups, "without_kernels", lambda: (Policy("other", "other", noting),))
     plan = order_of(f"--trials={TRIALS}", f"--rounds={ROUNDS}")
-    played = len(PANELS) * 3 * TRIALS
+    played = len(PANELS) * 4 * TRIALS
     measured = np.array([job.run() for job in plan.jobs[:played]])
-    shape = len(PANELS), 3, TRIALS
+    shape = len(PANELS), 4, TRIALS
     noise = np.array([player.rewards for player in players]) - measured[:, 1, : len(players[0].rewards)]
     noise = noise.reshape(*shape, -1)
     # Whatever the objective and the kernel, a trial has its own noise, and its own customers.
@@ -78,15 +79,16 @@ def test_kernels_are_compared_with_the_same_customers_and_noise(monkeypatch: pyt
     assert np.abs(of_trials[0] - of_trials[1]).min() > 1e-6
     for s in range(len(PANELS)):
         for trial in range(TRIALS):
-            met = [players[(3 * s + kernel) * TRIALS + trial].contexts for kernel in range(3)]
-            assert met[0] == met[1] == met[2]
-            np.testing.assert_allclose(noise[s, :, trial], np.broadcast_to(noise[s, 0, trial], (3, noise.shape[-1])))
+            met = [players[(4 * s + policy) * TRIALS + trial].contexts for policy in range(4)]
+            assert met[0] == met[1] == met[2] == met[3]
+            np.testing.assert_allclose(noise[s, :, trial], np.broadcast_to(noise[s, 0, trial], (4, noise.shape[-1])))
     reasons = [np.zeros(5 * 3 + 5 + 3)] * (2 * TRIALS)
     panels = plan.gathered([*measured, *reasons])
     regret = measured[:, 0].reshape(*shape, ROUNDS).cumsum(axis=-1)
     assert np.abs(regret[:, 0] - regret[:, 1]).min() > 1e-9
     for s in range(len(PANELS)):
-        differences = {"WCK - CK": regret[s, 0] - regret[s, 1], "CK - WK": regret[s, 1] - regret[s, 2]}
+        wck, ck, wk, other = regret[s]
+        differences = {"WCK - CK": wck - ck, "CK - WK": ck - wk, "WK - no kernel": wk - other}
         for m, name in enumerate(plan.methods):
             own = differences.get(name, np.full((TRIALS, ROUNDS), np.nan))
             np.testing.assert_array_equal(panels[s][:, m], own)
@@ -117,7 +119,7 @@ def test_the_command_writes_differences_and_reasons(tmp_path: Path, capsys: pyte
     for line in lines:
         points[line["panel"], line["method"]].append(float(line["mean"]))
     kernels, sizes, rewards = ("WCK", "CK", "WK"), ("n20_k3", "n50_k6"), 5
-    expected = {(panel, name): ROUNDS for panel in PANELS for name in ("WCK - CK", "CK - WK")}
+    expected = {(panel, name): ROUNDS for panel in PANELS for name in ("WCK - CK", "CK - WK", "WK - no kernel")}
     expected |= {(f"explained_{size}", name): rewards for size in sizes for name in kernels}
     for panel, count in (("order_free_rewards", rewards), ("order_free_kernels", len(kernels))):
         expected |= {(panel, name): count for name in ("n = 20, k = 3", "n = 50, k = 6")}
@@ -134,7 +136,7 @@ def test_the_command_writes_differences_and_reasons(tmp_path: Path, capsys: pyte
         assert wck_of_diversity + 0.05 < ck_of_diversity < 1.0
     told = json.loads((tmp_path / "order.json").read_text())
     claims = [target["claim"] for target in told["targets"]]
-    assert len(claims) == 2 * len(PANELS) + 2 * rewards
+    assert len(claims) == 3 * len(PANELS) + 2 * rewards
     assert claims[1] == "(a) nDCG, five users: CK <= WK in the mean, at the end"
     assert claims[-1].endswith("n = 50, k = 6, diversity: WCK >= CK in the mean")
     assert not told["targets"][-1]["met"]
@@ -144,19 +146,28 @@ def test_the_command_writes_differences_and_reasons(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("behind", "met", "figure"),
     [
-        ([-3.0, -3.0, -4.0, -2.0], True, "difference -3.00 ± 0.41, 7.3 standard errors: holds"),
-        ([3.0, 3.0, 4.0, 2.0], False, "difference +3.00 ± 0.41, 7.3 standard errors: does not hold"),
-        ([3.0, -3.0, 4.0, -2.0], False, "difference +0.50 ± 1.76, 0.3 standard errors: undecided"),
-        ([-0.5], True, "difference -0.50"),
-        ([0.0, 0.0], True, "difference +0.00"),
+        ([-3.0, -3.0, -4.0, -2.0], True, "-3.00 ± 0.41: holds (7.3 standard errors, so in 4 of 4 trials)"),
+        ([3.0, 3.0, 4.0, 2.0], False, "+3.00 ± 0.41: does not hold (7.3 standard errors, so in 0 of 4 trials)"),
+        ([3.0, -3.0, 4.0, -2.0], False, "+0.50 ± 1.76: undecided (0.3 standard errors, so in 2 of 4 trials)"),
+        ([-0.5], True, "-0.50"),
+        ([0.0, 0.0], True, "+0.00"),
     ],
 )
-def test_a_difference_of_few_standard_errors_is_undecided(behind: list[float], met: bool, figure: str) -> None:
-    found = order_plans._finding("WCK <= CK", np.array(behind))
+def test_a_difference_of_few_standard_errors_is_undecided(behind: list[float], *, met: bool, figure: str) -> None:
+    found = order_plans._finding("WCK <= CK", {"": np.array(behind)})
     assert (found.claim, found.met, found.figure) == ("WCK <= CK", met, figure)
 
 
+def test_the_end_decides() -> None:
+    regret = np.zeros((1, 250))
+    regret[0, [199, 249]] = -1.0, 2.0
+    found = order_plans._finding("WCK <= CK", order_plans._at_times(regret))
+    assert (found.met, found.figure) == (False, "after 200 rounds -1.00; after 250 rounds +2.00")
+    assert list(order_plans._at_times(regret[:, :200])) == ["after 200 rounds "]
+    assert list(order_plans._at_times(regret[:, :7])) == ["after 7 rounds "]
+
+
 def test_what_is_more_when_better_is_told_with_its_sign() -> None:
-    found = order_plans._finding("WCK >= CK", np.array([0.25, 0.25, 0.26, 0.24]), sign=-1.0, places=3)
+    found = order_plans._finding("WCK >= CK", {"": np.array([0.25, 0.25, 0.26, 0.24])}, sign=-1.0, places=3)
     assert not found.met
-    assert found.figure == "difference -0.250 ± 0.004, 61.2 standard errors: does not hold"
+    assert found.figure == "-0.250 ± 0.004: does not hold (61.2 standard errors, so in 0 of 4 trials)"

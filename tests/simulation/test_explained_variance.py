@@ -46,15 +46,18 @@ def shop_of(objective: Objective = Objective.NDCG, *, noise: float = 0.05) -> Sh
 def dense_regression(covariance: FloatArray, rewards: FloatArray) -> tuple[FloatArray, float]:
     """Return predictions and g, each of whose values is tried with the full density of the rewards."""
     n_rows = len(rewards)
-    among, one = covariance[:n_rows], np.eye(n_rows)
-    centred = rewards - rewards.mean()
-    ratios, densities = NOISE_RATIOS * np.trace(among) / n_rows, []
+    among, ones = covariance[:n_rows], np.ones(n_rows)
+    ratios, fits = NOISE_RATIOS * np.trace(among) / n_rows, []
     for ratio in ratios:
-        noisy = among + ratio * one
-        amplitude = centred @ np.linalg.inv(noisy) @ centred / n_rows
-        densities.append(multivariate_normal(cov=amplitude * noisy, allow_singular=False).logpdf(centred))
-    ratio = float(ratios[int(np.argmax(densities))])
-    return rewards.mean() + covariance[n_rows:] @ np.linalg.inv(among + ratio * one) @ centred, ratio
+        noisy = among + ratio * np.eye(n_rows)
+        inverse = np.linalg.inv(noisy)
+        offset = (ones @ inverse @ rewards) / (ones @ inverse @ ones)
+        centred = rewards - offset
+        amplitude = centred @ inverse @ centred / n_rows
+        density = multivariate_normal(cov=amplitude * noisy).logpdf(centred)
+        fits.append((density, float(ratio), offset + covariance[n_rows:] @ inverse @ centred))
+    _, ratio, predicted = max(fits, key=lambda fit: fit[0])
+    return predicted, ratio
 
 
 def covariance_of(kind: Kind, contexts: FloatArray, slates: NDArray[np.int32], n_rows: int) -> FloatArray:
@@ -125,8 +128,10 @@ def test_what_a_kernel_holds_is_found_without_noise_and_what_it_does_not_hold_is
     slates = random_rankings(np.arange(N_ITEMS), slate_size=SLATE_SIZE, count=150, rng=rng)
     contexts = rng.normal(size=(150, 2))
     covariance = covariance_of(kind, contexts, slates, 100)
-    held = (kind.features(slates, N_ITEMS) @ rng.normal(size=(15, 2)) * contexts).sum(axis=1)
-    np.testing.assert_allclose(regression(covariance, held[:100]).mean, held[100:], atol=0.01 * held.std())
+    held = 7.0 + (kind.features(slates, N_ITEMS) @ rng.normal(size=(15, 2)) * contexts).sum(axis=1)
+    found = regression(covariance, held[:100])
+    np.testing.assert_allclose(found.mean, held[100:], atol=0.01 * held.std())
+    assert found.offset == pytest.approx(7.0, abs=0.01)
     chance = rng.normal(size=100)
     found = regression(covariance, chance)
     assert found.noise_ratio > 1.0

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from topk_bandit.experiments.targets import Target
     from topk_bandit.simulation.policies import Policy
 
-__all__ = ["BEST_OF_FAMILIES", "REGRET", "REWARD", "Measure", "figure_2", "figure_3", "figure_5", "plan_of"]
+__all__ = [
+    "BEST_OF_FAMILIES",
+    "BEST_OF_OPTIONS",
+    "REGRET",
+    "REWARD",
+    "Measure",
+    "figure_2",
+    "figure_3",
+    "figure_5",
+    "plan_of",
+]
 
 
 class Measure(NamedTuple):
@@ -73,6 +83,9 @@ def plan_of(
     )
 
 
+BEST_OF_OPTIONS = (
+    "Of VW and linear Thompson the figure shows the options that are best at the end, marked * in the table."
+)
 BEST_OF_FAMILIES = (
     "Of each family (epsilon, beta) the figure shows the policy that is best at the end, marked * in the table; "
     "the CSV holds all."

@@ -97,9 +97,14 @@ def first_fitted(rounds: int) -> int:
 
 
 def lower_than_each(results: Results, *, ours: str) -> list[Target]:
-    """Return for each panel and each other method whether ours has less at the end."""
-    others = [name for name in results.plan.methods if name != ours]
-    return [lower_than(results, p, ours=ours, other=other) for p in range(len(results.plan.panels)) for other in others]
+    """Return for each panel and the best method of each other family whether ours has less at the end."""
+    names = results.plan.methods
+    return [
+        lower_than(results, p, ours=ours, other=names[m])
+        for p in range(len(results.plan.panels))
+        for m in results.best_of_families(p)
+        if names[m] != ours
+    ]
 
 
 def lower_than(results: Results, p: int, *, ours: str, other: str) -> Target:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.experiments import lineups
-from topk_bandit.experiments.bandit_plans import BEST_OF_FAMILIES, REGRET, plan_of
+from topk_bandit.experiments.bandit_plans import BEST_OF_FAMILIES, BEST_OF_OPTIONS, REGRET, plan_of
 from topk_bandit.experiments.plan import Axis, Panel, Plan, one_job_a_trial, stacked
 from topk_bandit.experiments.regret_targets import lower_than_each
 from topk_bandit.experiments.shops import FIGURE_2, FIGURE_3, FIGURE_5, Setting
@@ -45,7 +45,7 @@ def rivals(given: argparse.Namespace) -> Plan:
         policies=policies,
         panels=[(s, REGRET) for s in range(len(_RIVALRY))],
         targets=partial(lower_than_each, ours=SERVICE),
-        notes=notes,
+        notes=(BEST_OF_OPTIONS, *notes),
     )
 
 

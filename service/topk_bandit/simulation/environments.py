@@ -11,8 +11,8 @@ one of (paper, Section 5)::
     nDCG+variety    0.75 nDCG + 0.25 (1 - mean cosine of the pairs of items shown)
 
 The paper's diversity is the squared length of the mean of the items shown: it is largest for items that are alike. The
-paper takes lambda = 0.25 "to emphasize relevance over diversity"; by its formula it is 0.75 that does. The last one,
-which is not the paper's, rewards items that differ.
+paper takes lambda = 0.25 "to emphasize relevance over diversity", for which its formula needs more than 0.5, such as
+0.75. The last one, which is not the paper's, rewards items that differ.
 """
 
 from __future__ import annotations

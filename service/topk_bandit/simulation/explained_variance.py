@@ -5,9 +5,8 @@ learned slowly. The paper's diversity does not depend on the order of the items 
 of its variance on; WCK has a third of it on their order, and WK all (`order_free_share`).
 
 What a kernel can explain is the r^2 of Gaussian-process regression. Rewards are modelled as b + f(c, pi) + noise, with
-f of covariance s^2 (c.c') k_r(pi, pi') (paper, Eq. 6) and noise of variance s^2 g. b is the mean of the rewards; s^2
-and g are those under which they are most likely. What is measured is therefore the kernel's shape, not how well
-somebody scaled it.
+f of covariance s^2 (c.c') k_r(pi, pi') (paper, Eq. 6) and noise of variance s^2 g; b, s^2 and g are those under which
+the rewards are most likely. What is measured is therefore the kernel's shape, not how well somebody scaled it.
 """
 
 from __future__ import annotations
@@ -52,16 +51,19 @@ class Regression(NamedTuple):
     ----------
     mean
         Posterior means of the others, shape (M,).
+    offset
+        b.
     noise_ratio
         g, in units of the kernel.
     """
 
     mean: FloatArray
+    offset: float
     noise_ratio: float
 
 
 def regression(covariance: FloatArray, rewards: FloatArray) -> Regression:
-    """Return what `rewards` say of other slates.
+    """Return what `rewards` say of other slates, with the b, s^2 and g under which they are most likely.
 
     Parameters
     ----------
@@ -72,28 +74,16 @@ def regression(covariance: FloatArray, rewards: FloatArray) -> Regression:
     """
     n_rows = len(rewards)
     variances, directions = np.linalg.eigh(covariance[:n_rows])
-    offset = float(rewards.mean())
-    along = directions.T @ (rewards - offset)
-    ratio = _likeliest(variances, along)
-    weights = directions @ (along / (variances + ratio))
-    return Regression(offset + covariance[n_rows:] @ weights, ratio)
-
-
-def _likeliest(variances: FloatArray, along: FloatArray) -> float:
-    """Return the g of `NOISE_RATIOS` under which centred rewards are most likely, s^2 being the best for each.
-
-    Parameters
-    ----------
-    variances
-        Eigenvalues of the rewarded slates' covariance, shape (N,).
-    along
-        The centred rewards' coordinates along its eigenvectors, shape (N,).
-    """
+    along, of_ones = directions.T @ rewards, directions.sum(axis=0)
     ratios = NOISE_RATIOS * variances.mean()
     noisy = np.maximum(variances, 0.0) + ratios[:, None]
-    # -2 log density of N rewards where s^2 is the mean of z^2 / (variance + g), but for what all g share.
-    misfit = len(along) * np.log((along**2 / noisy).mean(axis=1)) + np.log(noisy).sum(axis=1)
-    return float(ratios[int(np.argmin(misfit))])
+    offsets = (along * of_ones / noisy).sum(axis=1) / (of_ones**2 / noisy).sum(axis=1)
+    centred = along - offsets[:, None] * of_ones
+    # -2 log density where b and s^2 = the mean of centred^2 / noisy are the best for a g, but for what all g share.
+    misfit = n_rows * np.log((centred**2 / noisy).mean(axis=1)) + np.log(noisy).sum(axis=1)
+    best = int(np.argmin(misfit))
+    weights = directions @ (centred[best] / noisy[best])
+    return Regression(offsets[best] + covariance[n_rows:] @ weights, float(offsets[best]), float(ratios[best]))
 
 
 def explained_variance(

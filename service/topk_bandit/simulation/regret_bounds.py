@@ -26,18 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import log_count, validated_rankings
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
     from topk_bandit.simulation.episodes import Player, Visit
-    from topk_bandit.simulation.maximisers import Maximiser
 
 __all__ = [
     "DELTA",
-    "GREEDY_SHARE",
     "Assumption",
     "BoundSetting",
     "ClosedForms",
@@ -45,7 +42,6 @@ __all__ = [
     "Recorder",
     "closed_forms",
     "fitted_exponent",
-    "greedy_information_gain",
     "information_gain",
     "least_norm",
     "regret_bound",
@@ -55,9 +51,6 @@ FloatArray = NDArray[np.float64]
 
 DELTA = 0.1
 """The bounds hold with a probability of 0.9."""
-
-GREEDY_SHARE = 1.0 - math.exp(-1.0)
-"""The greedy gain is at least this share of the largest one, as the gain is submodular (Nemhauser et al., 1978)."""
 
 
 class Assumption(IntEnum):
@@ -157,14 +150,12 @@ class ClosedForms(NamedTuple):
     this_work
         With the kernels of this work, gamma_T of order n^2 c.
     srinivas
-        With the identity kernel (Srinivas et al., 2010), gamma_T of order n^k c, as Table 3 prints it.
-    srinivas_derived
-        The same as Appendix B.4 derives it. Under Assumption 2 that has 300 n^k c where the table has 300 n^2 c.
+        With the identity kernel (Srinivas et al., 2010), gamma_T of order n^k c, as Table 3 prints it. Under
+        Assumption 2 Appendix B.4 derives 300 n^k c where the table has 300 n^2 c.
     """
 
     this_work: float
     srinivas: float
-    srinivas_derived: float
 
 
 def closed_forms(setting: BoundSetting, rounds: int, assumption: Assumption) -> ClosedForms:
@@ -172,17 +163,13 @@ def closed_forms(setting: BoundSetting, rounds: int, assumption: Assumption) -> 
     if rounds < 1:
         raise InvalidArgumentError("rounds", f"expected at least 1, got {rounds}")
     n, c = float(setting.n_items), setting.context_dim
-    arms = n**setting.slate_size
-
-    def order(gain: float, inside_beta: float) -> float:
-        if assumption is Assumption.DRAWN_FROM_PRIOR:
-            beta = math.log(setting.n_contexts) + setting.slate_size
-            beta += float(_log_rounds(np.array([rounds]), setting.delta)[0])
-        else:
-            beta = 2.0 * setting.norm**2 + 300.0 * inside_beta * c * math.log(rounds / setting.delta) ** 3
-        return math.sqrt(gain * setting.constant * rounds * c * beta)
-
-    return ClosedForms(order(n * n, n * n), order(arms, n * n), order(arms, arms))
+    if assumption is Assumption.DRAWN_FROM_PRIOR:
+        beta = math.log(setting.n_contexts) + setting.slate_size
+        beta += float(_log_rounds(np.array([rounds]), setting.delta)[0])
+    else:
+        beta = 2.0 * setting.norm**2 + 300.0 * n * n * c * math.log(rounds / setting.delta) ** 3
+    root = math.sqrt(setting.constant * rounds * c * beta)
+    return ClosedForms(n * root, n ** (setting.slate_size / 2.0) * root)
 
 
 class Recorder:
@@ -246,50 +233,6 @@ def information_gain(kernel: KendallKernel, contexts: FloatArray, rankings: Rank
     covariance = (contexts @ contexts.T) * kernel.gram(orders, orders) / noise**2
     lower = np.linalg.cholesky(covariance + np.eye(len(orders)))
     return np.asarray(np.log(np.diag(lower)).cumsum())
-
-
-def greedy_information_gain(
-    kernel: KendallKernel,
-    contexts: FloatArray,
-    maximiser: Maximiser,
-    *,
-    rounds: int,
-    noise: float,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return the information gain of slates and contexts that are each the most uncertain after those before, (T,).
-
-    Divided by `GREEDY_SHARE` it is at least gamma_T, if the maximiser finds the maximum.
-
-    Parameters
-    ----------
-    kernel
-        Kernel of the rankings.
-    contexts
-        The contexts there are, shape (U, C).
-    maximiser
-        Looks for the ranking with the largest variance.
-    rounds
-        T.
-    noise
-        xi > 0.
-    rng
-        Breaks ties.
-    """
-    _check_noise(noise)
-    items = np.arange(kernel.n_items, dtype=np.int32)
-    posterior = Posterior.prior(kernel, context_dim=contexts.shape[1], noise_variance=noise**2)
-    gains = np.empty(rounds)
-    for t in range(rounds):
-        # All rewards are zero, so are all means, and the largest bound is the largest deviation.
-        slates = [maximiser.best(posterior, context, items, beta=1.0, rng=rng) for context in contexts]
-        variances = [
-            posterior.predict(context, slate).variance[0] for context, slate in zip(contexts, slates, strict=True)
-        ]
-        widest = int(np.argmax(variances))
-        gains[t] = 0.5 * math.log1p(float(variances[widest]) / noise**2)
-        posterior = posterior.observe(contexts[widest], slates[widest], 0.0)
-    return np.asarray(gains.cumsum())
 
 
 def _check_noise(noise: float) -> None:
