@@ -171,7 +171,7 @@ def _live(job: tuple[Sequence[int], int], report: Report) -> _Lived:
     warm_up()
     rng = np.random.default_rng(10)
     shop = Shop.random(rng, n_customers=CUSTOMERS)
-    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, len(shop.items), shop.slate_size)
+    kernel = kernel_of(Kernel.ADAPTIVE, len(shop.items), shop.slate_size)
     life = _Life(shop, State.initial(kernel, context_dim=shop.items.shape[1], limits=Limits()), rng)
     seconds, deciding, decided = [], [], deque[tuple[int, "NDArray[np.int32]"]](maxlen=BATCH)
     kept, resident_early = life, 0.0

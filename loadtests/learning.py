@@ -112,7 +112,7 @@ def _regret(episode: _Episode) -> float:
 
 def _gp_topk(shop: Shop, seed: int, *, count_pending: bool) -> GpTopK:
     n_items, context_dim = shop.items.shape
-    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, n_items, shop.slate_size)
+    kernel = kernel_of(Kernel.ADAPTIVE, n_items, shop.slate_size)
     state = State.initial(kernel, context_dim=context_dim, limits=Limits())
     rng = np.random.default_rng([seed, 3])
     return GpTopK(state, Settings().default_exploration, rng=rng, count_pending=count_pending)

@@ -21,7 +21,7 @@ def bandit_settings(*, n_items: int, slate_size: int, context_dim: int) -> Bandi
         item_capacity=n_items,
         slate_size=slate_size,
         context_dim=context_dim,
-        kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
+        kernel=Kernel.ADAPTIVE,
         exploration=Settings().default_exploration,
         reward_wait_ms=3_600_000,
         default_reward=None,

@@ -13,6 +13,7 @@ from figures import Bench, Figure, Outcome
 from played import WIDE, Played, shown_at_random
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.simulation.environments import Shop
+from topk_bandit.types import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["append", "neighbourhood"]
 
 ROWS, REPEATS, TURN = 1000, 60, 4
+WCK = Kernel.WEIGHTED_CONVOLUTIONAL
 SETTINGS: dict[str, object] = {"n": 50, "k": 6, "C": 5, "rows": ROWS, "rows_from": "random slates", "threads": 1}
 
 
@@ -35,7 +37,7 @@ def neighbourhood(bench: Bench) -> Outcome:
     """Time mean and variance of all 264 slates with one item replaced, at 1,000 rows, in turns."""
     rng = np.random.default_rng(7)
     shop, absent = Shop.random(rng), peers.absent(peers.GPYTORCH)
-    bandit = shown_at_random(shop, rng, rewards=ROWS, pending=0, limits=WIDE)
+    bandit = shown_at_random(shop, rng, rewards=ROWS, pending=0, limits=WIDE, kernel=WCK)
     ours = _Neighbourhoods(bandit)
     contestants: dict[str, Contestant] = {
         "with_at": ours.seconds_with_contraction,
@@ -67,7 +69,7 @@ def append(bench: Bench) -> Outcome:
     """Time taking in one observation at 1,000 rows, until its slate can be predicted anew, in turns."""
     rng = np.random.default_rng(8)
     shop, absent = Shop.random(rng), peers.absent(peers.GPYTORCH)
-    bandit = shown_at_random(shop, rng, rewards=ROWS, pending=0, limits=WIDE)
+    bandit = shown_at_random(shop, rng, rewards=ROWS, pending=0, limits=WIDE, kernel=WCK)
     growing = _Growing(bandit)
     contestants: dict[str, Contestant] = {"observe": growing.observe, "shown_rewarded": growing.show_and_reward}
     for name, model in ({} if absent else _models(bandit)).items():

@@ -53,17 +53,23 @@ class Played:
         self.rewards.append(reward)
 
 
-def _beginner(shop: Shop, limits: Limits) -> Played:
+def _beginner(shop: Shop, limits: Limits, kernel: Kernel) -> Played:
     n_items, context_dim = shop.items.shape
-    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, n_items, shop.slate_size)
-    return Played(State.initial(kernel, context_dim=context_dim, limits=limits))
+    of_rankings = kernel_of(kernel, n_items, shop.slate_size)
+    return Played(State.initial(of_rankings, context_dim=context_dim, limits=limits))
 
 
 def shown_at_random(
-    shop: Shop, rng: np.random.Generator, *, rewards: int, pending: int, limits: Limits | None = None
+    shop: Shop,
+    rng: np.random.Generator,
+    *,
+    rewards: int,
+    pending: int,
+    limits: Limits | None = None,
+    kernel: Kernel = Kernel.ADAPTIVE,
 ) -> Played:
     """Return a bandit that saw random slates: every pair of items is in use before long."""
-    bandit = _beginner(shop, limits or Limits())
+    bandit = _beginner(shop, limits or Limits(), kernel)
     slates = random_rankings(np.arange(len(shop.items)), slate_size=shop.slate_size, count=rewards + pending, rng=rng)
     for number, slate in enumerate(slates):
         bandit.show(shop, int(rng.integers(len(shop.customers))), slate)
@@ -72,9 +78,11 @@ def shown_at_random(
     return bandit
 
 
-def played(shop: Shop, rng: np.random.Generator, *, rewards: int, pending: int) -> Played:
+def played(
+    shop: Shop, rng: np.random.Generator, *, rewards: int, pending: int, kernel: Kernel = Kernel.ADAPTIVE
+) -> Played:
     """Return a bandit that saw what it chose itself, as served by default, its rewards coming `pending` rounds late."""
-    bandit, items = _beginner(shop, Limits()), np.arange(len(shop.items), dtype=np.int32)
+    bandit, items = _beginner(shop, Limits(), kernel), np.arange(len(shop.items), dtype=np.int32)
     exploration = Settings().default_exploration
     for number in range(rewards + pending):
         customer = int(rng.integers(len(shop.customers)))

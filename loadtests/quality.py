@@ -18,6 +18,7 @@ from topk_bandit.learning.policy import Decision, decide
 from topk_bandit.learning.rankings import log_count
 from topk_bandit.settings import Settings
 from topk_bandit.simulation.environments import Shop
+from topk_bandit.types import Kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,7 +131,8 @@ def _compared(seed: int) -> _Compared:
     rng, kind = np.random.default_rng([seed, 9]), seed % len(KINDS)
     shop = Shop.random(rng, n_customers=KINDS[kind][1])
     build = shown_at_random if kind < 2 else played
-    bandit = build(shop, rng, rewards=ROWS, pending=int(rng.integers(MOST_PENDING + 1)))
+    pending, wck = int(rng.integers(MOST_PENDING + 1)), Kernel.WEIGHTED_CONVOLUTIONAL
+    bandit = build(shop, rng, rewards=ROWS, pending=pending, kernel=wck)
     context = shop.customers[int(rng.integers(len(shop.customers)))]
     decision, ours_seconds = _decided(bandit, context, rng)
     orders, beta = Orders.of(len(shop.items), shop.slate_size), _beta(bandit)

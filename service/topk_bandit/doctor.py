@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from topk_bandit.errors import TopkBanditError
-from topk_bandit.learning.kendall import weighted_convolutional_kendall
+from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
@@ -115,7 +115,7 @@ def _decision(settings: Settings) -> Iterator[_Finding]:
     start = time.perf_counter()
     warm_up()
     compiled = time.perf_counter() - start
-    kernel = weighted_convolutional_kendall(50, 6)
+    kernel = adaptive_kendall(50, 6)
     state = State.initial(kernel, context_dim=5, limits=Limits())
     rng = np.random.default_rng(0)
     start = time.perf_counter()

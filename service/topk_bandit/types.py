@@ -47,8 +47,13 @@ class BanditName:
 
 
 class Kernel(StrEnum):
-    """The similarity of two rankings that a bandit learns with (paper, Section 2)."""
+    """The similarity of two rankings that a bandit learns with (paper, Section 2).
 
+    ADAPTIVE is the weighted convolutional one with rank weights dcg^p whose p its rewards choose (Eq. 5 leaves the
+    weights free); the others stay what they are. Bandits are ADAPTIVE if nobody asks for another.
+    """
+
+    ADAPTIVE = "adaptive"
     WEIGHTED_CONVOLUTIONAL = "wck"
     CONVOLUTIONAL = "ck"
     WEIGHTED = "wk"
@@ -307,6 +312,8 @@ class BanditStats:
         Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
     prior_slope
         Reward units that a standard deviation of the prior's utilities is worth, as last learned; 0 without a prior.
+    rank_weight_power
+        p of the kernel's rank weights dcg^p, as last chosen; 0 for a kernel without weights.
     memory_bytes
         What the answering worker's model takes in memory, about.
     memory_limit_bytes
@@ -333,6 +340,7 @@ class BanditStats:
     noise_variance: float
     prior_variance: float
     prior_slope: float
+    rank_weight_power: float
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int

@@ -236,6 +236,7 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert (stats.recommendation_count, stats.observation_count, stats.mean_reward) == (1, 1, 0.5)
     assert (stats.available_item_count, stats.snapshot_position, stats.prior_variance) == (3, 9, 0.75)
     assert stats.prior_slope == -0.125
+    assert stats.rank_weight_power == 0.5
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

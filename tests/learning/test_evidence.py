@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, rankings_of, rewards_of, sample
 
 from topk_bandit.learning.evidence import Evidence, Observations, compacted, remembered, varied
-from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, choose_noise_variance, profile_likelihood
+from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 
@@ -109,7 +109,7 @@ def test_folding_changes_nothing_that_is_learned_of_noise_and_offset(kind: Kind,
     data, kernel = repeating(kind, 2, **case), kind.make(N_ITEMS, SLATE_SIZE)
     whole = Evidence.of(Observations(*data.rows))
     folded = compacted(kernel, whole)
-    assert choose_noise_variance(kernel, folded) == pytest.approx(choose_noise_variance(kernel, whole), rel=1e-9)
+    assert best_noise(kernel, folded).noise_variance == pytest.approx(best_noise(kernel, whole).noise_variance)
     profiles = []
     for evidence in (whole, folded):
         covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)

@@ -17,7 +17,7 @@ from topk_bandit.learning.hyperparameters import (
     RELATIVE_NOISE_GRID,
     Products,
     SlopePrior,
-    choose_noise_variance,
+    best_noise,
     profile_likelihood,
     scaling,
 )
@@ -95,24 +95,24 @@ def test_the_noise_of_the_model_is_found_to_its_order_of_magnitude(kind: Kind, n
     kernel = kind.make(N_ITEMS, 3)
     for seed in range(3):
         data = draw(seed, count=200, kind=kind, noise_variance=noise_variance)
-        chosen = choose_noise_variance(kernel, evidence_of(data))
+        chosen = best_noise(kernel, evidence_of(data)).noise_variance
         assert abs(math.log10(chosen / noise_variance)) <= 0.5
 
 
 def test_the_unit_of_the_rewards_does_not_matter() -> None:
     data = draw(5, count=100)
     kernel = WCK.make(N_ITEMS, 3)
-    chosen = choose_noise_variance(kernel, evidence_of(data))
+    chosen = best_noise(kernel, evidence_of(data)).noise_variance
     scaled = evidence_of(replace(data, rewards=1e6 * data.rewards - 4e6))
-    assert choose_noise_variance(kernel, scaled) == chosen
+    assert best_noise(kernel, scaled).noise_variance == chosen
 
 
 def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
     data = draw(5, count=100)
     kernel = WCK.make(N_ITEMS, 3)
-    chosen = choose_noise_variance(kernel, evidence_of(data))
+    chosen = best_noise(kernel, evidence_of(data)).noise_variance
     scaled = evidence_of(replace(data, contexts=10.0 * data.contexts))
-    assert choose_noise_variance(kernel, scaled) == pytest.approx(100.0 * chosen)
+    assert best_noise(kernel, scaled).noise_variance == pytest.approx(100.0 * chosen)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -1e9])
@@ -120,7 +120,7 @@ def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
 def test_equal_rewards_leave_the_prior_s_mean(value: float, count: int) -> None:
     data = draw(6, count=count, context_dim=1)
     equal = replace(data, rewards=np.full(count, value))
-    chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(equal))
+    chosen = best_noise(WCK.make(N_ITEMS, 3), evidence_of(equal)).noise_variance
     assert chosen == pytest.approx(0.1)
 
 
@@ -128,13 +128,13 @@ def test_few_rewards_do_not_lead_to_an_extreme() -> None:
     for seed in range(20):
         data = draw(seed, count=2)
         unit = float(np.mean((data.contexts**2).sum(axis=1)))
-        chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(data)) / unit
+        chosen = best_noise(WCK.make(N_ITEMS, 3), evidence_of(data)).noise_variance / unit
         assert RELATIVE_NOISE_GRID[0] < chosen < RELATIVE_NOISE_GRID[-1]
 
 
 def test_contexts_of_zero_do_not_stop_the_choice() -> None:
     data = draw(7, count=20)
-    chosen = choose_noise_variance(WCK.make(N_ITEMS, 3), evidence_of(replace(data, contexts=0.0 * data.contexts)))
+    chosen = best_noise(WCK.make(N_ITEMS, 3), evidence_of(replace(data, contexts=0.0 * data.contexts))).noise_variance
     assert math.isfinite(chosen)
     assert chosen > 0.0
 

@@ -15,11 +15,13 @@ from quality import dense_posterior
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.rankings import all_rankings, full_neighbourhood, random_rankings
 from topk_bandit.simulation.environments import Shop
+from topk_bandit.types import Kernel
 
 if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Posterior
 
 BETA = 2.3
+WCK = Kernel.WEIGHTED_CONVOLUTIONAL
 
 
 def shop_of(n_items: int, slate_size: int) -> Shop:
@@ -27,7 +29,7 @@ def shop_of(n_items: int, slate_size: int) -> Shop:
 
 
 def dense_and_bandit(shop: Shop) -> tuple[DenseAtContext, Posterior, np.ndarray]:
-    bandit = shown_at_random(shop, np.random.default_rng(2), rewards=40, pending=4)
+    bandit = shown_at_random(shop, np.random.default_rng(2), rewards=40, pending=4, kernel=WCK)
     context = shop.customers[3]
     return dense_posterior(bandit, shop, context), bandit.state.posterior, context
 

@@ -121,6 +121,12 @@ class PosteriorMachine(RuleBasedStateMachine):
         posterior = twin.posterior.refit(newest_rows(twin.posterior, newest), noise_variance=noise_variance)
         return self.keep(replace(twin, posterior=posterior, rows=twin.rows[max(len(twin.rows) - newest, 0) :]))
 
+    @rule(target=twins, twin=twins, kind=st.sampled_from(KINDS))
+    def turn(self, twin: Twin, kind: Kind) -> Twin:
+        old = twin.posterior
+        posterior = old.refit(old.evidence, noise_variance=old.noise_variance, kernel=kind.make(N_ITEMS, SLATE_SIZE))
+        return self.keep(replace(twin, posterior=posterior, kind=kind))
+
     @rule(target=twins, twin=twins, offset=REWARDS, amplitude=st.floats(0.1, 9.0))
     def rescale(self, twin: Twin, offset: float, amplitude: float) -> Twin:
         return self.keep(replace(twin, posterior=twin.posterior.rescaled(offset=offset, amplitude=amplitude)))

@@ -219,6 +219,7 @@ class Shop:
             noise_variance=0.25,
             prior_variance=0.75,
             prior_slope=-0.125,
+            rank_weight_power=0.5,
             snapshot_position=9,
             memory_bytes=10,
             memory_limit_bytes=11,

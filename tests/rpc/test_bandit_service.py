@@ -42,12 +42,12 @@ def test_create_fills_in_defaults(server: RunningServer, stub: BanditServiceStub
         item_capacity=20,
         slate_size=2,
         context_dim=1,
-        kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
+        kernel=Kernel.ADAPTIVE,
         exploration=Exploration(ConstantBeta(4.0), 0.05),
         reward_wait_ms=600_000,
         default_reward=None,
     )
-    assert (answer.name, answer.context_dimension, answer.kernel) == (HOME, 1, pb.KERNEL_WEIGHTED_CONVOLUTIONAL)
+    assert (answer.name, answer.context_dimension, answer.kernel) == (HOME, 1, pb.KERNEL_ADAPTIVE)
     assert (answer.exploration.constant_beta, answer.exploration.uniform_share) == (4.0, 0.05)
     assert answer.reward_wait == Duration(seconds=600)
     assert not answer.HasField("default_reward")
@@ -80,7 +80,8 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
-        (pb.KERNEL_UNSPECIFIED, pb.KERNEL_WEIGHTED_CONVOLUTIONAL),
+        (pb.KERNEL_UNSPECIFIED, pb.KERNEL_ADAPTIVE),
+        (pb.KERNEL_ADAPTIVE, pb.KERNEL_ADAPTIVE),
         (pb.KERNEL_WEIGHTED_CONVOLUTIONAL, pb.KERNEL_WEIGHTED_CONVOLUTIONAL),
         (pb.KERNEL_CONVOLUTIONAL, pb.KERNEL_CONVOLUTIONAL),
         (pb.KERNEL_WEIGHTED, pb.KERNEL_WEIGHTED),
@@ -394,6 +395,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         noise_variance=0.25,
         prior_variance=0.75,
         prior_slope=-0.125,
+        rank_weight_power=0.5,
         snapshot_position=9,
         memory_bytes=10,
         memory_limit_bytes=11,

@@ -72,7 +72,7 @@ SETTINGS = BanditSettings(
     item_capacity=12,
     slate_size=3,
     context_dim=2,
-    kernel=Kernel.WEIGHTED_CONVOLUTIONAL,
+    kernel=Kernel.ADAPTIVE,
     exploration=Exploration(PaperBeta(0.1), uniform_share=0.1),
     reward_wait_ms=HOUR_MS,
     default_reward=None,
@@ -346,7 +346,7 @@ def _plain_posterior(posterior: Posterior) -> object:
         _plain(posterior._weights),
         _plain(posterior._pending),
         _plain(posterior.prior_mean),
-        type(posterior.kernel).__name__,
+        _plain(posterior.kernel),
     )
 
 

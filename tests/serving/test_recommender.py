@@ -14,7 +14,7 @@ from tests.serving.harness import NAME, SETTINGS, Shop, hired, request, settles
 
 from topk_bandit.serving.hooks import Hooks
 from topk_bandit.serving.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
-from topk_bandit.types import ConstantBeta, Exploration, Item
+from topk_bandit.types import ConstantBeta, Exploration, Item, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,3 +91,28 @@ def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_lea
 
 def fresh_ids() -> Callable[[], str]:
     return map("request-{}".format, range(10**6)).__next__
+
+
+@pytest.mark.parametrize(
+    ("kernel", "power"),
+    [
+        (Kernel.ADAPTIVE, 0.5),
+        (Kernel.WEIGHTED_CONVOLUTIONAL, 1.0),
+        (Kernel.CONVOLUTIONAL, 0.0),
+        (Kernel.WEIGHTED, 1.0),
+    ],
+)
+def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create(replace(SETTINGS, kernel=kernel))
+            assert (await worker.bandits.stats(NAME)).rank_weight_power == power
+            if kernel is Kernel.ADAPTIVE:
+                await shop.trade(60)
+                model = await worker.learner.refreshed(NAME)
+                chosen = model.state.posterior.kernel.power
+                assert (await worker.bandits.stats(NAME)).rank_weight_power == chosen != power
+
+    stores = MemoryStores()
+    run(stores, scenario)

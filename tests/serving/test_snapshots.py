@@ -32,12 +32,14 @@ from tests.serving.harness import (
 )
 
 from topk_bandit.errors import CorruptDataError, NotFoundError, UnavailableError
+from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS
+from topk_bandit.learning.policy import State
 from topk_bandit.serving.snapshots import decode_model, encode_model
 from topk_bandit.store.log import Snapshot
-from topk_bandit.types import BanditCreated, Item, ItemsChanged, LoggedEvent, Recommended, Rewarded
+from topk_bandit.types import BanditCreated, Item, ItemsChanged, Kernel, LoggedEvent, Recommended, Rewarded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection
     from pathlib import Path
 
     from tests.contracts.harness import Stores
@@ -45,13 +47,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.serving.model import Model
     from topk_bandit.store.log import Store
+    from topk_bandit.types import BanditSettings
 
 
-def checkpoint() -> Model:
+def checkpoint(settings: BanditSettings = SETTINGS) -> Model:
     """Return a small model at a checkpoint, with an open slate and a retired item."""
     rng = np.random.default_rng(0)
     events: list[object] = [
-        BanditCreated(SETTINGS),
+        BanditCreated(settings),
         ItemsChanged(tuple(Item(f"i{n}", available=n != 2) for n in range(6)), ("i5",)),
     ]
     template = replace(recommendation(), slate=("i0", "i1", "i3"))
@@ -69,12 +72,15 @@ def checkpoint() -> Model:
 
 MODEL = checkpoint()
 PAYLOAD = encode_model(MODEL)
+FIXED = checkpoint(replace(SETTINGS, kernel=Kernel.WEIGHTED_CONVOLUTIONAL))
 
 
-def with_header(change: Callable[[dict[str, object]], object]) -> bytes:
-    """Return the payload with another header."""
-    with np.load(io.BytesIO(PAYLOAD)) as archive:
-        arrays = dict(archive)
+def with_header(
+    change: Callable[[dict[str, object]], object], *, of: Model = MODEL, without: Collection[str] = ()
+) -> bytes:
+    """Return the payload with another header, and without some of the arrays."""
+    with np.load(io.BytesIO(encode_model(of))) as archive:
+        arrays = {name: archive[name] for name in archive if name not in without}
     header = json.loads(arrays.pop("header").tobytes())
     changed = change(header)
     buffer = io.BytesIO()
@@ -96,31 +102,51 @@ def test_another_schema_is_refused_by_its_number() -> None:
         decode_model(with_header(lambda header: header.update(schema=1)), limits=LIMITS)
 
 
+def test_models_from_before_there_were_kernels_to_choose_from_are_read() -> None:
+    def change(header: dict[str, object]) -> None:
+        assert header.pop("rank_weight_power") is None
+        header["schema"] = 3
+
+    assert_same(decode_model(with_header(change, of=FIXED), limits=LIMITS), FIXED)
+
+
 def test_models_from_before_there_were_priors_are_read() -> None:
-    with np.load(io.BytesIO(PAYLOAD)) as archive:
-        arrays = {name: archive[name] for name in archive if name not in {"prior_constants", "prior_slopes"}}
-    header = json.loads(arrays["header"].tobytes())
-    del header["prior_items"]
-    header["schema"] = 2
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    assert_same(decode_model(buffer.getvalue(), limits=LIMITS), MODEL)
+    def change(header: dict[str, object]) -> None:
+        del header["rank_weight_power"], header["prior_items"]
+        header["schema"] = 2
+
+    payload = with_header(change, of=FIXED, without={"prior_constants", "prior_slopes"})
+    assert_same(decode_model(payload, limits=LIMITS), FIXED)
 
 
-def _without_settings(header: dict[str, object]) -> None:
-    del header["settings"]
+def test_the_kernel_comes_back_as_it_was_chosen() -> None:
+    for power in RANK_WEIGHT_POWERS:
+        kernel = MODEL.state.posterior.kernel.at_power(power)
+        posterior = replace(MODEL.state.posterior, kernel=kernel)
+        model = replace(
+            MODEL, state=State.restored(kernel, replace(MODEL.state, posterior=posterior).memory, limits=LIMITS)
+        )
+        assert_same(decode_model(encode_model(model), limits=LIMITS), model)
+
+
+def _without(name: str) -> Callable[[dict[str, object]], None]:
+    def change(header: dict[str, object]) -> None:
+        del header[name]
+
+    return change
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        _without_settings,
+        _without("settings"),
+        _without("rank_weight_power"),
         lambda header: header.update(open_ids=["one", "too", "many"]),
         lambda header: header.update(tally={"nonsense": 1}),
         lambda header: header.update(settings=3),
         lambda header: header.update(last=None),
         lambda header: header.update(noise_variance=-1.0),
+        lambda header: header.update(rank_weight_power=0.3),
         lambda _: ["a", "list"],
         lambda _: 3,
     ],

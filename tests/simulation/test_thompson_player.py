@@ -3,8 +3,8 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
-from tests.learning.dense import WCK
 
+from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.thompson import drawn
@@ -37,7 +37,7 @@ def test_it_shows_the_best_eligible_slate_of_a_draw_from_its_posterior() -> None
 
 def test_it_folds_what_happens_to_slates_as_the_service_does() -> None:
     player = ThompsonSampling.of(KNOWN, np.random.default_rng(2))
-    state = State.initial(WCK.make(N_ITEMS, SLATE_SIZE), context_dim=2, limits=Limits())
+    state = State.initial(adaptive_kendall(N_ITEMS, SLATE_SIZE), context_dim=2, limits=Limits())
     slates = []
     for number in range(25):
         slates.append(player.choose(visit(number)))

@@ -146,7 +146,7 @@ class AsyncClient(AwaitedStudies):
         slate_size: int,
         item_capacity: int,
         context_dimension: int = 1,
-        kernel: Kernel = Kernel.WEIGHTED_CONVOLUTIONAL,
+        kernel: Kernel = Kernel.ADAPTIVE,
         constant_beta: float | None = None,
         schedule_scale: float | None = None,
         uniform_share: float | None = None,

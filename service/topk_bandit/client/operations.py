@@ -46,6 +46,7 @@ _OUTCOMES = {
     recommender_pb.REWARD_OUTCOME_LATE: RewardOutcome.LATE,
 }
 _KERNELS = {
+    bandit_pb.KERNEL_ADAPTIVE: Kernel.ADAPTIVE,
     bandit_pb.KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel.WEIGHTED_CONVOLUTIONAL,
     bandit_pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
     bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,

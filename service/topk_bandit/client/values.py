@@ -146,3 +146,4 @@ class BanditStats:
     memory_bytes: int
     memory_limit_bytes: int
     prior_slope: float
+    rank_weight_power: float

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["NOISE_FLOOR", "Evidence", "Observations", "compacted", "noisy_covariance", "remembered", "varied"]
+__all__ = [
+    "NOISE_FLOOR",
+    "Evidence",
+    "Observations",
+    "compacted",
+    "folded_by_ranking",
+    "noisy_covariance",
+    "remembered",
+    "varied",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -235,7 +244,7 @@ def compacted(kernel: KendallKernel, evidence: Evidence) -> Evidence:
     """
     if evidence.noise_shape is not None or evidence.n_rows > _most_rank(evidence):
         return _collapsed(kernel, evidence)
-    return _folded_by_ranking(evidence)
+    return folded_by_ranking(evidence)
 
 
 def _most_rank(evidence: Evidence) -> int:
@@ -244,7 +253,8 @@ def _most_rank(evidence: Evidence) -> int:
     return min(evidence.contexts.shape) and int(np.linalg.matrix_rank(evidence.contexts)) * (m * (m + 1) // 2)
 
 
-def _folded_by_ranking(evidence: Evidence) -> Evidence:
+def folded_by_ranking(evidence: Evidence) -> Evidence:
+    """Return evidence with at most C rows of each ranking, whatever the kernel; none was folded otherwise."""
     _, group_of = np.unique(evidence.rankings, axis=0, return_inverse=True)
     order = np.argsort(group_of.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(group_of.reshape(-1)))

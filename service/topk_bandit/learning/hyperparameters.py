@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RELATIVE_NOISE_GRID",
+    "NoiseFit",
     "Products",
     "Profile",
     "Scaling",
     "SlopePrior",
-    "choose_noise_variance",
+    "best_noise",
     "profile_likelihood",
     "scaling",
 ]
@@ -173,7 +174,17 @@ def _whitened(covariance: FloatArray, evidence: Evidence) -> tuple[FloatArray, F
     return inverse @ covariance @ inverse.T, evidence.targets @ inverse.T
 
 
-def choose_noise_variance(kernel: KendallKernel, evidence: Evidence, *, prior: SlopePrior | None = None) -> float:
+class NoiseFit(NamedTuple):
+    """The best noise ratio r of a kernel, and the log density of rewards and noise there, up to a constant.
+
+    The constant is the same for all kernels. The log density is 0 where rewards that are all equal say nothing.
+    """
+
+    noise_variance: float
+    log_density: float
+
+
+def best_noise(kernel: KendallKernel, evidence: Evidence, *, prior: SlopePrior | None = None) -> NoiseFit:
     """Return the noise ratio r that the marginal likelihood prefers, for rows of a posterior.
 
     A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides while there are few rows;
@@ -194,7 +205,9 @@ def choose_noise_variance(kernel: KendallKernel, evidence: Evidence, *, prior: S
     unit = float(np.trace(_whitened(covariance, evidence)[0])) / evidence.n_observations
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not varied(evidence.targets, evidence.leftovers):
-        return float(unit * 10.0**_PRIOR_LOG10_MEAN)
+        return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0)
     profile = profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
-    return float(RELATIVE_NOISE_GRID[int(np.argmax(profile.log_likelihood + log_prior))] * unit)
+    log_density = profile.log_likelihood + log_prior
+    best = int(np.argmax(log_density))
+    return NoiseFit(float(RELATIVE_NOISE_GRID[best] * unit), float(log_density[best]))

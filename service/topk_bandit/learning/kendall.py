@@ -20,7 +20,7 @@ Source: *Gaussian Process Bandits for Top-k Recommendations*, Claims 1 to 3 and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     RankWeight: TypeAlias = Callable[[int, int], float]
 
 __all__ = [
+    "RANK_WEIGHT_POWERS",
     "KendallKernel",
+    "adaptive_kendall",
     "convolutional_kendall",
     "dcg_weight",
     "weighted_convolutional_kendall",
@@ -46,6 +48,11 @@ __all__ = [
 ]
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+RANK_WEIGHT_POWERS = (0.0, 0.5, 1.0)
+"""Powers p of the rank weights dcg^p that are compared where they are learned: from CK's to WCK's."""
+
+_FIRST_POWER = 0.5
 
 
 def dcg_weight(first: int, second: int) -> float:
@@ -71,6 +78,8 @@ class KendallKernel:
         s, a scalar.
     scale
         What the bracket of the sum is multiplied by: 1 / C(n, 2), normalised.
+    power
+        p, where the rank weights dcg^p are learned; None for a kernel that stays as it is.
     """
 
     n_items: int
@@ -80,6 +89,26 @@ class KendallKernel:
     divergence: FloatArray
     total: float
     scale: float
+    power: float | None = None
+    _candidates: tuple[KendallKernel, ...] = field(default=(), repr=False)
+
+    @property
+    def candidates(self) -> tuple[KendallKernel, ...]:
+        """The kernels that this one can turn into, itself included; none for a kernel that stays as it is."""
+        return tuple(replace(candidate, _candidates=self._candidates) for candidate in self._candidates)
+
+    def at_power(self, power: float) -> KendallKernel:
+        """Return the candidate with this power.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is none.
+        """
+        for candidate in self.candidates:
+            if candidate.power == power:
+                return candidate
+        raise InvalidArgumentError("power", f"{power} is none of this kernel's")
 
     def gram(self, left: ArrayLike, right: ArrayLike) -> FloatArray:
         """Return the kernel's values for all pairs of rankings.
@@ -145,6 +174,37 @@ def weighted_convolutional_kendall(
         for position in range(1, slate_size + 1)
     ]
     return _kernel(n_items, slate_size, rank_weight, outside_weight=np.array(wbar))
+
+
+def adaptive_kendall(n_items: int, slate_size: int) -> KendallKernel:
+    """Return the weighted convolutional Kendall kernel whose rank weights are still to be chosen: w_s = dcg^p.
+
+    p = 1 is WCK with the weights of DCG, p = 0 is CK, and it begins between them, at p = 1/2. With k = 1 they are all
+    the same, and there is nothing to choose.
+
+    Parameters
+    ----------
+    n_items, slate_size
+        n and k, with 1 <= k <= n and n >= 2.
+    """
+    powers = RANK_WEIGHT_POWERS if slate_size > 1 else (_FIRST_POWER,)
+    candidates = tuple(_kernel_of_power(n_items, slate_size, power) for power in powers)
+    return replace(candidates[powers.index(_FIRST_POWER)], _candidates=candidates)
+
+
+def _kernel_of_power(n_items: int, slate_size: int, power: float) -> KendallKernel:
+    """Return WCK with w_s = dcg^p; w_s is a product, so that wbar takes one sum: O(n + k^2)."""
+    _check_sizes(n_items, slate_size)
+    discounts = [math.log(position + 1) ** -power for position in range(1, n_items + 1)]
+    outside = discounts[slate_size:]
+    mean = math.fsum(outside) / len(outside) if outside else 0.0
+    kernel = _kernel(
+        n_items,
+        slate_size,
+        lambda first, second: dcg_weight(first, second) ** power,
+        outside_weight=np.array(discounts[:slate_size]) * mean,
+    )
+    return replace(kernel, power=power)
 
 
 def _check_sizes(n_items: int, slate_size: int) -> None:

@@ -3,8 +3,9 @@
 A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the
 same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
 counts, it is `refit`: rows that are sums of others are folded into them, the least informative beyond the budget are
-forgotten, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was just refit is a
-function of its rows, its pending slates and its counts, which is what a snapshot keeps.
+forgotten, rank weights, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was
+just refit is a function of its `Memory`: its rows, its pending slates, its counts and what was chosen. That is what a
+snapshot keeps.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ import numpy as np
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
-from topk_bandit.learning.evidence import compacted, remembered
-from topk_bandit.learning.hyperparameters import SlopePrior, choose_noise_variance, scaling
-from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
+from topk_bandit.learning.evidence import remembered
+from topk_bandit.learning.hyperparameters import SlopePrior, scaling
+from topk_bandit.learning.kendall import (
+    adaptive_kendall,
+    convolutional_kendall,
+    weighted_convolutional_kendall,
+    weighted_kendall,
+)
 from topk_bandit.learning.posterior import Posterior, room_for
+from topk_bandit.learning.rank_weights import choose, condensed
 from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
 from topk_bandit.learning.search import best_seen, local_search
 from topk_bandit.types import ConstantBeta, Exploration, Kernel
@@ -89,12 +96,16 @@ def memory_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What a state that was just refit is a function of: its rows, its pending slates and its counts."""
+    """What a state that was just refit is a function of: its rows, its pending slates, its counts and choices.
+
+    `power` is that of the kernel's rank weights, None for a kernel that stays as it is.
+    """
 
     evidence: Evidence
     pending: PendingSlates
     pending_ids: tuple[str, ...]
     noise_variance: float
+    power: float | None
     observations: int
 
 
@@ -130,7 +141,18 @@ class State:
     def restored(
         cls, kernel: KendallKernel, memory: Memory, *, limits: Limits, prior_mean: PriorMean | None = None
     ) -> State:
-        """Return the state that `memory` was taken from, to the bit if it had just been refit."""
+        """Return the state that `memory` was taken from, to the bit if it had just been refit.
+
+        Parameters
+        ----------
+        kernel
+            Of the state, or another candidate of the same.
+        memory, limits
+            Of the state.
+        prior_mean
+            Of the state, made for its kernel.
+        """
+        kernel = kernel if memory.power is None else kernel.at_power(memory.power)
         posterior = Posterior.fit(
             kernel, memory.evidence, memory.pending, noise_variance=memory.noise_variance, prior_mean=prior_mean
         )
@@ -144,6 +166,7 @@ class State:
             pending=self.posterior.pending,
             pending_ids=self.pending_ids,
             noise_variance=self.posterior.noise_variance,
+            power=self.posterior.kernel.power,
             observations=self.observations,
         )
 
@@ -183,14 +206,16 @@ class State:
         return learned.refit() if learned._refit_is_due() else learned
 
     def refit(self) -> State:
-        """Fold, forget, choose noise and scale anew, and rebuild: a function of rows and counts alone."""
+        """Fold, forget, choose rank weights, noise and scale anew, and rebuild: a function of `memory` alone."""
         posterior, kernel = self.posterior, self.posterior.kernel
         noise_variance = posterior.noise_variance
-        evidence = compacted(kernel, posterior.evidence)
+        evidence = condensed(kernel, posterior.evidence)
         evidence = remembered(kernel, evidence, rows=self.limits.rows, noise_variance=noise_variance)
         if evidence.n_rows:
-            noise_variance = choose_noise_variance(kernel, evidence, prior=_slope_prior(posterior))
-        posterior = posterior.refit(evidence, noise_variance=noise_variance)
+            kernel, evidence, noise_variance = choose(
+                kernel, evidence, prior_mean=posterior.prior_mean, prior=_slope_prior(posterior)
+            )
+        posterior = posterior.refit(evidence, noise_variance=noise_variance, kernel=kernel)
         return replace(self, posterior=_rescaled(posterior), since_refit=0)
 
     def believing(self, prior_mean: PriorMean | None) -> State:
@@ -272,6 +297,8 @@ class Decision:
 def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:
     """Return the kernel that a bandit's settings name."""
     match kind:
+        case Kernel.ADAPTIVE:
+            return adaptive_kendall(n_items, slate_size)
         case Kernel.WEIGHTED_CONVOLUTIONAL:
             return weighted_convolutional_kendall(n_items, slate_size)
         case Kernel.CONVOLUTIONAL:

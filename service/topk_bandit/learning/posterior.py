@@ -378,11 +378,17 @@ class Posterior:
             raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
         return replace(self, offset=offset, slope=slope, amplitude=amplitude)
 
-    def refit(self, evidence: Evidence, *, noise_variance: float) -> Posterior:
-        """Return `fit` of other evidence and of the pending rows under another noise, scaled as before."""
-        fitted = Posterior.fit(
-            self.kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=self.prior_mean
-        )
+    def refit(self, evidence: Evidence, *, noise_variance: float, kernel: KendallKernel | None = None) -> Posterior:
+        """Return `fit` of other evidence and of the pending rows under another noise, scaled as before.
+
+        With another kernel the prior mean is taken through that one's features, as the h of `evidence` is.
+        """
+        prior_mean = self.prior_mean
+        if kernel is None or kernel is self.kernel:
+            kernel = self.kernel
+        elif prior_mean is not None:
+            prior_mean = prior_mean.under(kernel)
+        fitted = Posterior.fit(kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=prior_mean)
         return fitted.rescaled(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
 
     def believing(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:

@@ -96,6 +96,12 @@ class PriorMean:
         """Return the prior mean of the same utilities, the bandit's items having other rows."""
         return replace(self, row_of=row_of)
 
+    def under(self, kernel: KendallKernel) -> PriorMean:
+        """Return the prior mean of the same utilities, taken through another kernel's features."""
+        weights = _position_weights(kernel)
+        scale = float(np.sqrt((self.position_weights @ self.position_weights) / (weights @ weights)))
+        return replace(self, position_weights=weights, constants=self.constants * scale, slopes=self.slopes * scale)
+
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""

@@ -16,7 +16,7 @@ def warm_up() -> None:
     It takes a small bandit through everything that can happen to one: slates shown, rewarded out of order, closed and
     forgotten, and a state taken up again from its memory.
     """
-    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, 20, 3)
+    kernel = kernel_of(Kernel.ADAPTIVE, 20, 3)
     limits = Limits(rows=16, pending_rows=2)
     exploration = Exploration(beta=PaperBeta(0.1), uniform_share=0.5)
     eligible = np.arange(20, dtype=np.int32)

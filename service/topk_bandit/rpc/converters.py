@@ -245,6 +245,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         noise_variance=stats.noise_variance,
         prior_variance=stats.prior_variance,
         prior_slope=stats.prior_slope,
+        rank_weight_power=stats.rank_weight_power,
         snapshot_position=stats.snapshot_position,
         memory_bytes=stats.memory_bytes,
         memory_limit_bytes=stats.memory_limit_bytes,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.errors import ConflictError, InvalidArgumentError, UnavailableError
 from topk_bandit.serving.priors import FIELD, check_prior
 from topk_bandit.store.codec import prior_digest
-from topk_bandit.types import BanditStats
+from topk_bandit.types import BanditStats, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -189,7 +189,15 @@ def _stats(record: BanditRecord, model: Model, *, model_bytes: int) -> BanditSta
         noise_variance=posterior.amplitude * posterior.noise_variance,
         prior_variance=posterior.amplitude,
         prior_slope=posterior.slope,
+        rank_weight_power=_rank_weight_power(model),
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,
     )
+
+
+def _rank_weight_power(model: Model) -> float:
+    chosen = model.state.posterior.kernel.power
+    if chosen is not None:
+        return chosen
+    return 0.0 if model.settings.kernel is Kernel.CONVOLUTIONAL else 1.0

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_model", "encode_model"]
 
-SCHEMA = 3
+SCHEMA = 4
+FIXED_KERNELS = 3
+"""The schema of models from before there were kernels to choose from: theirs stay as they are."""
+
 WITHOUT_PRIORS = 2
 """The schema of models from before there were priors: theirs have none."""
 
@@ -79,7 +82,7 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
 
 def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
-    if header["schema"] not in {SCHEMA, WITHOUT_PRIORS}:
+    if header["schema"] not in {SCHEMA, FIXED_KERNELS, WITHOUT_PRIORS}:
         raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
     return header
 
@@ -97,6 +100,7 @@ def _header(model: Model, memory: Memory) -> dict[str, Any]:
         "open_ids": list(model.open),
         "pending_ids": memory.pending_ids,
         "noise_variance": memory.noise_variance,
+        "rank_weight_power": memory.power,
         "observations": memory.observations,
         "tally": asdict(model.tally),
         "last": {
@@ -111,8 +115,10 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limi
     settings = decode_settings(header["settings"].encode())
     last = header["last"]
     catalogue = Catalogue.of(header["items"], available=header["available"], retired=header["retired"])
+    memory = _memory(header, arrays)
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
-    prior_items = PriorItems.of(header["prior_items"] if header["schema"] == SCHEMA else ())
+    kernel = kernel if memory.power is None else kernel.at_power(memory.power)
+    prior_items = PriorItems.of(() if header["schema"] == WITHOUT_PRIORS else header["prior_items"])
     prior_mean = None
     if settings.prior_digest:
         rows = prior_items.rows(catalogue, n_items=kernel.n_items)
@@ -122,7 +128,7 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limi
         settings=settings,
         catalogue=catalogue,
         prior_items=prior_items,
-        state=State.restored(kernel, _memory(header, arrays), limits=limits, prior_mean=prior_mean),
+        state=State.restored(kernel, memory, limits=limits, prior_mean=prior_mean),
         open=_open(header, arrays),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
@@ -142,6 +148,7 @@ def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
+        power=header["rank_weight_power"] if header["schema"] == SCHEMA else None,
         observations=header["observations"],
     )
 

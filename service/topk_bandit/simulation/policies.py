@@ -82,6 +82,6 @@ def service_player(
     count_pending: bool = True,
 ) -> Player:
     """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
-    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, known.n_items, known.slate_size)
+    kernel = kernel_of(Kernel.ADAPTIVE, known.n_items, known.slate_size)
     state = State.initial(kernel, context_dim=known.context_dim, limits=limits or Limits())
     return GpTopK(state, exploration, rng=rng, count_pending=count_pending)

@@ -42,9 +42,7 @@ class ThompsonSampling:
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
 
     @classmethod
-    def of(
-        cls, known: Known, rng: np.random.Generator, *, kernel: Kernel = Kernel.WEIGHTED_CONVOLUTIONAL
-    ) -> ThompsonSampling:
+    def of(cls, known: Known, rng: np.random.Generator, *, kernel: Kernel = Kernel.ADAPTIVE) -> ThompsonSampling:
         """Return a player for one trial."""
         of_rankings = kernel_of(kernel, known.n_items, known.slate_size)
         return cls(State.initial(of_rankings, context_dim=known.context_dim, limits=Limits()), rng=rng)

@@ -146,7 +146,7 @@ class _Seeded:
 
 def _played(experiment: WarmStart, shop: Shop, slopes: FloatArray | None, seed: int) -> FloatArray:
     n_items, context_dim = shop.items.shape
-    kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, n_items, shop.slate_size)
+    kernel = kernel_of(Kernel.ADAPTIVE, n_items, shop.slate_size)
     prior_mean = None
     if slopes is not None:
         prior_mean = PriorMean.of(kernel, np.zeros(n_items), slopes, np.arange(n_items))
