@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from topk_bandit.serving.model import Model
 
 NAME = BanditName("shop", "home")
-KILLS = ["store"] * 6 + ["worker"] * 3 + ["supervisor"] * 2 + ["everything"] * 2 + ["everything while it starts"]
+KILLS = ["store"] * 4 + ["worker"] * 2 + ["supervisor", "everything", "everything while it starts"]
 
 
 def kill_store(service: Service, rng: np.random.Generator) -> None:

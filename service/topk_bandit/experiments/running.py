@@ -59,10 +59,18 @@ def finished(
     if found:
         console.print(f"{title}: resuming: {len(found)} of {len(jobs)} jobs were done", highlight=False)
     waiting = sorted((n for n in range(len(jobs)) if n not in found), key=lambda n: (-jobs[n].cost, n))
-    for number, measured in _shown(_measured(jobs, waiting, processes=processes), jobs, waiting, console, title):
-        keep(number, measured)
-        found[number] = measured
+    done = _kept(_measured(jobs, waiting, processes=processes), keep)
+    found.update(_shown(done, jobs, waiting, console, title))
     return tuple(found[number] for number in range(len(jobs)))
+
+
+def _kept(
+    measured: Iterator[tuple[int, Measured]], keep: Callable[[int, Measured], None]
+) -> Iterator[tuple[int, Measured]]:
+    """Keep each before anybody is told of it."""
+    for number, values in measured:
+        keep(number, values)
+        yield number, values
 
 
 def _timed(job: Job) -> Measured:
