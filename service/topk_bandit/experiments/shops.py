@@ -110,7 +110,7 @@ FIGURE_2 = (
     Setting(2, 20, 3, 5, Objective.NDCG, 200),
     Setting(3, 20, 3, 5, Objective.NDCG_DIVERSITY, 200),
 )
-FIGURE_3 = (Setting(4, 50, 3, 5, Objective.NDCG, 300), Setting(5, 50, 6, 5, Objective.NDCG, 300))
+FIGURE_3 = (Setting(4, 50, 3, 5, Objective.NDCG, 200), Setting(5, 50, 6, 5, Objective.NDCG, 400))
 FIGURE_5 = (Setting(6, 50, 3, 5, Objective.NDCG_DIVERSITY, 100), Setting(7, 50, 6, 5, Objective.NDCG_DIVERSITY, 100))
 
 
