@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from topk_bandit.serving.model import Model
 
 NAME = BanditName("shop", "home")
-KILLS = ["store"] * 4 + ["worker"] * 2 + ["supervisor", "everything", "everything while it starts"]
+KILLS = ["store", "store", "store", "worker", "worker", "supervisor", "everything", "everything while it starts"]
 
 
 def kill_store(service: Service, rng: np.random.Generator) -> None:

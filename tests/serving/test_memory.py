@@ -145,7 +145,7 @@ def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) ->
 
 
 @pytest.mark.parametrize(
-    ("stores", "rounds"), [("memory", 40), ("embedded", 40), ("embedded", 320)], indirect=["stores"]
+    ("stores", "rounds"), [("memory", 40), ("embedded", 40), ("embedded", 160)], indirect=["stores"]
 )
 def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: int) -> None:
     """One worker lets its model rest and takes it up again and again; another keeps it, and both follow one log."""
