@@ -75,7 +75,7 @@ def _add_bandits(words: _Words) -> None:
         ("figure-5", 6, _ROUNDS_OF_REWARDS, "reward, 50 items, slates of 3 and of 6, nDCG and diversity"),
         ("order", 60, _ROUNDS, "where the paper's order of the kernels holds, and why"),
         ("protocol", 10, None, "the service's policy beside the best of the paper's nine"),
-        ("rivals", 20, 500, "the service's policy beside what a shop would otherwise use"),
+        ("rivals", 10, 500, "the service's policy beside what a shop would otherwise use"),
         ("late-rewards", 10, _ROUNDS, "what rewards that come late or never cost"),
         ("drift", 10, 400, "what tastes that move cost"),
     ):
