@@ -15,12 +15,7 @@ from topk_bandit.simulation.service_variants import begun_anew, bounded, pending
 from topk_bandit.simulation.thompson import ThompsonSampling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-
-    from topk_bandit.simulation.episodes import Player
-    from topk_bandit.simulation.policies import Known
+    from collections.abc import Iterator
 
 __all__ = [
     "PENDING_NOT_COUNTED",
@@ -106,8 +101,4 @@ _FEW_ROWS, _ANEW = 64, 100
 
 
 def _thompson() -> Policy:
-    return _named("Thompson sampling", ThompsonSampling.of)
-
-
-def _named(name: str, make: Callable[[Known, np.random.Generator], Player]) -> Policy:
-    return Policy(name, name, make)
+    return Policy("Thompson sampling", "Thompson sampling", ThompsonSampling.of)
