@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.learning._layout import laid_out
+
 if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
 
@@ -122,8 +124,8 @@ class PendingRows:
     def without(self, chosen: int, factor: FloatArray, whitened: FloatArray) -> PendingRows:
         """Return the others; `factor` and `whitened` are what was rotated and cut so that it is theirs."""
         return PendingRows(
-            factor=np.ascontiguousarray(factor),
-            whitened=np.ascontiguousarray(whitened),
+            factor=laid_out(factor),
+            whitened=laid_out(whitened),
             contexts=_without(self.contexts, chosen),
             rankings=_without(self.rankings, chosen),
         )

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpstrf
 
+from topk_bandit.learning._layout import laid_out
 from topk_bandit.learning._triangles import inverse_lower
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Observations(NamedTuple):
 class Evidence:
     """N rows: reward = f(context, ranking) + b one + s h + noise, the noise with covariance sigma^2 V.
 
+    Its arrays are its own, in one layout: a posterior is fitted to the same bits whichever way the rows came here.
+
     Attributes
     ----------
     contexts, rankings
@@ -89,6 +92,13 @@ class Evidence:
     targets: FloatArray
     leftovers: FloatArray
     noise_shape: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rankings", laid_out(self.rankings, np.int32))
+        for name in ("contexts", "targets", "leftovers"):
+            object.__setattr__(self, name, laid_out(getattr(self, name)))
+        if self.noise_shape is not None:
+            object.__setattr__(self, "noise_shape", laid_out(self.noise_shape))
 
     @classmethod
     def of(cls, observed: Observations, *, prior: FloatArray | None = None) -> Evidence:
@@ -139,7 +149,7 @@ class Evidence:
             self.rankings[rows],
             self.targets[:, rows],
             self.leftovers[rows],
-            None if self.noise_shape is None else np.ascontiguousarray(self.noise_shape[np.ix_(rows, rows)]),
+            None if self.noise_shape is None else self.noise_shape[np.ix_(rows, rows)],
         )
 
     def extended(self, later: Evidence) -> Evidence:
@@ -258,9 +268,7 @@ def folded_by_ranking(evidence: Evidence) -> Evidence:
     _, group_of = np.unique(evidence.rankings, axis=0, return_inverse=True)
     order = np.argsort(group_of.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(group_of.reshape(-1)))
-    new = Evidence(
-        evidence.contexts.copy(), evidence.rankings, evidence.targets.copy(), evidence.leftovers.copy(), None
-    )
+    new = replace(evidence)
     stays = np.ones(evidence.n_rows, dtype=bool)
     for group in np.split(order, ends[:-1]):
         if len(group) > 1:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.errors import InvalidArgumentError
 from topk_bandit.learning import _compiled
+from topk_bandit.learning._layout import laid_out
 from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.evidence import NOISE_FLOOR, Evidence, Observations, noisy_covariance, varied
@@ -611,6 +612,6 @@ def room_for(n_rows: int) -> int:
 
 def _real(values: ArrayLike, *, field: str) -> FloatArray:
     try:
-        return np.asarray(as_array(values, field=field), dtype=np.float64)
+        return laid_out(as_array(values, field=field))
     except (TypeError, ValueError):
         raise InvalidArgumentError(field, "expected numbers") from None

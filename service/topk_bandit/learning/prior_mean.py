@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.learning._layout import laid_out
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
@@ -83,14 +84,14 @@ class PriorMean:
         constants, slopes = constants - constants.mean(), slopes - slopes.mean(axis=0)
         variance = float(np.mean(constants**2) + np.mean(slopes**2)) if len(constants) else 0.0
         scale = 1.0 / np.sqrt(variance * float(weights @ weights)) if variance > 0.0 else 0.0
-        return cls(weights, np.append(constants * scale, 0.0), _with_zero(slopes * scale), row_of)
+        return cls.restored(kernel, np.append(constants * scale, 0.0), _with_zero(slopes * scale), row_of)
 
     @classmethod
     def restored(
         cls, kernel: KendallKernel, constants: FloatArray, slopes: FloatArray, row_of: NDArray[np.intp]
     ) -> PriorMean:
         """Return the prior mean that `constants` and `slopes` are attributes of, to the bit."""
-        return cls(_position_weights(kernel), constants, slopes, row_of)
+        return cls(_position_weights(kernel), laid_out(constants), laid_out(slopes), row_of)
 
     def placed(self, row_of: NDArray[np.intp]) -> PriorMean:
         """Return the prior mean of the same utilities, the bandit's items having other rows."""
