@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-# BLAS reads this when numpy is first imported, here and in the processes that are started from here.
-for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"
+from topk_bandit.threads import use_one_thread
+
+use_one_thread(os.environ)
 
 import suite  # noqa: E402
 

@@ -4,9 +4,9 @@ import os
 
 from hypothesis import settings
 
-# numpy reads these once, when it is imported: one thread keeps the order of every sum, and leaves the other core alone.
-for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
+from topk_bandit.threads import use_one_thread
+
+use_one_thread(os.environ)
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)
 settings.load_profile("repeatable")

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from topk_bandit.errors import ConfigurationError, UnavailableError
+from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.post import READY, STOP
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
@@ -83,6 +84,7 @@ async def serve(settings: Settings, post: Post, line: Connection) -> None:
         gc.collect()
         gc.freeze()
         await server.start()
+        _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(designers, warm_up_studies)  # what only studies need keeps nobody waiting
         with suppress(OSError):  # the supervisor may be gone by now, which is heard next
             line.send(READY)

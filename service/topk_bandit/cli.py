@@ -16,6 +16,7 @@ from topk_bandit.errors import TopkBanditError
 from topk_bandit.experiments import arguments as experiment_words
 from topk_bandit.study import arguments as study_words
 from topk_bandit.supervisor import Supervisor
+from topk_bandit.threads import use_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,7 @@ An online recommender that learns which ranked slate of k items to show, from on
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the process's exit status: 0 when all went well, 1 when not, 2 for a wrong call."""
+    use_one_thread(os.environ)
     parser = _parser()
     given = parser.parse_args(arguments)
     try:

@@ -6,7 +6,6 @@ that is deleted afterwards, and the shop talks to it through the client that a s
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import deque
@@ -133,7 +132,6 @@ def show(*, rounds: int, seed: int) -> int:
         raise InvalidArgumentError("--rounds", f"expected at least 1, got {rounds}")
     console = Console()
     logs.configure("text", level="WARNING")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="topk-bandit-demo-") as folder:
         settings = Settings(
             listen=Address("127.0.0.1", 0),

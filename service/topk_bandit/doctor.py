@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from topk_bandit.errors import TopkBanditError
+from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
@@ -79,6 +80,7 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
     crowded = settings.workers > cores
     problem = f"{settings.workers} workers share {cores} cores; lower --workers" if crowded else ""
     yield _Finding("processor", f"{cores} cores for {settings.workers} workers", problem)
+    yield _Finding("arithmetic", describe_arithmetic())
 
 
 def _store(settings: Settings) -> Iterator[_Finding]:

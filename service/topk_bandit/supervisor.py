@@ -20,6 +20,7 @@ from topk_bandit.errors import ConfigurationError
 from topk_bandit.post import READY, STOP, Post
 from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
 from topk_bandit.telemetry import MetricsServer, forget_worker, render
+from topk_bandit.threads import use_one_thread
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -134,9 +135,7 @@ class Supervisor:
             raise
 
     def _start(self) -> None:
-        # Each worker computes in threads of its own; a BLAS that starts more of them only gets in their way.
-        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ.setdefault(variable, "1")
+        use_one_thread(os.environ)
         self.address = self._reserve_port(self._settings.listen)
         folder = Path(tempfile.mkdtemp(prefix="topk-bandit-metrics-"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -246,6 +246,10 @@ class Metrics(Hooks):
         self._snapshot_failures = self._counter(
             "topk_bandit_snapshot_failures_total", "Snapshots that did not verify or could not be saved."
         )
+        self._divergences = self._counter(
+            "topk_bandit_model_divergences_total",
+            "Models whose digest was not that of a snapshot of the same log position, though it must be.",
+        )
 
     def _register_residence(self) -> None:
         self._models_gauge = self._gauge("topk_bandit_models", "Models in memory, of the worker that has most.")
@@ -373,6 +377,10 @@ class Metrics(Hooks):
     def snapshot_failed(self, bandit: str) -> None:  # noqa: ARG002
         """Count a snapshot that failed."""
         self._snapshot_failures.inc()
+
+    def diverged(self, bandit: str) -> None:  # noqa: ARG002
+        """Count a model that is not what another worker made of the same log."""
+        self._divergences.inc()
 
     def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:
         """Note one call of the store."""

@@ -318,6 +318,12 @@ class BanditStats:
         What the answering worker's model takes in memory, about.
     memory_limit_bytes
         What it may take.
+    log_digest
+        Of what the log up to `model_version` says: the same in every worker.
+    posterior_digest
+        Of the answering worker's posterior: the same in every worker with the same `arithmetic`.
+    arithmetic
+        What the answering worker computes with.
     """
 
     log_position: int
@@ -344,3 +350,6 @@ class BanditStats:
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int
+    log_digest: str
+    posterior_digest: str
+    arithmetic: str

@@ -223,4 +223,7 @@ class Shop:
             snapshot_position=9,
             memory_bytes=10,
             memory_limit_bytes=11,
+            log_digest="12",
+            posterior_digest="13",
+            arithmetic="paper and pencil",
         )

@@ -86,6 +86,7 @@ class Ear(Hooks):
         self.learned_rewards: list[float] = []
         self.expirations = 0
         self.failed_snapshots = 0
+        self.divergences = 0
         self.forgotten_bandits: list[str] = []
         self.rests: list[str] = []
         self.store_calls: Counter[str] = Counter()
@@ -108,6 +109,9 @@ class Ear(Hooks):
 
     def snapshot_failed(self, bandit: str) -> None:
         self.failed_snapshots += bandit == str(NAME)
+
+    def diverged(self, bandit: str) -> None:
+        self.divergences += bandit == str(NAME)
 
 
 @dataclass

@@ -34,7 +34,7 @@ from tests.serving.harness import (
 from topk_bandit.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS
 from topk_bandit.learning.policy import State
-from topk_bandit.serving.snapshots import decode_model, encode_model
+from topk_bandit.serving.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.store.log import Snapshot
 from topk_bandit.types import BanditCreated, Item, ItemsChanged, Kernel, LoggedEvent, Recommended, Rewarded
 
@@ -100,6 +100,16 @@ def test_a_model_survives_as_bytes() -> None:
 def test_another_schema_is_refused_by_its_number() -> None:
     with pytest.raises(CorruptDataError, match="unknown schema 1"):
         decode_model(with_header(lambda header: header.update(schema=1)), limits=LIMITS)
+
+
+def test_models_from_before_they_told_their_digests_are_read() -> None:
+    def change(header: dict[str, object]) -> None:
+        del header["digests"]
+        header["schema"] = 4
+
+    payload = with_header(change)
+    assert_same(decode_model(payload, limits=LIMITS), MODEL)
+    assert decode_digests(payload) is None
 
 
 def test_models_from_before_there_were_kernels_to_choose_from_are_read() -> None:

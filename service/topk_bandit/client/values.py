@@ -147,3 +147,6 @@ class BanditStats:
     memory_limit_bytes: int
     prior_slope: float
     rank_weight_power: float
+    log_digest: str
+    posterior_digest: str
+    arithmetic: str

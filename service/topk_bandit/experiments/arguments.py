@@ -184,10 +184,6 @@ def _seed(text: str) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
-    # Read when numpy is imported, here and in children: with one thread each, processes don't fight for the cores, and
-    # every sum has one order.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"
     if given.experiment == "all":
         from topk_bandit.experiments.everything import show  # noqa: PLC0415 - --help need not wait for it
     else:

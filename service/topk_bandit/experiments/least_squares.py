@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_limits
 
 from topk_bandit.extra import needed
 from topk_bandit.simulation.environments import Factors
@@ -48,7 +49,7 @@ def factors_of(ratings: Ratings, *, seed: int, dim: int = DIM, ridge: float = RI
     confidence = csr_matrix(
         (1.0 + ratings.values, (ratings.user_of, ratings.item_of)), shape=(len(ratings.users), len(ratings.items))
     )
-    with needed("threadpoolctl", "factors of ratings", extra="ratings").threadpool_limits(1):
+    with threadpool_limits(1):
         model = als.AlternatingLeastSquares(
             factors=dim,
             regularization=ridge,

@@ -25,6 +25,7 @@ from scipy.linalg import qr
 from scipy.linalg.lapack import dpstrf
 
 from topk_bandit.learning._layout import laid_out
+from topk_bandit.learning._ties import first_largest, leading
 from topk_bandit.learning._triangles import inverse_lower
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def remembered(kernel: KendallKernel, evidence: Evidence, *, rows: int, noise_va
     left, taken = np.diag(precision).copy(), np.zeros((excess, evidence.n_rows))
     forgotten = np.zeros(evidence.n_rows, dtype=bool)
     for step in range(excess):
-        row = int(np.argmax(np.where(forgotten, -np.inf, left * noise)))
+        row = first_largest(np.where(forgotten, -np.inf, left * noise))
         column = precision[row] - taken[:step, row] @ taken[:step]
         taken[step] = column / math.sqrt(column[row])
         left -= taken[step] ** 2
@@ -260,7 +261,9 @@ def compacted(kernel: KendallKernel, evidence: Evidence) -> Evidence:
 def _most_rank(evidence: Evidence) -> int:
     """Return a bound on rank(Psi): that of the contexts, times pairs of the m items shown and of each with the rest."""
     m = len(np.unique(evidence.rankings))
-    return min(evidence.contexts.shape) and int(np.linalg.matrix_rank(evidence.contexts)) * (m * (m + 1) // 2)
+    return min(evidence.contexts.shape) and int(np.linalg.matrix_rank(evidence.contexts, rtol=_SAME_CONTEXT)) * (
+        m * (m + 1) // 2
+    )
 
 
 def folded_by_ranking(evidence: Evidence) -> Evidence:
@@ -278,8 +281,8 @@ def folded_by_ranking(evidence: Evidence) -> Evidence:
 
 def _fold(new: Evidence, group: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Fold rows of one ranking into the last few of them, in place; return which stay."""
-    q, r, order = qr(new.contexts[group], mode="economic", pivoting=True)
-    sizes = np.abs(np.diag(r))
+    q, r, order = _pivoted_qr(new.contexts[group])
+    sizes = np.diag(r)
     rank = max(int((sizes > _SAME_CONTEXT * sizes[0]).sum()), 1)
     stays = np.arange(len(group)) >= len(group) - rank
     if rank == len(group):
@@ -295,6 +298,14 @@ def _fold(new: Evidence, group: NDArray[np.intp]) -> NDArray[np.bool_]:
     return stays
 
 
+def _pivoted_qr(contexts: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.integer]]:
+    """Return Q, R and the order of the columns, equal ones as they stand, with a diagonal of R that is not negative."""
+    weights = leading(contexts.shape[1])
+    q, r, order = qr(contexts * weights, mode="economic", pivoting=True)
+    signs = np.where(np.diag(r) < 0.0, -1.0, 1.0)
+    return q * signs, r * signs[:, None] / weights[order], order
+
+
 def _leftover(count: int, squares: FloatArray) -> FloatArray:
     return np.append(count, squares[np.tril_indices(len(squares))])
 
@@ -302,11 +313,11 @@ def _leftover(count: int, squares: FloatArray) -> FloatArray:
 def _collapsed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
     """Fold all rows into as many as their rank, by a pivoted Cholesky factor of the noiseless covariance."""
     covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
-    largest = float(np.diag(covariance).max())
-    factor, pivots, rank, _ = dpstrf(covariance, tol=_SAME_ROW * largest, lower=1)
+    largest, weights = float(np.diag(covariance).max()), leading(evidence.n_rows)
+    scaled, pivots, rank, _ = dpstrf(covariance * np.outer(weights, weights), tol=_SAME_ROW * largest, lower=1)
     if rank in {0, evidence.n_rows}:
         return evidence
-    order = pivots[:rank] - 1
+    factor, order = scaled / weights[pivots - 1, None], pivots[:rank] - 1
     sums = np.zeros((evidence.n_rows, rank))
     sums[order] = np.eye(rank)
     lower = np.tril(factor[:rank, :rank])

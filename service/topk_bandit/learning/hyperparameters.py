@@ -64,6 +64,9 @@ _SMALLEST_UNIT = 1e-100
 _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
 
+_TIE = 1e-6
+"""Log densities that differ by less are equal: the smaller noise is taken, on whatever processor."""
+
 SLOPE_MEAN = 2.0
 SLOPE_SPREAD = 1.0
 """rho and omega, for contexts of norm 1 (`docs/decisions`)."""
@@ -209,5 +212,5 @@ def best_noise(kernel: KendallKernel, evidence: Evidence, *, prior: SlopePrior |
     profile = profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
-    best = int(np.argmax(log_density))
+    best = int(np.argmax(log_density > log_density.max() - _TIE))
     return NoiseFit(float(RELATIVE_NOISE_GRID[best] * unit), float(log_density[best]))

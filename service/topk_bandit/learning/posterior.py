@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,6 +239,21 @@ class Posterior:
     def memory_bytes(self) -> int:
         """Bytes of all arrays that grow with rows."""
         return self._rows.nbytes + self._pending.nbytes + self._weights.nbytes + self._fitted.nbytes
+
+    @property
+    def numbers(self) -> tuple[NDArray[Any] | float | None, ...]:
+        """All numbers that predictions depend on, now and after more rewards, in a stated order: for digests."""
+        n, rows, pending, kernel, fitted = self.n_rows, self._rows, self._pending, self.kernel, self._fitted
+        prior = self.prior_mean
+        return (
+            *(kernel.n_items, kernel.slate_size, kernel.item_weight, kernel.pair_weight, kernel.scale, kernel.power),
+            *(self.noise_variance, self.offset, self.slope, self.amplitude),
+            *(rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n], rows.whitener[:n, :n], self._weights),
+            *(pending.contexts, pending.rankings, pending.factor, pending.whitened),
+            *(fitted.n_rows, fitted.leftovers, fitted.noise_shape),
+            *(self._sums.products, self._sums.observations, self._sums.context_squares),
+            *(() if prior is None else (prior.position_weights, prior.constants, prior.slopes, prior.row_of)),
+        )
 
     @property
     def n_observations(self) -> float:

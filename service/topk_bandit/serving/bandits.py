@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from topk_bandit.errors import ConflictError, InvalidArgumentError, UnavailableError
+from topk_bandit.serving.digests import digests_of
 from topk_bandit.serving.priors import FIELD, check_prior
 from topk_bandit.store.codec import prior_digest
 from topk_bandit.types import BanditStats, Kernel
@@ -15,6 +16,7 @@ from topk_bandit.types import BanditStats, Kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from topk_bandit.serving.digests import Digests
     from topk_bandit.serving.learner import Learner
     from topk_bandit.serving.model import Model
     from topk_bandit.serving.priors import Priors
@@ -138,7 +140,9 @@ class Bandits:
         """See `BanditUseCases.stats`."""
         await self._learner.expire(name)
         record = await self._store.get_bandit(name)
-        return _stats(record, await self._learner.refreshed(name), model_bytes=self._learner.model_bytes)
+        model = await self._learner.refreshed(name)
+        digests = await asyncio.to_thread(digests_of, model)
+        return _stats(record, model, digests, model_bytes=self._learner.model_bytes)
 
     async def _with_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
         """Return the settings with the prior that they name, if it is not taken yet, and that prior."""
@@ -165,7 +169,7 @@ class Bandits:
         return model.catalogue.size
 
 
-def _stats(record: BanditRecord, model: Model, *, model_bytes: int) -> BanditStats:
+def _stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes: int) -> BanditStats:
     state, tally = model.state, model.tally
     posterior = state.posterior
     return BanditStats(
@@ -193,6 +197,9 @@ def _stats(record: BanditRecord, model: Model, *, model_bytes: int) -> BanditSta
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,
+        log_digest=digests.log,
+        posterior_digest=digests.posterior,
+        arithmetic=digests.arithmetic,
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.errors import CorruptDataError, TopkBanditError
+from topk_bandit.serving.digests import digests_of
 from topk_bandit.serving.model import Model, begin, fold
-from topk_bandit.serving.snapshots import decode_model, encode_model
+from topk_bandit.serving.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.store.log import Snapshot
 from topk_bandit.types import Rewarded
 
@@ -168,12 +169,22 @@ class Follower:
 
     async def _decoded(self, snapshot: Snapshot) -> Model | None:
         try:
-            return await self._in_thread(lambda: decode_model(snapshot.payload, limits=self._limits))
+            model = await self._in_thread(lambda: decode_model(snapshot.payload, limits=self._limits))
+            await self._compare(model, snapshot)
         except CorruptDataError:
             where = {"bandit": str(self.name), "position": snapshot.position}
             _log.exception("a snapshot is passed over", extra=where)
             self._hooks.snapshot_failed(str(self.name))
             return None
+        return model
+
+    async def _compare(self, model: Model, snapshot: Snapshot) -> None:
+        """Tell when a model is not the one that a snapshot of the same position was taken of, though it must be."""
+        mine, theirs = await self._in_thread(lambda: (digests_of(model), decode_digests(snapshot.payload)))
+        if theirs is not None and (difference := mine.difference(theirs)):
+            where = {"bandit": str(self.name), "position": snapshot.position}
+            _log.error("this model's %s is not that of the snapshot: %s, %s", difference, mine, theirs, extra=where)
+            self._hooks.diverged(str(self.name))
 
     async def _advance(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
         step = await self._in_thread(lambda: self._folded(model, incarnation, events))
@@ -203,12 +214,19 @@ class Follower:
         payload = await self._in_thread(lambda: encode_model(checkpoint))
         snapshot = Snapshot(position=checkpoint.version, payload=payload)
         try:
-            await self._store.save_snapshot(self.name, snapshot, incarnation=checkpoint.incarnation)
+            if not await self._store.save_snapshot(self.name, snapshot, incarnation=checkpoint.incarnation):
+                await self._compare_with_kept(checkpoint)
         except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
             _log.warning("a snapshot can't be saved: %s", error, extra={"bandit": str(self.name)})
             self._hooks.snapshot_failed(str(self.name))
         else:
             self._saved, self._saved_bytes = checkpoint.version, len(payload)
+
+    async def _compare_with_kept(self, checkpoint: Model) -> None:
+        """Compare with the snapshot that another worker kept for the same position, if it did."""
+        for kept in await self._store.load_snapshots(self.name):
+            if kept.position == checkpoint.version:
+                await self._compare(checkpoint, kept)
 
     def _note_delay(self, model: Model, logged: LoggedEvent) -> None:
         if logged.position > self._heard and isinstance(logged.event, Rewarded):

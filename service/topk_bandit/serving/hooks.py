@@ -49,6 +49,9 @@ class Hooks:
     def snapshot_failed(self, bandit: str) -> None:
         """Note a snapshot that did not verify or could not be saved."""
 
+    def diverged(self, bandit: str) -> None:
+        """Note that this worker's model is not the one that another kept for the same log position, and should be."""
+
     def answered(self, outcome: str) -> None:
         """Note what became of an answer: an `AnswerOutcome`, "not_found", "conflict", "invalid" or "unavailable"."""
 

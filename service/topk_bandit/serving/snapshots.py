@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.serving.catalogue import Catalogue
+from topk_bandit.serving.digests import Digests, digests_of
 from topk_bandit.serving.model import Model, Tally
 from topk_bandit.serving.open_slates import OpenSlate, OpenSlates
 from topk_bandit.serving.priors import PriorItems
@@ -22,13 +24,16 @@ from topk_bandit.store.codec import decode_event, decode_settings, encode_event,
 from topk_bandit.types import LoggedEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["decode_model", "encode_model"]
+__all__ = ["decode_digests", "decode_model", "encode_model"]
 
-SCHEMA = 4
+SCHEMA = 5
+WITHOUT_DIGESTS = 4
+"""The schema of models from before they told their digests."""
+
 FIXED_KERNELS = 3
 """The schema of models from before there were kernels to choose from: theirs stay as they are."""
 
@@ -70,10 +75,29 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
     CorruptDataError
         The bytes are none of its, or of another schema.
     """
+    with _opened(payload) as arrays:
+        return _model(_header_of(arrays), dict(arrays), limits=limits)
+
+
+def decode_digests(payload: bytes) -> Digests | None:
+    """Return the digests that a model had where it was encoded, None for one from before there were any.
+
+    Raises
+    ------
+    CorruptDataError
+        As for `decode_model`.
+    """
+    with _opened(payload) as arrays:
+        header = _header_of(arrays)
+        return Digests(**header["digests"]) if header["schema"] == SCHEMA else None
+
+
+@contextmanager
+def _opened(payload: bytes) -> Iterator[Mapping[str, Any]]:
+    """Give the arrays of a payload; all errors while they are read are `CorruptDataError`."""
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
-            arrays = dict(archive)
-        return _model(_header_of(arrays), arrays, limits=limits)
+            yield archive
     except CorruptDataError:
         raise
     except Exception as error:  # the readers of the archive, its arrays and the header each have errors of their own
@@ -82,7 +106,7 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
 
 def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
-    if header["schema"] not in {SCHEMA, FIXED_KERNELS, WITHOUT_PRIORS}:
+    if header["schema"] not in {SCHEMA, WITHOUT_DIGESTS, FIXED_KERNELS, WITHOUT_PRIORS}:
         raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
     return header
 
@@ -90,6 +114,7 @@ def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
 def _header(model: Model, memory: Memory) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
+        "digests": digests_of(model)._asdict(),
         "incarnation": model.incarnation,
         "settings": encode_settings(model.settings).decode(),
         "items": model.catalogue.ids,
@@ -148,7 +173,7 @@ def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
-        power=header["rank_weight_power"] if header["schema"] == SCHEMA else None,
+        power=header["rank_weight_power"] if header["schema"] >= WITHOUT_DIGESTS else None,
         observations=header["observations"],
     )
 
