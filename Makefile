@@ -6,7 +6,7 @@ INCLUDED := -Iprotos -I$(VENV)/googleapis
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format lint types layers protos protos-check peers bench lock clean
+.PHONY: help demo serve test bits check format lint types layers protos protos-check peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,10 @@ serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl
 test: $(VENV)/dev.stamp  ## Run all tests
 	$(BIN)/python -m pytest
 
-check: lint types layers protos-check test  ## Run all that CI runs
+bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
+	$(BIN)/python -m tests.bits
+
+check: lint types layers protos-check test bits  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from tests.processors import THIS
 
 from topk_bandit.client import Client, ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from tests.processors import Processor
 
 __all__ = ["COMMAND", "PATIENCE", "Service", "alive", "clean_environment", "commands", "page", "serving", "until"]
 
@@ -84,12 +87,12 @@ def page(port: int, path: str) -> tuple[int, str]:
 class Service:
     """`topk-bandit serve` with given flags; `start` may be called again after it ended, on the same flags."""
 
-    def __init__(self, flags: Sequence[str], *, temporary: Path) -> None:
+    def __init__(self, flags: Sequence[str], *, temporary: Path, processor: Processor = THIS) -> None:
         self.address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
         self._flags = flags
-        self._environment = clean_environment(TMPDIR=str(temporary))
+        self._environment = clean_environment(TMPDIR=str(temporary), **processor.variables)
         self._serving = threading.Event()
         self._store_pids: list[int] = []
         self._children: set[int] = set()
@@ -196,14 +199,16 @@ class Service:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *flags: str, start: bool = True, excused: str = "no traceback") -> Iterator[Service]:
+def serving(
+    folder: Path, *flags: str, start: bool = True, excused: str = "no traceback", processor: Processor = THIS
+) -> Iterator[Service]:
     """Run the service on an embedded store in `folder` (or elsewhere, if a flag says so) until the end of the block.
 
     It must not log a traceback, unless the record's message holds what is `excused`.
     """
     temporary = Path(tempfile.mkdtemp(prefix="tkb-"))
     flags = ("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", f"--data-dir={folder}", *flags)
-    service = Service(flags, temporary=temporary)
+    service = Service(flags, temporary=temporary, processor=processor)
     try:
         if start:
             service.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,9 +12,12 @@ from tests.learning.dense import WCK, sample
 from topk_bandit.learning.policy import Limits, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
     from numpy.typing import NDArray
+
+    Lie: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 N_ITEMS, SLATE_SIZE, CONTEXT_DIM = 9, 3, 2
 KERNEL = WCK.make(N_ITEMS, SLATE_SIZE)
@@ -30,6 +33,10 @@ class Shown:
     def fold(self, state: State) -> State:
         return state.shown(self.slate_id, self.context, self.ranking)
 
+    def lying(self, lie: Lie) -> Shown:
+        """Return the same with arrays that lie otherwise in memory."""
+        return replace(self, context=lie(self.context), ranking=lie(self.ranking))
+
 
 @dataclass(frozen=True)
 class Earned:
@@ -39,6 +46,9 @@ class Earned:
     def fold(self, state: State) -> State:
         return state.rewarded(self.slate.slate_id, self.slate.context, self.slate.ranking, reward=self.reward)
 
+    def lying(self, lie: Lie) -> Earned:
+        return replace(self, slate=self.slate.lying(lie))
+
 
 @dataclass(frozen=True)
 class Closed:
@@ -47,14 +57,17 @@ class Closed:
     def fold(self, state: State) -> State:
         return state.closed(self.slate_id)
 
+    def lying(self, lie: Lie) -> Closed:  # noqa: ARG002
+        return self
+
 
 Happening: TypeAlias = Shown | Earned | Closed
 
 
-def happenings(seed: int, count: int, *, prefix: str = "") -> list[Happening]:
+def happenings(seed: int, count: int, *, prefix: str = "", context_dim: int = CONTEXT_DIM) -> list[Happening]:
     """Draw `count` slates; half of those outstanding are rewarded or closed after each, in any order."""
     rng = np.random.default_rng(seed)
-    data = sample(WCK, rng, n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=CONTEXT_DIM, count=count)
+    data = sample(WCK, rng, n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=context_dim, count=count)
     drawn: list[Happening] = []
     outstanding: list[tuple[Shown, float]] = []
     for place, (context, ranking, reward) in enumerate(zip(*data.rows, strict=True)):

@@ -19,6 +19,8 @@ from topk_bandit.types import ConstantBeta, Exploration
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+pytestmark = pytest.mark.bits
+
 GREEDY = Exploration(ConstantBeta(1.0), uniform_share=0.0)
 each_of = pytest.mark.parametrize("of", ["contexts", "items"])
 

@@ -28,6 +28,8 @@ from topk_bandit.learning.policy import Limits, State, kernel_of, memory_of
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.types import Kernel
 
+pytestmark = pytest.mark.bits
+
 EVERYTHING = np.array(list(permutations(range(N_ITEMS), SLATE_SIZE)), dtype=np.int32)
 LIMITS = [
     pytest.param(Limits(), id="roomy"),

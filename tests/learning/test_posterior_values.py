@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from _typeshed import TraceFunction
 
+pytestmark = pytest.mark.bits
+
 
 N_ITEMS, SLATE_SIZE = 24, 4
 TO_ASK = rankings_of(N_ITEMS, SLATE_SIZE, 40, np.random.default_rng(98))

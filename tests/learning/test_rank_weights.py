@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
+pytestmark = pytest.mark.bits
+
 KERNEL = adaptive_kendall(N_ITEMS, SLATE_SIZE)
 each_power = pytest.mark.parametrize("power", RANK_WEIGHT_POWERS)
 

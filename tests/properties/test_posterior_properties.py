@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, initialize, multiple, rule
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, assert_close, fitted, newest_rows, rankings_of, same, sample
 
 from topk_bandit.learning.posterior import Moments, Posterior
+
+pytestmark = pytest.mark.bits
 
 N_ITEMS, SLATE_SIZE = 7, 3
 CONTEXT = np.array([0.8, -0.5])

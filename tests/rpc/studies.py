@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from tests.rpc.harness import serving
@@ -18,13 +19,27 @@ from topk_bandit.store.memory_studies import MemoryStudies
 from topk_bandit.v1 import preference_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     from tests.rpc.harness import RunningServer
 
     from topk_bandit.store.study_log import StudyStore
 
-__all__ = ["FEATURES", "QUOTA", "TASTE", "answer_to", "new_id", "studies_of", "study", "study_server", "utilities"]
+T = TypeVar("T")
+
+__all__ = [
+    "FEATURES",
+    "QUOTA",
+    "TASTE",
+    "HeldExecutor",
+    "answer_to",
+    "new_id",
+    "studies_of",
+    "study",
+    "study_server",
+    "utilities",
+]
 
 QUOTA = 4
 TASTE = "tenants/acme/studies/taste"
@@ -62,29 +77,60 @@ def answer_to(question: pb.Question, kind: int, liked: dict[str, float]) -> pb.A
     return answer
 
 
+class HeldExecutor(ThreadPoolExecutor):
+    """Begins nothing before it is let go."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self._gate = threading.Event()
+
+    def submit(self, work: Callable[..., T], /, *given: object, **named: object) -> Future[T]:
+        def begin() -> T:
+            self._gate.wait()
+            return work(*given, **named)
+
+        return super().submit(begin)
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        self.let_go()
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
 def studies_of(
-    store: StudyStore, executor: ThreadPoolExecutor, *, owner: str = "me", hooks: Hooks | None = None
+    store: StudyStore,
+    executor: ThreadPoolExecutor,
+    *,
+    owner: str = "me",
+    hooks: Hooks | None = None,
+    designs: ThreadPoolExecutor | None = None,
 ) -> tuple[Studies, Designer]:
-    """Return a worker's studies and its designer, which is not started."""
+    """Return a worker's studies and its designer, which is not started; `designs` computes designs alone."""
     hooks = hooks or Hooks()
-    designer = Designer(store, executor, threads=1, hooks=hooks, owner=owner, new_reference=lambda: "reference")
+    designer = Designer(
+        store, designs or executor, threads=1, hooks=hooks, owner=owner, new_reference=lambda: "reference"
+    )
     studies = Studies(store, designer, executor, hooks=hooks, quota=QUOTA, new_id=new_id, most_bytes=2**28)
     return studies, designer
 
 
 @contextmanager
-def study_server(**options: object) -> Iterator[RunningServer]:
+def study_server(*, designs: ThreadPoolExecutor | None = None, **options: object) -> Iterator[RunningServer]:
     """Run a server for the length of a test."""
     started: list[Designer] = []
     with ThreadPoolExecutor(3) as executor:
 
         async def make_studies() -> Studies:
             store = MemoryStudies(clock_ms=lambda: time.time_ns() // 1_000_000)
-            studies, designer = studies_of(store, executor)
+            studies, designer = studies_of(store, executor, designs=designs)
             designer.start()
             started.append(designer)
             return studies
 
         with serving(make_studies=make_studies, **options) as server:
             yield server
+            if isinstance(designs, HeldExecutor):
+                designs.let_go()
             server.run(started[0].stop())

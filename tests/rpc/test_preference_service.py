@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +11,13 @@ from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
+from tests.faults.service import PATIENCE, until
 from tests.rpc.harness import channel_to
-from tests.rpc.studies import FEATURES, QUOTA, TASTE, answer_to, study, study_server, utilities
+from tests.rpc.studies import FEATURES, QUOTA, TASTE, HeldExecutor, answer_to, study, study_server, utilities
 from tests.rpc.wire import refused
 
 from topk_bandit.client import Client, DesignState, FailedPrecondition, Internal, InvalidArgument
+from topk_bandit.rpc import preference_servicer
 from topk_bandit.study_types import DesignFailed
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
@@ -388,26 +389,44 @@ async def fail(store: MemoryStudies, failed: DesignFailed) -> None:
     known.end(failed, at_ms=0)
 
 
-def test_a_wait_ends_with_its_time_and_few_may_wait(stub: PreferenceServiceStub, operations: OperationsStub) -> None:
-    rows = np.random.default_rng(0).normal(size=(2000, 64))
-    create(stub, items=[pb.StudyItem(item_id=str(n), features=row) for n, row in enumerate(rows)], list_size=10)
-    briefly = operations_pb2.WaitOperationRequest(name=DESIGN, timeout=Duration(nanos=1_000_000))
-    assert not operations.WaitOperation(briefly, timeout=20).done
-    # Nobody waits beyond the call's own deadline.
-    assert not operations.WaitOperation(operations_pb2.WaitOperationRequest(name=DESIGN), timeout=1.5).done
-    many = [operations.WaitOperation.future(operations_pb2.WaitOperationRequest(name=DESIGN)) for _ in range(40)]
-    assert not operations.GetOperation(operations_pb2.GetOperationRequest(name=DESIGN), timeout=20).done
-    end = time.monotonic() + 20
-    while sum(call.done() for call in many) < 24:
-        assert time.monotonic() < end, "too many wait"
-        time.sleep(0.01)
-    at_once = [call for call in many if call.done()]
-    operations.CancelOperation(operations_pb2.CancelOperationRequest(name=DESIGN), timeout=20)
-    # A quarter of the calls in flight may wait.
-    assert [call.result(timeout=20).done for call in many].count(True) == 16
-    assert not any(call.result().done for call in at_once)
-    negative = operations_pb2.WaitOperationRequest(name=DESIGN, timeout=Duration(seconds=-1))
-    assert list(refused(operations.WaitOperation, negative).fields) == ["timeout"]
+@pytest.fixture
+def held() -> Iterator[OperationsStub]:
+    """Operations of a server that works at no design: one ends when it is cancelled."""
+    with (
+        HeldExecutor(1) as designs,
+        study_server(designs=designs) as server,
+        channel_to(server.target) as channel,
+    ):
+        create(PreferenceServiceStub(channel))
+        yield OperationsStub(channel)
+
+
+def wait_request(seconds: float | None = None) -> operations_pb2.WaitOperationRequest:
+    request = operations_pb2.WaitOperationRequest(name=DESIGN)
+    if seconds is not None:
+        request.timeout.FromNanoseconds(round(seconds * 1e9))
+    return request
+
+
+def test_a_wait_ends_with_its_time(held: OperationsStub) -> None:
+    assert not held.WaitOperation(wait_request(0.001), timeout=PATIENCE).done
+    assert list(refused(held.WaitOperation, wait_request(-1.0)).fields) == ["timeout"]
+
+
+def test_nobody_waits_beyond_the_deadline_of_the_call(held: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preference_servicer, "LONGEST_WAIT_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(preference_servicer, "WAIT_SECONDS_BEFORE_THE_DEADLINE", PATIENCE - 0.5)
+    assert not held.WaitOperation(wait_request(), timeout=PATIENCE).done
+
+
+def test_few_may_wait_and_all_who_wait_are_told(held: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preference_servicer, "LONGEST_WAIT_SECONDS", 2 * PATIENCE)
+    many = [held.WaitOperation.future(wait_request()) for _ in range(40)]
+    # A quarter of the calls in flight may wait; the others are answered as soon as the server comes to them.
+    until(lambda: sum(call.done() for call in many) == 24, what="24 of 40 are answered")
+    assert not any(call.result().done for call in many if call.done())
+    held.CancelOperation(operations_pb2.CancelOperationRequest(name=DESIGN), timeout=PATIENCE)
+    assert [call.result(timeout=PATIENCE).done for call in many].count(True) == 16
 
 
 def test_operations_are_listed_and_never_deleted_alone(stub: PreferenceServiceStub, operations: OperationsStub) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store
     from topk_bandit.types import LoggedEvent
 
+pytestmark = pytest.mark.bits
+
 ROUNDS = 700
 
 

@@ -1,0 +1,70 @@
+"""A digest is equal for states that are equal to the bit, and for no others."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.learning.happenings import KERNEL, folded, happenings, initial
+
+from topk_bandit.learning.digests import digest_of_state
+from topk_bandit.learning.policy import Limits, State
+
+pytestmark = pytest.mark.bits
+
+LIMITS = Limits(rows=200, pending_rows=6)
+STATE = folded(initial(LIMITS), happenings(1, 300)).refit()
+
+
+def nudged(value: Any) -> Any:  # noqa: ANN401 - whatever a state is made of
+    """Return a value whose first number is one bit away."""
+    if isinstance(value, np.ndarray):
+        other = value.copy()
+        first = other.reshape(-1)[:1]
+        first[...] = np.nextafter(first, np.inf) if value.dtype.kind == "f" else first + 1
+        return other
+    return np.nextafter(value, np.inf) if isinstance(value, float) else value + 1
+
+
+def test_the_same_happenings_have_the_same_digest() -> None:
+    assert digest_of_state(folded(initial(LIMITS), happenings(1, 300)).refit()) == digest_of_state(STATE)
+    assert digest_of_state(State.restored(KERNEL, STATE.memory, limits=LIMITS)) == digest_of_state(STATE)
+
+
+def test_every_bit_counts() -> None:
+    posterior = STATE.posterior
+    assert posterior.evidence.noise_shape is not None, "rows were not folded together"
+    others = [replace(STATE, **{name: nudged(getattr(STATE, name))}) for name in ("observations", "since_refit")]
+    others.append(replace(STATE, pending_ids=("another", *STATE.pending_ids[1:])))
+    others += [
+        replace(STATE, posterior=replace(posterior, **{name: nudged(getattr(posterior, name))}))
+        for name in ("noise_variance", "offset", "slope", "amplitude")
+    ]
+    for part in ("_rows", "_pending", "_fitted"):
+        held = getattr(posterior, part)
+        for one in fields(held):
+            if part == "_fitted" and one.name in {"contexts", "rankings", "targets"}:  # they are among the rows
+                continue
+            changed = replace(held, **{one.name: nudged(getattr(held, one.name))})
+            others.append(replace(STATE, posterior=replace(posterior, **{part: changed})))
+    others.append(replace(STATE, posterior=replace(posterior, _weights=nudged(posterior._weights))))
+    sums = posterior._sums
+    others += [
+        replace(STATE, posterior=replace(posterior, _sums=sums._replace(**{name: nudged(getattr(sums, name))})))
+        for name in sums._fields
+    ]
+    digests = [digest_of_state(state) for state in (STATE, *others)]
+    assert len(set(digests)) == len(digests) > 18
+
+
+def test_room_for_more_rows_does_not_count() -> None:
+    posterior = STATE.posterior
+    roomy = replace(posterior, _rows=posterior._rows.grown(posterior._rows.room + 9, used=posterior.n_rows))
+    assert digest_of_state(replace(STATE, posterior=roomy)) == digest_of_state(STATE)
+
+
+def test_values_that_look_alike_differ() -> None:
+    without = replace(STATE, posterior=replace(STATE.posterior, slope=-0.0))
+    assert digest_of_state(without) != digest_of_state(replace(STATE, posterior=replace(STATE.posterior, slope=0.0)))
