@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topk_bandit.learning import _compiled, _rows, _triangles, evidence, hyperparameters, posterior
+from topk_bandit.learning import _compiled, _layout, _rows, _ties, _triangles, evidence, hyperparameters, posterior
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import all_rankings
@@ -79,7 +79,7 @@ class WatchedNumpy:
 
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (posterior, evidence, hyperparameters, _rows, _triangles):
+    for module in (posterior, evidence, hyperparameters, _layout, _rows, _ties, _triangles):
         monkeypatch.setattr(module, "np", WatchedNumpy())
     gram, dtrtri = _compiled.gram, _triangles.dtrtri
 
