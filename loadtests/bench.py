@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from topk_bandit.threads import use_one_thread
+from topk_bandit.process.threads import use_one_thread
 
 use_one_thread(os.environ)
 

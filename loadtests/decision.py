@@ -10,8 +10,8 @@ import numpy as np
 import peers
 from figures import Bench, Figure, Outcome, percentiles
 from played import BEST_BY_UCB, Played, played, shown_at_random
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.policy import decide
-from topk_bandit.simulation.environments import Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

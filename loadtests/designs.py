@@ -13,15 +13,15 @@ import numpy as np
 import peers
 from figures import Bench, Figure, Outcome, exponent
 from sampled_frank_wolfe import GAMMA, SampledFrankWolfe, random_subsets
-from topk_bandit.preferences.design import d_optimal_lists, d_optimal_subsets, ranking_matrices
-from topk_bandit.preferences.spans import span_of_differences
+from topk_bandit.preferences.designs.optimal import d_optimal_lists, d_optimal_subsets, ranking_matrices
+from topk_bandit.preferences.designs.spans import span_of_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from topk_bandit.preferences.design import Progress, SubsetDesign
+    from topk_bandit.preferences.designs.optimal import Progress, SubsetDesign
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]

@@ -12,13 +12,13 @@ import numpy as np
 from figures import Bench, Figure, Outcome, exponent
 from machine import resident_bytes
 from models import model_of
+from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.learning.warm_up import warm_up
-from topk_bandit.serving.snapshots import encode_model
-from topk_bandit.settings import Settings
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import Kernel
+from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,11 +11,11 @@ import numpy as np
 from figures import Bench, Figure, Outcome, exponent
 from models import model_of
 from played import WIDE, shown_at_random
-from topk_bandit.serving.model import Model, fold
-from topk_bandit.serving.recommender import choose_slate
-from topk_bandit.serving.snapshots import decode_model, encode_model
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded
+from topk_bandit.bandits.model import Model, fold
+from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.snapshots import decode_model, encode_model
+from topk_bandit.domain.bandits import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded
+from topk_bandit.lab.simulation.environments import Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

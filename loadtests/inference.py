@@ -10,13 +10,14 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from figures import Bench, Figure, Outcome, exponent, mean_with_error
-from topk_bandit.preferences import aggregation, plackett_luce, sampling, variational
-from topk_bandit.preferences._cvariational import answers_log_likelihoods
-from topk_bandit.preferences.aggregation import Comparisons, Loss
+from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings
+from topk_bandit.preferences.compiled.variational import answers_log_likelihoods
 from topk_bandit.preferences.losses import kendall_tau_distance
+from topk_bandit.preferences.models import aggregation, plackett_luce, variational
+from topk_bandit.preferences.models.aggregation import Comparisons, Loss
+from topk_bandit.preferences.models.variational import Bound
 from topk_bandit.preferences.utilities import Gaussian
-from topk_bandit.preferences.variational import Bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures import PROCESSES, Bench, Figure, Outcome
+from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
+from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
 from topk_bandit.learning.warm_up import warm_up
-from topk_bandit.settings import Settings
-from topk_bandit.simulation.environments import Objective, Shop
-from topk_bandit.types import Exploration, Kernel, PaperBeta
+from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

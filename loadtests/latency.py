@@ -12,7 +12,7 @@ from figures import Bench, Figure, Outcome, percentiles
 from machine import cpu_seconds
 from served import BANDIT, CALL_SECONDS, TENANT, Storefront, service, settings_in, worker_pid
 from topk_bandit.client import Client
-from topk_bandit.supervisor import Supervisor
+from topk_bandit.process.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

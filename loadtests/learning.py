@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures import Bench, Figure, Outcome, mean_with_error, ratio_with_error
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.simulation.arm_players import RandomPlayer
+from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.lab.simulation.episodes import GpTopK, play
+from topk_bandit.lab.simulation.scenarios import Constant, Scenario
 from topk_bandit.learning.policy import Limits, State, kernel_of
-from topk_bandit.settings import Settings
-from topk_bandit.simulation.arm_players import RandomPlayer
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.simulation.episodes import GpTopK, play
-from topk_bandit.simulation.scenarios import Constant, Scenario
-from topk_bandit.types import Kernel
+from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

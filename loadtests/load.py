@@ -18,7 +18,7 @@ from topk_bandit.v1.recommender_service_pb2 import RecommendRequest, RewardReque
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
-    from topk_bandit.simulation.environments import Shop
+    from topk_bandit.lab.simulation.environments import Shop
     from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceAsyncStub
 
 __all__ = ["open_loop"]

@@ -14,24 +14,24 @@ from redis.asyncio import Redis
 
 from figures import Bench, Figure, Outcome
 from served import BANDIT, CALL_SECONDS, TENANT, settings_in
-from topk_bandit import logs
+from topk_bandit.bandits.recommender import recommendation_id_of
 from topk_bandit.client import Client
+from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.serving.recommender import recommendation_id_of
+from topk_bandit.process import logs
+from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.store.embedded import EmbeddedStore
-from topk_bandit.store.memory import DEFAULT_RECORD_RETENTION_MS
-from topk_bandit.store.redis import RedisStore
-from topk_bandit.store.scripts import RECORD_RECOMMENDATION, RECORD_REWARD
-from topk_bandit.supervisor import Supervisor
-from topk_bandit.types import BanditName, Recommendation, RecommendationRequest
+from topk_bandit.store.memory.bandits import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.scripts import RECORD_RECOMMENDATION, RECORD_REWARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from figures import Report
-    from topk_bandit.store.link import Link
     from topk_bandit.store.log import BanditRecord
-    from topk_bandit.store.scripts import Script
+    from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.redis.scripts import Script
 
 __all__ = ["long_log"]
 

@@ -12,19 +12,19 @@ from figures import Bench, Figure, Outcome, percentiles
 from machine import resident_bytes
 from models import model_of
 from played import shown_at_random
+from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.snapshots import decode_model, encode_model
+from topk_bandit.domain.bandits import RecommendationRequest
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.learning.warm_up import warm_up
-from topk_bandit.serving.recommender import choose_slate
-from topk_bandit.serving.snapshots import decode_model, encode_model
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import RecommendationRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from figures import Report
-    from topk_bandit.serving.model import Model
+    from topk_bandit.bandits.model import Model
 
 __all__ = ["many"]
 

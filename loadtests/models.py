@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.serving.model import Model, begin, fold
-from topk_bandit.settings import Settings
-from topk_bandit.types import BanditCreated, BanditSettings, Item, ItemsChanged, Kernel, LoggedEvent
+from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.domain.bandits import BanditCreated, BanditSettings, Item, ItemsChanged, Kernel, LoggedEvent
+from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
     from topk_bandit.learning.policy import State

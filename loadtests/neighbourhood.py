@@ -11,9 +11,9 @@ import peers
 from dense import pair_features
 from figures import Bench, Figure, Outcome
 from played import WIDE, Played, shown_at_random
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

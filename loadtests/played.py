@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.settings import Settings
-from topk_bandit.types import Exploration, Kernel, PaperBeta
+from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.simulation.environments import Shop
+    from topk_bandit.lab.simulation.environments import Shop
 
 __all__ = ["BEST_BY_UCB", "WIDE", "Played", "played", "shown_at_random"]
 

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from figures import Bench, Figure, Outcome, exponent
-from topk_bandit.preferences import plackett_luce, sampling
+from topk_bandit.preferences import sampling
+from topk_bandit.preferences.models import plackett_luce
 from topk_bandit.preferences.utilities import Gaussian
 
 if TYPE_CHECKING:

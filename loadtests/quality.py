@@ -13,12 +13,12 @@ from dense import DenseAtContext, pair_features
 from figures import Bench, Figure, Outcome, mean_with_error
 from paper_search import CANDIDATES, RESTARTS, Orders, PaperFound, paper_search
 from played import BEST_BY_UCB, Played, played, shown_at_random
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.policy import Decision, decide
 from topk_bandit.learning.rankings import log_count
-from topk_bandit.settings import Settings
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import Kernel
+from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

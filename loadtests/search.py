@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from figures import Bench, Figure, Outcome, mean_with_error
+from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings, log_count, random_rankings
 from topk_bandit.learning.search import local_search
-from topk_bandit.settings import Settings
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import Exploration, Kernel, PaperBeta
+from topk_bandit.process.settings import Settings
 
 __all__ = ["exhaustive", "figure4"]
 

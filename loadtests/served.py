@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit import logs
-from topk_bandit.settings import Address, Settings
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.supervisor import Supervisor
+from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.process import logs
+from topk_bandit.process.settings import Address, Settings
+from topk_bandit.process.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from figures import Bench, Figure, Outcome, exponent
+from topk_bandit.lab.simulation.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
+from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.lab.simulation.work import Arithmetic
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.simulation.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.simulation.work import Arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import vowpalwabbit
 
-from topk_bandit.experiments.vowpal import slates_lines
+from topk_bandit.lab.experiments.vowpal import slates_lines
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-from topk_bandit.threads import use_one_thread
+from topk_bandit.process.threads import use_one_thread
 
 use_one_thread(os.environ)
 

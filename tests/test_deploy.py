@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from topk_bandit.settings import add_arguments, load
-from topk_bandit.telemetry import Metrics, MetricsServer
+from topk_bandit.process.metrics import Metrics, MetricsServer
+from topk_bandit.process.settings import add_arguments, load
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -170,7 +170,7 @@ def test_compose_keeps_every_acknowledged_write() -> None:
 SERVE = """
 import numpy as np
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
-from topk_bandit.types import Exploration, Kernel, PaperBeta
+from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 rng = np.random.default_rng(0)
 state = State.initial(kernel_of(Kernel.CONVOLUTIONAL, 30, 4), context_dim=3, limits=Limits(rows=24, pending_rows=4))
 items = np.arange(30, dtype=np.int32)

@@ -17,10 +17,11 @@ def test_no_module_imports_what_it_must_not() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_every_module_is_on_a_floor() -> None:
+def test_every_room_is_on_a_floor_and_there_are_few() -> None:
     contracts = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-    [floors] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    floors = contracts[0]["layers"]
     drawn = {name.strip().rpartition(".")[2] for floor in floors for name in floor.split("|")}
     package = PROJECT.parent / "service" / "topk_bandit"
-    modules = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert modules - {"__init__", "__main__"} == drawn
+    rooms = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms - {"__init__"} == drawn
+    assert len(drawn - {"__main__"}) <= 12

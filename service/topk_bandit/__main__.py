@@ -2,7 +2,7 @@
 
 import sys
 
-from topk_bandit.cli import main
+from topk_bandit.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,6 @@ from tests.rpc.harness import channel_to, serving
 from tests.rpc.shop import START_MS
 
 from topk_bandit import client as client_module
-from topk_bandit import errors
 from topk_bandit.client import (
     AlreadyExists,
     Bandit,
@@ -35,7 +34,8 @@ from topk_bandit.client import (
     Unexpected,
 )
 from topk_bandit.client.errors import error_of_call, error_of_entry
-from topk_bandit.types import BanditName, ConstantBeta, Exploration, PaperBeta
+from topk_bandit.domain import errors
+from topk_bandit.domain.bandits import BanditName, ConstantBeta, Exploration, PaperBeta
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 

@@ -10,10 +10,10 @@ import pytest
 from tests.rpc.harness import RunningServer, serving
 from tests.rpc.shop import Shop
 
-from topk_bandit import errors
 from topk_bandit.client import DeadlineExceeded, ErrorDetails, NotFound, ResourceExhausted, RetryPolicy, Unavailable
 from topk_bandit.client.retries import Attempts
-from topk_bandit.types import BanditName
+from topk_bandit.domain import errors
+from topk_bandit.domain.bandits import BanditName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.client.conftest import EitherClient
 
     from topk_bandit.client import ClientError
-    from topk_bandit.types import Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 
 NAME = BanditName("acme", "home")
 

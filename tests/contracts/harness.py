@@ -8,15 +8,15 @@ import uuid
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from topk_bandit.store.memory import DEFAULT_RECORD_RETENTION_MS, MemoryStore
-from topk_bandit.store.redis import RedisStore
+from topk_bandit.store.memory.bandits import DEFAULT_RECORD_RETENTION_MS, MemoryStore
+from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
+    from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.store.log import Store
-    from topk_bandit.types import BanditName, LoggedEvent
 
 __all__ = ["MemoryStores", "RedisStores", "Stores", "dump", "listening", "run", "whole_log"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topk_bandit.types import (
+from topk_bandit.domain.bandits import (
     BanditName,
     BanditSettings,
     ConstantBeta,

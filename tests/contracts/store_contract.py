@@ -15,9 +15,7 @@ import pytest
 from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.samples import HOUR_MS, ITEMS, NAME, PRIOR, SETTINGS, recommendation, request, settings
 
-from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, TopkBanditError
-from topk_bandit.store.log import ItemRecord, RecordStatus, Snapshot
-from topk_bandit.types import (
+from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditName,
     BanditSettings,
@@ -29,6 +27,14 @@ from topk_bandit.types import (
     RewardOutcome,
     SettingsChanged,
 )
+from topk_bandit.domain.errors import (
+    ConflictError,
+    ExhaustedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TopkBanditError,
+)
+from topk_bandit.store.log import ItemRecord, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

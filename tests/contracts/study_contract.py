@@ -10,9 +10,8 @@ import pytest
 from tests.contracts.harness import run
 from tests.contracts.study_samples import CHOSEN, DESIGN, LEASE_MS, PROGRESS, STUDY, answers, study_settings
 
-from topk_bandit.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
-from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus
-from topk_bandit.study_types import (
+from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
+from topk_bandit.domain.studies import (
     Answered,
     AnswerKind,
     DesignCancelled,
@@ -27,14 +26,15 @@ from topk_bandit.study_types import (
     StudyName,
     StudyShape,
 )
+from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.contracts.harness import Stores
 
+    from topk_bandit.domain.studies import StudySettings
     from topk_bandit.store.study_log import StudyRecord, StudyStore
-    from topk_bandit.study_types import StudySettings
 
 ABSENT = StudyName("shop", "absent")
 GONE = "gone"

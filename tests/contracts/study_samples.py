@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topk_bandit.study_types import (
+from topk_bandit.domain.studies import (
     AnswerKind,
     ChoiceAnswer,
     DesignChosen,

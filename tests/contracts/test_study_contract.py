@@ -11,7 +11,7 @@ from tests.contracts.harness import RedisStores
 from tests.contracts.study_contract import StudyContract
 from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
 
-from topk_bandit.store.memory_studies import MemoryStudies
+from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

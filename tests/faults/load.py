@@ -12,13 +12,13 @@ import numpy as np
 from tests.contracts.harness import whole_log
 
 from topk_bandit.client import Client, ClientError, RewardOutcome
-from topk_bandit.errors import TopkBanditError
-from topk_bandit.store.redis import RedisStore
+from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topk_bandit.types import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName, LoggedEvent
 
 __all__ = ["Customers", "Scribe", "shopping", "writing"]
 

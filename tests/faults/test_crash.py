@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.bandits.harness import replayed
 from tests.faults.load import counted, shopping, writing
 from tests.faults.service import Service, alive, serving, until
 from tests.servers import free_port
-from tests.serving.harness import replayed
 
+from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
 from topk_bandit.learning.policy import Limits
-from topk_bandit.serving.recommender import choose_slate
-from topk_bandit.store.redis import RedisStore
-from topk_bandit.types import BanditName, Recommended, Rewarded
+from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.load import Customers
 
+    from topk_bandit.bandits.model import Model
     from topk_bandit.client import BanditStats
-    from topk_bandit.serving.model import Model
 
 NAME = BanditName("shop", "home")
 KILLS = ["store", "store", "store", "worker", "worker", "supervisor", "everything", "everything while it starts"]

@@ -16,8 +16,8 @@ from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.store.redis import RedisStore
-from topk_bandit.types import BanditName, Recommended, Rewarded
+from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
+from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
     from tests.servers import RunningServer
 
-    from topk_bandit.types import LoggedEvent
+    from topk_bandit.domain.bandits import LoggedEvent
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from tests.learning.dense import CK, WCK, DenseGp, Kind, assert_close, rankings_
 from tests.learning.happenings import ASK_CONTEXT, CONTEXT_DIM, KERNEL, N_ITEMS, SLATE_SIZE, folded, happenings
 from tests.learning.test_policy import LIMITS, assert_same
 
+from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.types import ConstantBeta, Exploration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

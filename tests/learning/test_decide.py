@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import chisquare
 from tests.learning.dense import WCK, Sample, rankings_of, sample
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, PaperBeta
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.policy import Decision, Limits, State, decide
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.types import ConstantBeta, Exploration, PaperBeta
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

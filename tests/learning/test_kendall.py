@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.learning.dense import CK, KINDS, WCK, WK, Kind, convolution, dcg, one, shown_pairs
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.kendall import (
     KendallKernel,
     convolutional_kendall,

@@ -23,10 +23,10 @@ from tests.learning.happenings import (
     initial,
 )
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.policy import Limits, State, kernel_of, memory_of
 from topk_bandit.learning.posterior import Posterior
-from topk_bandit.types import Kernel
 
 pytestmark = pytest.mark.bits
 

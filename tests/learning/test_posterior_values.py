@@ -26,7 +26,7 @@ from tests.learning.dense import (
     sample,
 )
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.posterior import Moments, Posterior
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def test_what_cannot_be_used_is_refused_by_name_and_changes_nothing(
 
 NO_SUCH_ROW = """
 import numpy as np
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.posterior import Posterior
 

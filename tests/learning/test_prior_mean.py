@@ -13,7 +13,7 @@ from tests.learning.believed import Believer, Utilities
 from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, Sample, assert_close, rankings_of
 from tests.learning.test_evidence import CASES, CONTEXTS, ROWS, question, repeating
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evidence import Evidence, Observations, compacted
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean

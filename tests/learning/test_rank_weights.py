@@ -18,7 +18,7 @@ from tests.learning.happenings import ASK_CONTEXT, CONTEXT_DIM, N_ITEMS, SLATE_S
 from tests.learning.test_hyperparameters import log_density_over_slopes
 from tests.learning.test_policy import EVERYTHING, LIMITS, assert_same
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evidence import Evidence, Observations
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, SlopePrior, best_noise
 from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS, adaptive_kendall

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tests.learning.dense import KINDS, WCK, WK, Kind, fitted, rankings_of, sample
 
+from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.learning.acquisition import UpperConfidenceBound
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.search import BEST_SEEN, FEWEST_FINE_ITEMS, Found, best_seen, local_search
-from topk_bandit.types import ConstantBeta, Exploration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

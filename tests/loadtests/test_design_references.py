@@ -8,7 +8,7 @@ from tests.preferences.plain_designs import all_matrices, gradients, scatter_mat
 
 from designs import _gap_of_lists, _gap_of_triples, _log_det
 from sampled_frank_wolfe import GAMMA, SampledFrankWolfe, random_subsets
-from topk_bandit.preferences.design import d_optimal_lists, d_optimal_subsets
+from topk_bandit.preferences.designs.optimal import d_optimal_lists, d_optimal_subsets
 
 
 def test_dopewolfe_as_written_keeps_its_inverse_and_climbs_to_the_optimum() -> None:

@@ -8,10 +8,10 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from dense import DenseAtContext, pair_features
 from paper_search import Orders, paper_search
+from topk_bandit.lab.simulation.maximisers import BreadthFirst
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.simulation.maximisers import BreadthFirst
 
 N_ITEMS, SLATE_SIZE, NOISE, BETA = 50, 6, 0.05, 1.5
 

@@ -12,10 +12,10 @@ from dense import DenseAtContext, pair_features
 from paper_search import Orders, neighbouring_sets, paper_search, ucb_of_sets
 from played import shown_at_random
 from quality import dense_posterior
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.rankings import all_rankings, full_neighbourhood, random_rankings
-from topk_bandit.simulation.environments import Shop
-from topk_bandit.types import Kernel
 
 if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Posterior

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences._laplacian import DENSE, RidgedLaplacian
-from topk_bandit.preferences.aggregation import Comparisons, Loss, Online, fit
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.losses import kendall_tau_distance
+from topk_bandit.preferences.models.aggregation import Comparisons, Loss, Online, fit
+from topk_bandit.preferences.models.laplacian import DENSE, RidgedLaplacian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

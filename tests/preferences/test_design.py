@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.preferences.plain_designs import all_matrices, best_log_det, gradients, log_det, scatter_matrix
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences.design import (
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences.designs.optimal import (
     Feedback,
     ListDesign,
     Progress,

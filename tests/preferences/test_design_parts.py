@@ -10,14 +10,20 @@ import pytest
 from scipy.optimize import minimize_scalar
 from tests.preferences.plain_designs import best_log_det, gradients, information, log_det, scatter_matrix
 
-from topk_bandit.preferences._bounds import gradient_bound, largest_sums
-from topk_bandit.preferences._combinations import best_pairs, best_subset, best_triples, exchange, pair_gradients
-from topk_bandit.preferences._coordinates import best_change, diagonalise, sweep
-from topk_bandit.preferences._information import Information
-from topk_bandit.preferences._newton import newton
-from topk_bandit.preferences._rounding import rounded
-from topk_bandit.preferences._subsets import RankedSubsets, RatedSubsets
-from topk_bandit.preferences._whitening import RankError, whitened
+from topk_bandit.preferences.compiled.combinations import (
+    best_pairs,
+    best_subset,
+    best_triples,
+    exchange,
+    pair_gradients,
+)
+from topk_bandit.preferences.compiled.coordinates import best_change, diagonalise, sweep
+from topk_bandit.preferences.designs.bounds import gradient_bound, largest_sums
+from topk_bandit.preferences.designs.information import Information
+from topk_bandit.preferences.designs.newton import newton
+from topk_bandit.preferences.designs.rounding import rounded
+from topk_bandit.preferences.designs.subsets import RankedSubsets, RatedSubsets
+from topk_bandit.preferences.designs.whitening import RankError, whitened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,10 +7,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from topk_bandit.preferences import plackett_luce
 from topk_bandit.preferences.answers import Orderings
-from topk_bandit.preferences.design import ranking_matrices
-from topk_bandit.preferences.exact_questions import contrasts, most_telling, ranking_information
+from topk_bandit.preferences.designs.exact_questions import contrasts, most_telling, ranking_information
+from topk_bandit.preferences.designs.optimal import ranking_matrices
+from topk_bandit.preferences.models import plackett_luce
 
 FEATURES = np.random.default_rng(0).normal(size=(12, 3, 4))
 

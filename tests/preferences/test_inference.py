@@ -8,11 +8,11 @@ from scipy.integrate import quad
 from scipy.special import log_expit
 from scipy.stats import multivariate_normal, norm
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.designs.spans import span_of_differences, span_of_values
 from topk_bandit.preferences.inference import PRIOR_VARIANCES, learned
-from topk_bandit.preferences.spans import span_of_differences, span_of_values
 
 
 def answered(utilities: np.ndarray, count: int, rng: np.random.Generator) -> Orderings:

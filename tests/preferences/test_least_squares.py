@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences import least_squares, sampling
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Ratings
+from topk_bandit.preferences.models import least_squares
 from topk_bandit.preferences.utilities import Gaussian
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.losses import kendall_tau_distance, ndcg, ranking_loss
 
 if TYPE_CHECKING:

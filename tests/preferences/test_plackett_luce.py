@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, brentq, minimize
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences import plackett_luce, sampling
-from topk_bandit.preferences._existence import check_not_separable
-from topk_bandit.preferences._likelihood import Likelihood
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings
+from topk_bandit.preferences.models import plackett_luce
+from topk_bandit.preferences.models.existence import check_not_separable
+from topk_bandit.preferences.models.likelihood import Likelihood
 from topk_bandit.preferences.utilities import Gaussian
 
 if TYPE_CHECKING:

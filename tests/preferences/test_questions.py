@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.preferences.answers import Orderings
-from topk_bandit.preferences.design import Feedback, SubsetDesign, ranking_matrices, rating_matrices
+from topk_bandit.preferences.designs.optimal import Feedback, SubsetDesign, ranking_matrices, rating_matrices
 from topk_bandit.preferences.inference import learned
 from topk_bandit.preferences.questions import Catalogue, next_lists
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences.spans import crossed, span_of_differences, span_of_values
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences.designs.spans import crossed, span_of_differences, span_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.preferences.spans import Span
+    from topk_bandit.preferences.designs.spans import Span
 
 
 def test_differences_of_utilities_keep_their_prior() -> None:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.utilities import Gaussian, Utilities, validated_features, validated_weights
 
 

@@ -9,11 +9,12 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, spearmanr
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences import plackett_luce, sampling
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings
+from topk_bandit.preferences.models import plackett_luce
+from topk_bandit.preferences.models.variational import Bound, Variational, fit, predictive_log_likelihood
 from topk_bandit.preferences.utilities import Gaussian
-from topk_bandit.preferences.variational import Bound, Variational, fit, predictive_log_likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

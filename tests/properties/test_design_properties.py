@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.preferences.plain_designs import all_matrices, gradients, log_det
 
-from topk_bandit.preferences._rounding import rounded
-from topk_bandit.preferences.design import Feedback, d_optimal_lists, d_optimal_subsets
+from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_lists, d_optimal_subsets
+from topk_bandit.preferences.designs.rounding import rounded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

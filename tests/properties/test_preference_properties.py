@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences import least_squares, plackett_luce
-from topk_bandit.preferences._existence import check_not_separable
-from topk_bandit.preferences._likelihood import Likelihood
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.losses import kendall_tau_distance, ndcg, ranking_loss
+from topk_bandit.preferences.models import least_squares, plackett_luce
+from topk_bandit.preferences.models.existence import check_not_separable
+from topk_bandit.preferences.models.likelihood import Likelihood
 from topk_bandit.preferences.utilities import Gaussian
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from topk_bandit.preferences.answers import Orderings
+from topk_bandit.preferences.models.variational import Bound, fit
 from topk_bandit.preferences.utilities import Gaussian
-from topk_bandit.preferences.variational import Bound, fit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

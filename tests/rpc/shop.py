@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, UnavailableError
-from topk_bandit.store.log import BanditRecord, ItemRecord
-from topk_bandit.types import (
-    BanditStats,
-    ConstantBeta,
-    Exploration,
-    Recommendation,
-    RewardOutcome,
+from topk_bandit.domain.bandits import BanditStats, ConstantBeta, Exploration, Recommendation, RewardOutcome
+from topk_bandit.domain.errors import (
+    ConflictError,
+    ExhaustedError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
 )
+from topk_bandit.store.log import BanditRecord, ItemRecord
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from topk_bandit.serving.use_cases import SettingsChange
-    from topk_bandit.types import BanditName, BanditSettings, Item, RecommendationRequest
+    from topk_bandit.bandits.use_cases import SettingsChange
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest
 
 BANDIT_QUOTA = 3
 START_MS = 1_700_000_000_123
@@ -68,7 +68,7 @@ class Loop:
 
 
 class Shop:
-    """Both protocols of `topk_bandit.serving.use_cases`.
+    """Both protocols of `topk_bandit.bandits.use_cases`.
 
     `away` is the store being away; `gate`, when set, holds every call until it is opened; `faults` are errors to raise,
     by call or by recommendation id; `calls` is what reached the use cases, `finished` what got through the gate.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from tests.rpc.harness import serving
 
-from topk_bandit.serving.designer import Designer
-from topk_bandit.serving.hooks import Hooks
-from topk_bandit.serving.studies import Studies
-from topk_bandit.store.memory_studies import MemoryStudies
+from topk_bandit.domain.hooks import Hooks
+from topk_bandit.store.memory.studies import MemoryStudies
+from topk_bandit.studies.administration import Studies
+from topk_bandit.studies.designer import Designer
 from topk_bandit.v1 import preference_service_pb2 as pb
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
 
-from topk_bandit.types import BanditName, BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
+from topk_bandit.domain.bandits import BanditName, BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub

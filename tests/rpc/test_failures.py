@@ -6,7 +6,7 @@ import grpc
 import pytest
 from tests.rpc.wire import HOME, create, refused
 
-from topk_bandit import errors
+from topk_bandit.domain import errors
 from topk_bandit.rpc.failures import FAILURES
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub

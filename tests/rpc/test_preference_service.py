@@ -17,8 +17,8 @@ from tests.rpc.studies import FEATURES, QUOTA, TASTE, HeldExecutor, answer_to, s
 from tests.rpc.wire import refused
 
 from topk_bandit.client import Client, DesignState, FailedPrecondition, Internal, InvalidArgument
+from topk_bandit.domain.studies import DesignFailed
 from topk_bandit.rpc import preference_servicer
-from topk_bandit.study_types import DesignFailed
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import grpc
     from tests.rpc.harness import RunningServer
 
-    from topk_bandit.store.memory_studies import MemoryStudies
+    from topk_bandit.store.memory.studies import MemoryStudies
 
 DESIGN = f"{TASTE}/operations/design"
 OTHER = "tenants/other/studies/taste"

@@ -7,8 +7,8 @@ import pytest
 from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, create, recommend, refused
 
-from topk_bandit.errors import UnavailableError
-from topk_bandit.types import BanditName
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 

@@ -15,9 +15,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from tests.rpc.harness import RunningServer, channel_to, serving
 from tests.rpc.wire import HOME, create, recommend, refused
 
-from topk_bandit.errors import ConfigurationError
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.server import SERVICE_NAMES
-from topk_bandit.types import BanditName
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub

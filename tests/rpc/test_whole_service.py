@@ -10,10 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bandits.harness import Notebook
 from tests.rpc.harness import Ledger
 from tests.rpc.studies import studies_of
-from tests.serving.harness import Notebook
 
+from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.recommender import Recommender
+from topk_bandit.bandits.residents import Learner
 from topk_bandit.client import (
     AlreadyExists,
     AsyncClient,
@@ -23,15 +26,12 @@ from topk_bandit.client import (
     ResourceExhausted,
     RewardOutcome,
 )
+from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.domain.hooks import Hooks
 from topk_bandit.learning.policy import Limits
 from topk_bandit.rpc.server import Server
-from topk_bandit.serving.bandits import Bandits
-from topk_bandit.serving.hooks import Hooks
-from topk_bandit.serving.learner import Learner
-from topk_bandit.serving.recommender import Recommender
-from topk_bandit.store.memory import MemoryStore
-from topk_bandit.store.memory_studies import MemoryStudies
-from topk_bandit.types import ConstantBeta, Exploration
+from topk_bandit.store.memory.bandits import MemoryStore
+from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

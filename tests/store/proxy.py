@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from topk_bandit.store.scripts import Script
+    from topk_bandit.store.redis.scripts import Script
 
 __all__ = ["LossyProxy", "lossy_proxy"]
 

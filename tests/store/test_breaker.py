@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from topk_bandit.errors import UnavailableError
-from topk_bandit.store.breaker import Breaker
+from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.store.redis.breaker import Breaker
 
 
 class Clock:

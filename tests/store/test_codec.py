@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.samples import SETTINGS, recommendation, request
 
-from topk_bandit.errors import CorruptDataError
-from topk_bandit.store import codec
-from topk_bandit.store.log import Snapshot
-from topk_bandit.types import (
+from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditSettings,
     ConstantBeta,
@@ -34,6 +31,9 @@ from topk_bandit.types import (
     Rewarded,
     SettingsChanged,
 )
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store import codec
+from topk_bandit.store.log import Snapshot
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(min_value=0, max_value=2**53)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from topk_bandit.errors import ConfigurationError
+from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ sys.stdin.read()
 STARTERS = """
 import os, sys
 from pathlib import Path
-from topk_bandit.errors import ConfigurationError
+from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.store.embedded import EmbeddedStore
 
 gate, opener = os.pipe()

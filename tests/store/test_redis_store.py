@@ -18,19 +18,19 @@ from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, reque
 from tests.servers import free_port, redis_binary, running_cluster, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
-from topk_bandit.errors import (
+from topk_bandit.domain.bandits import BanditName, Item, RewardOutcome
+from topk_bandit.domain.errors import (
     ConfigurationError,
     CorruptDataError,
     ExhaustedError,
     NotFoundError,
     UnavailableError,
 )
-from topk_bandit.store import scripts
-from topk_bandit.store.inspection import report
-from topk_bandit.store.keys import KeySpace
 from topk_bandit.store.log import RecordStatus, Snapshot
-from topk_bandit.store.redis import RedisStore
-from topk_bandit.types import BanditName, Item, RewardOutcome
+from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.inspection import report
+from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.servers import RunningServer
 
     from topk_bandit.store.log import Store
-    from topk_bandit.store.scripts import Script
+    from topk_bandit.store.redis.scripts import Script
 
 Answer = TypeVar("Answer")
 OTHER = BanditName(tenant="shop", bandit="other")

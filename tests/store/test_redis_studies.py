@@ -13,20 +13,20 @@ from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, stu
 from tests.servers import running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
-from topk_bandit.errors import CorruptDataError, ExhaustedError, UnavailableError
-from topk_bandit.store import scripts
-from topk_bandit.store.keys import KeySpace
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, UnavailableError
+from topk_bandit.domain.studies import DesignCancelled, DesignState, RankingAnswer, StudyName
+from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.study_log import AnswerStatus, AskOutcome, AskStatus
-from topk_bandit.study_types import DesignCancelled, DesignState, RankingAnswer, StudyName
-from topk_bandit.types import BanditName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from tests.servers import RunningServer
 
-    from topk_bandit.store.redis_studies import RedisStudies
-    from topk_bandit.store.scripts import Script
+    from topk_bandit.store.redis.scripts import Script
+    from topk_bandit.store.redis.studies import RedisStudies
 
 OTHER = StudyName("shop", "other")
 ANSWER = RankingAnswer((0, 1))

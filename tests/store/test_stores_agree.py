@@ -14,9 +14,9 @@ from tests.contracts.harness import MemoryStores, RedisStores, whole_log
 from tests.contracts.samples import recommendation, request, settings
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.errors import TopkBanditError
+from topk_bandit.domain.bandits import BanditName, BanditSettings, Item
+from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.store.log import Snapshot
-from topk_bandit.types import BanditName, BanditSettings, Item
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

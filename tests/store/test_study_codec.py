@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.study_samples import CHOSEN, DESIGN, PROGRESS, answers, study_settings
 
-from topk_bandit.errors import CorruptDataError
-from topk_bandit.store import study_codec as codec
-from topk_bandit.study_types import (
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.studies import (
     Answered,
     AnswerKind,
     DesignCancelled,
@@ -26,9 +25,10 @@ from topk_bandit.study_types import (
     StudyQuery,
     StudySettings,
 )
+from topk_bandit.store import study_codec as codec
 
 if TYPE_CHECKING:
-    from topk_bandit.study_types import StudyEvent
+    from topk_bandit.domain.studies import StudyEvent
 
 EVENTS: list[StudyEvent] = [
     StudyCreated(study_settings()),

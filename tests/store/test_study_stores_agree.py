@@ -15,9 +15,9 @@ from tests.contracts.harness import RedisStores
 from tests.contracts.study_samples import CHOSEN, PROGRESS, answers, study_settings
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.errors import TopkBanditError
-from topk_bandit.store.memory_studies import MemoryStudies
-from topk_bandit.study_types import DesignCancelled, DesignFailed, StudyName
+from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.domain.studies import DesignCancelled, DesignFailed, StudyName
+from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tests.servers import RunningServer
 
+    from topk_bandit.domain.studies import Answer
     from topk_bandit.store.study_log import StudyRecord, StudyStore
-    from topk_bandit.study_types import Answer
 
 NAMES = [StudyName("shop", "a"), StudyName("shop", "b")]
 names = st.sampled_from([NAMES[0], *NAMES])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from topk_bandit.study_types import AnswerKind, AnswerOutcome, DesignState
+from topk_bandit.domain.studies import AnswerKind, AnswerOutcome, DesignState
 
 if TYPE_CHECKING:
     from datetime import datetime

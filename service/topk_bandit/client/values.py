@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from topk_bandit.types import Item, Kernel, RewardOutcome
+from topk_bandit.domain.bandits import Item, Kernel, RewardOutcome
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.learning import _compiled
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.rankings import validated_rankings
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class KendallKernel:
         """
         rows = validated_rankings(left, n_items=self.n_items, slate_size=self.slate_size, field="left")
         columns = validated_rankings(right, n_items=self.n_items, slate_size=self.slate_size, field="right")
-        bracket = _compiled.gram(
+        bracket = kendall.gram(
             rows, columns, self.n_items, self.item_weight, self.pair_weight, self.divergence, self.total
         )
         return np.asarray(bracket * self.scale, dtype=np.float64)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning import _contraction
-from topk_bandit.learning._contraction import Contraction
+from topk_bandit.learning.compiled import contraction
+from topk_bandit.learning.compiled.contraction import Contraction
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
@@ -75,14 +75,14 @@ class Landscape:
     def means(self, rankings: Rankings) -> FloatArray:
         """Return the posterior means of `rankings` (A, k), shape (A,): O(k^2) each."""
         at = self.contraction
-        above = _contraction.means(at.weights, at.pair_weights, rankings, *self.position_weights)
+        above = contraction.means(at.weights, at.pair_weights, rankings, *self.position_weights)
         return np.asarray(self.offset + above, dtype=np.float64)
 
     def moments(self, rankings: Rankings) -> Moments:
         """Return the moments of `rankings` (A, k), both (A,): O(k^2 N) each."""
         at, shown = self.contraction, np.unique(rankings)
         self._make_pairs(shown, shown)
-        explained = _contraction.slates(at.features, at.pairs, rankings, *self.position_weights)
+        explained = contraction.slates(at.features, at.pairs, rankings, *self.position_weights)
         return Moments(self.means(rankings), self._variances(explained))
 
     def coordinates(self, first_row: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -119,14 +119,14 @@ class Landscape:
         """
         at = self.contraction
         self._make_pairs(rankings.reshape(-1), np.arange(len(self.items)))
-        above, explained = _contraction.neighbourhoods(
+        above, explained = contraction.neighbourhoods(
             at.features, at.weights, at.pair_weights, at.pairs, rankings, position, *self.position_weights
         )
         return Moments(self.offset + above, self._variances(explained))
 
     def _make_pairs(self, left: NDArray[np.integer], right: NDArray[np.integer]) -> None:
         at = self.contraction
-        _contraction.make_pairs(
+        contraction.make_pairs(
             at.features,
             at.pairs,
             at.made,
@@ -179,7 +179,7 @@ def contracted(
     place = np.full(kernel.n_items, -1, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
     position_weights = kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
-    places, images, *parts, starts, rows, values = _contraction.contract(
+    places, images, *parts, starts, rows, values = contraction.contract(
         rankings, similarities, weights, place, len(items), float(kernel.n_items), kernel.scale, *position_weights
     )
     if item_values is not None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, Kernel
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
 from topk_bandit.learning.evidence import remembered
 from topk_bandit.learning.hyperparameters import SlopePrior, scaling
@@ -30,7 +31,6 @@ from topk_bandit.learning.posterior import Posterior, room_for
 from topk_bandit.learning.rank_weights import choose, condensed
 from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
 from topk_bandit.learning.search import best_seen, local_search
-from topk_bandit.types import ConstantBeta, Exploration, Kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -277,7 +277,7 @@ class Decision:
     mean, standard_deviation
         Of its expected reward.
     regret_bound, estimated_regret
-        As in `topk_bandit.types.Recommendation`.
+        As in `topk_bandit.domain.bandits.Recommendation`.
     explored
         Whether the exploration share drew it.
     evaluations

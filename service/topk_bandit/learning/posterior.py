@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.learning import _compiled
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning._layout import laid_out
 from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning._triangles import inverse_lower
+from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.evidence import NOISE_FLOOR, Evidence, Observations, noisy_covariance, varied
 from topk_bandit.learning.hyperparameters import Products
 from topk_bandit.learning.landscape import Landscape, Moments, contracted
@@ -364,7 +364,7 @@ class Posterior:
             raise InvalidArgumentError("value", f"expected a finite number, got {value}")
         n, old = self.n_rows, self._pending
         factor, whitened = old.factor.copy(), _moved(old.whitened, n + chosen, n)
-        _compiled.rotate_to_front(factor, whitened, chosen)
+        kendall.rotate_to_front(factor, whitened, chosen)
         row = whitened[: n + 1, 0]
         context, ranking = old.contexts[chosen], old.rankings[chosen]
         targets = self._targets_of(context, ranking, value)
@@ -384,7 +384,7 @@ class Posterior:
         self._check_pending(chosen)
         n, old = self.n_rows, self._pending
         factor, whitened = old.factor.copy(), old.whitened.copy()
-        _compiled.rotate_out(factor, whitened, chosen)
+        kendall.rotate_out(factor, whitened, chosen)
         whitened = _moved(whitened, n + chosen, n + old.size - 1)
         return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened[:-1, :-1]))
 
@@ -502,7 +502,7 @@ class Posterior:
         n, rows, kernel = self.n_rows, self._rows, self.kernel
         rankings = np.concatenate([rows.rankings[:n], self._pending.rankings])
         similarities = np.concatenate([rows.contexts[:n], self._pending.contexts]) @ context
-        bracket = _compiled.gram(
+        bracket = kendall.gram(
             rankings, orders, kernel.n_items, kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
         )
         return np.asarray(bracket * (kernel.scale * similarities)[:, None], dtype=np.float64)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning._layout import laid_out
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning._layout import laid_out
 
 if TYPE_CHECKING:

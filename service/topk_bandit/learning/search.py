@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.learning import _climbing
+from topk_bandit.learning.compiled import climbing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class Found:
 def best_seen(landscape: Landscape) -> Rankings:
     """Return a few of the rewarded rankings whose items are all in the landscape: those with the largest means."""
     at = landscape.contraction
-    best = _climbing.best_seen(
+    best = climbing.best_seen(
         at.weights, at.pair_weights, landscape.places, landscape.n_rows, BEST_SEEN, *landscape.position_weights
     )
     return np.asarray(best, dtype=np.int32)
@@ -76,7 +76,7 @@ def local_search(landscape: Landscape, *, beta: float, starts: Rankings, rng: np
     coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
     if not landscape.kernel.item_weight.any():
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
-    ranking, highest_mean, evaluations = _climbing.search(
+    ranking, highest_mean, evaluations = climbing.search(
         landscape.contraction,
         starts.astype(np.int64),
         rng.random((coarse_starts, k)),

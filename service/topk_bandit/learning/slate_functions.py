@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning import _cslates
+from topk_bandit.learning.compiled import slate_functions
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _climbed(function: SlateFunction, starts: Rankings) -> Rankings:
     """Return where climbs from `starts` (A, k) end."""
     slates, pairs = starts.copy(), np.ascontiguousarray(function.pair_scores)
     singles, turned = np.ascontiguousarray(function.position_scores), np.ascontiguousarray(pairs.T)
-    _cslates.climb(singles, function.pair_weight, pairs, turned, slates, _smallest_gain(function), _MOST_SWEEPS)
+    slate_functions.climb(singles, function.pair_weight, pairs, turned, slates, _smallest_gain(function), _MOST_SWEEPS)
     return slates
 
 

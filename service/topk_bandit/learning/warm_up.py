@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
-from topk_bandit.types import Exploration, Kernel, PaperBeta
 
 __all__ = ["warm_up"]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.preferences import least_squares, plackett_luce
 from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.models import least_squares, plackett_luce
 from topk_bandit.preferences.utilities import FloatArray, Gaussian, Utilities, validated_features
 
 if TYPE_CHECKING:

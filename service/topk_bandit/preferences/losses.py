@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.preferences._cinversions import count_pairs
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences.compiled.inversions import count_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.preferences.design import Feedback, d_optimal_subsets, rating_matrices
-from topk_bandit.preferences.exact_questions import contrasts, most_telling, ranking_information
-from topk_bandit.preferences.spans import Span, crossed, span_of_differences, span_of_values
+from topk_bandit.preferences.designs.exact_questions import contrasts, most_telling, ranking_information
+from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_subsets, rating_matrices
+from topk_bandit.preferences.designs.spans import Span, crossed, span_of_differences, span_of_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from topk_bandit.preferences.design import SubsetDesign, Watch
+    from topk_bandit.preferences.designs.optimal import SubsetDesign, Watch
     from topk_bandit.preferences.inference import Learned
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from topk_bandit.preferences.answers import Orderings, Ratings
-from topk_bandit.preferences.design import Feedback
+from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.inference import learned
 from topk_bandit.preferences.questions import Catalogue, next_lists
 

@@ -1,4 +1,4 @@
-"""A bandit's settings between the wire and `topk_bandit.types`, and the changes that an update mask describes."""
+"""A bandit's settings between the wire and `domain.bandits`, and the changes that an update mask describes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
-from topk_bandit.types import BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _prior_study(bandit: pb.Bandit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MaskedChange:
-    """The change that an update mask describes: a `topk_bandit.serving.use_cases.SettingsChange`.
+    """The change that an update mask describes: a `topk_bandit.bandits.use_cases.SettingsChange`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Between the wire and `topk_bandit.types`; only this, `bandit_settings` and `study_converters` know both.
+"""Between the wire and `topk_bandit.domain.bandits`; only this, `bandit_settings` and `study_converters` know both.
 
 A function from a request checks the form of every field and raises `InvalidArgumentError` with the field's path on the
 wire; what takes a bandit's settings or items to judge is left to the use cases.
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topk_bandit.errors import InvalidArgumentError
+from topk_bandit.domain.bandits import Item, RecommendationRequest, RewardOutcome
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
-from topk_bandit.study_types import StudyName
-from topk_bandit.types import Item, RecommendationRequest, RewardOutcome
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, BanditStats, Exploration, Recommendation
     from topk_bandit.rpc.bandit_settings import MaskedChange
     from topk_bandit.store.log import BanditRecord, ItemRecord
-    from topk_bandit.types import BanditName, BanditSettings, BanditStats, Exploration, Recommendation
 
 __all__ = [
     "Page",

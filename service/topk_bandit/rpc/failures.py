@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode
 
-from topk_bandit import errors
+from topk_bandit.domain import errors
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import base64
 import re
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.study_types import StudyName
-from topk_bandit.types import BanditName
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import StudyName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

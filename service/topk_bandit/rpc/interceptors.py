@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from topk_bandit.errors import ExhaustedError, InvalidArgumentError
+from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError
 from topk_bandit.rpc.failures import Failure, status
 
 if TYPE_CHECKING:

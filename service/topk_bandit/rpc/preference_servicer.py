@@ -10,7 +10,7 @@ from google.longrunning import operations_pb2_grpc as operations_grpc
 from google.protobuf.empty_pb2 import Empty
 from grpc import StatusCode
 
-from topk_bandit.errors import InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.rpc import fields
 from topk_bandit.rpc import study_converters as converters
 from topk_bandit.rpc.failures import Failure, status
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from topk_bandit.domain.studies import AnswerOutcome, DesignFailed, StudyName
     from topk_bandit.rpc.failures import FailureReporter
-    from topk_bandit.serving.study_use_cases import StudyUseCases
     from topk_bandit.store.study_log import StudyRecord
-    from topk_bandit.study_types import AnswerOutcome, DesignFailed, StudyName
+    from topk_bandit.studies.use_cases import StudyUseCases
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -12,7 +12,7 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from topk_bandit.errors import ConfigurationError
+from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
@@ -25,9 +25,9 @@ from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceSe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topk_bandit.bandits.use_cases import BanditUseCases, RecommenderUseCases
     from topk_bandit.rpc.interceptors import RpcHooks
-    from topk_bandit.serving.study_use_cases import StudyUseCases
-    from topk_bandit.serving.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.studies.use_cases import StudyUseCases
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import InvalidArgumentError, UnavailableError
+from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
 from topk_bandit.rpc import converters, fields
 from topk_bandit.rpc.failures import reward_error
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from topk_bandit.bandits.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.domain.bandits import BanditName, RewardOutcome
     from topk_bandit.rpc.converters import PostedReward
     from topk_bandit.rpc.failures import FailureReporter
-    from topk_bandit.serving.use_cases import BanditUseCases, RecommenderUseCases
-    from topk_bandit.types import BanditName, RewardOutcome
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -1,4 +1,4 @@
-"""Between the wire and `topk_bandit.study_types`; see `topk_bandit.rpc.converters`."""
+"""Between the wire and `topk_bandit.domain.studies`; see `topk_bandit.rpc.converters`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from google.longrunning.operations_pb2 import Operation
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2
 
-from topk_bandit.errors import InvalidArgumentError
-from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import Page
-from topk_bandit.rpc.failures import Failure, status
-from topk_bandit.study_types import (
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import (
     AnswerKind,
     AnswerOutcome,
     DesignState,
@@ -24,6 +21,9 @@ from topk_bandit.study_types import (
     StudyQuery,
     StudySettings,
 )
+from topk_bandit.rpc import fields
+from topk_bandit.rpc.converters import Page
+from topk_bandit.rpc.failures import Failure, status
 from topk_bandit.v1 import preference_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from google.longrunning.operations_pb2 import ListOperationsRequest
     from google.rpc import status_pb2
 
-    from topk_bandit.store.study_log import StudyRecord
-    from topk_bandit.study_types import (
+    from topk_bandit.domain.studies import (
         AskedQuestions,
         DesignFailed,
         DesignProgress,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         Preferences,
         StudyName,
     )
+    from topk_bandit.store.study_log import StudyRecord
 
 __all__ = [
     "OPERATION",

@@ -14,10 +14,7 @@ import struct
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.errors import CorruptDataError
-from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
-from topk_bandit.store.log import Snapshot
-from topk_bandit.types import (
+from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditSettings,
     ConstantBeta,
@@ -35,11 +32,14 @@ from topk_bandit.types import (
     Rewarded,
     SettingsChanged,
 )
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
+from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from topk_bandit.types import Event
+    from topk_bandit.domain.bandits import Event
 
 __all__ = [
     "SCHEMA",

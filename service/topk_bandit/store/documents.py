@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from topk_bandit.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -49,7 +49,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from topk_bandit.errors import ConfigurationError
+from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from topk_bandit.types import (
+    from topk_bandit.domain.bandits import (
         BanditName,
         BanditSettings,
         Item,

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import ConflictError, ExhaustedError, InvalidArgumentError, NotFoundError, TopkBanditError
+from topk_bandit.domain.errors import (
+    ConflictError,
+    ExhaustedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TopkBanditError,
+)
 from topk_bandit.store.codec import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from topk_bandit.types import BanditName
+    from topk_bandit.domain.bandits import BanditName
 
 __all__ = ["REFUSALS", "finite_text", "refusal"]
 

@@ -8,9 +8,8 @@ import struct
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import CorruptDataError
-from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse
-from topk_bandit.study_types import (
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.studies import (
     Answered,
     AnswerKind,
     ChoiceAnswer,
@@ -30,11 +29,12 @@ from topk_bandit.study_types import (
     StudySettings,
     StudyShape,
 )
+from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from topk_bandit.study_types import Answer, StudyEvent
+    from topk_bandit.domain.studies import Answer, StudyEvent
 
 __all__ = [
     "decode_progress",

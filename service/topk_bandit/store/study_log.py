@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.study_types import (
+    from topk_bandit.domain.studies import (
         Answer,
         DesignEnd,
         DesignFailed,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
+from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from topk_bandit.study_types import StudyName
+    from topk_bandit.domain.studies import StudyName
 
 __all__ = ["STUDY_REFUSALS", "study_refusal"]
 

@@ -1,0 +1,64 @@
+"""What two models of one bandit must have in common, in few enough digits to keep, send and compare.
+
+What the log says (items, settings, open slates, sums of what was recorded) is the same wherever it is folded. What is
+computed from it (the posterior) is the same to the bit where the arithmetic is, and to rounding elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.digests import digest_of_state
+from topk_bandit.store.codec import encode_event, encode_settings
+
+if TYPE_CHECKING:
+    from topk_bandit.bandits.model import Model
+
+__all__ = ["Digests", "digests_of"]
+
+_DIGEST_BYTES = 16
+
+
+class Digests(NamedTuple):
+    """Digests of a model at one log position.
+
+    Attributes
+    ----------
+    log
+        Of what the log says.
+    posterior
+        Of the posterior's numbers.
+    arithmetic
+        What they were computed with: `describe_arithmetic`.
+    """
+
+    log: str
+    posterior: str
+    arithmetic: str
+
+    def difference(self, other: Digests) -> str:
+        """Return what differs though it must not, at the same log position: "log", "posterior" or nothing."""
+        if self.log != other.log:
+            return "log"
+        return "posterior" if self.arithmetic == other.arithmetic and self.posterior != other.posterior else ""
+
+
+def digests_of(model: Model) -> Digests:
+    """Return a model's digests: O(N^2 + open slates)."""
+    return Digests(_digest_of_log(model), digest_of_state(model.state), describe_arithmetic())
+
+
+def _digest_of_log(model: Model) -> str:
+    catalogue, last = model.catalogue, model.last
+    said = [
+        [model.incarnation, last.position, last.at_ms, encode_event(last.event).decode()],
+        encode_settings(model.settings).decode(),
+        [catalogue.ids, sorted(catalogue.available), sorted(catalogue.retired), model.items_position],
+        [model.prior_items.ids, list(model.open), model.state.observations],
+        asdict(model.tally),
+    ]
+    return blake2b(json.dumps(said).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,0 +1,211 @@
+"""A bandit as the fold of its log: `fold` takes one event further, and nothing else changes a model.
+
+Models are values. The same events in the same order give the same model to the bit, whichever process folds them and
+wherever it pauses. At *checkpoints*, which depend on counts of events alone, the learner's state is rebuilt from its
+rows; a model at a checkpoint is what a snapshot keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.bandits.items import Catalogue
+from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
+from topk_bandit.bandits.priors import PriorItems, utility_table
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    Expired,
+    ItemsChanged,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.prior_mean import PriorMean
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import BanditSettings, Prior
+
+__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold"]
+
+EVENTS_BETWEEN_CHECKPOINTS = 1024
+"""A checkpoint comes after so many events at the latest, even if none of them is a reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.bandits.BanditStats`."""
+
+    recommendations: int = 0
+    defaults: int = 0
+    expirations: int = 0
+    explored: int = 0
+    reward_sum: float = 0.0
+    regret_bound_sum: float = 0.0
+    estimated_regret_sum: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A bandit after the event `last`.
+
+    Attributes
+    ----------
+    prior_items
+        The items that the state's prior mean knows.
+    open
+        Open slates by recommendation id.
+    items_position
+        Log position of the newest `ItemsChanged`.
+    since_checkpoint
+        Events folded since the last checkpoint; 0 at one.
+    """
+
+    incarnation: str
+    settings: BanditSettings
+    catalogue: Catalogue
+    prior_items: PriorItems
+    state: State
+    open: OpenSlates
+    tally: Tally
+    last: LoggedEvent
+    items_position: int = 0
+    since_checkpoint: int = 0
+
+    @property
+    def version(self) -> int:
+        """Log position that is folded in."""
+        return self.last.position
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About how much memory the items, what is believed of them, and the open slates take."""
+        prior_mean = self.state.posterior.prior_mean
+        believed = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
+        return self.catalogue.memory_bytes + believed + self.open.memory_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the model takes."""
+        return self.state.memory_bytes + self.waiting_bytes
+
+
+def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
+    """Return the model after the first event of a log."""
+    if not isinstance(first.event, BanditCreated):
+        raise CorruptDataError(f"a log begins with {type(first.event).__name__}")
+    settings = first.event.settings
+    kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
+    state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
+    model = Model(
+        incarnation, settings, Catalogue(), PriorItems(), state, OpenSlates(), Tally(), first, since_checkpoint=1
+    )
+    return _believing(model, first.event.prior) if settings.prior_digest else model
+
+
+def fold(model: Model, logged: LoggedEvent) -> Model:
+    """Return the model after the next event of its log.
+
+    Raises
+    ------
+    CorruptDataError
+        The event can't follow.
+    """
+    if logged.position != model.version + 1:
+        raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
+    after = replace(_folded(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
+    believes_otherwise = after.settings.prior_digest != model.settings.prior_digest
+    if believes_otherwise or (after.state.since_refit == 0 and after.state.observations > model.state.observations):
+        return replace(after, since_checkpoint=0)
+    if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
+        return replace(after, state=after.state.refit(), since_checkpoint=0)
+    return after
+
+
+def _folded(model: Model, logged: LoggedEvent) -> Model:
+    match logged.event:
+        case BanditCreated():
+            raise CorruptDataError(f"event {logged.position} creates the bandit again")
+        case SettingsChanged(settings, prior):
+            changed = replace(model, settings=settings)
+            return changed if settings.prior_digest == model.settings.prior_digest else _believing(changed, prior)
+        case ItemsChanged() as change:
+            catalogue = model.catalogue.changed(change)
+            return replace(model, catalogue=catalogue, state=_knowing(model, catalogue), items_position=logged.position)
+        case Recommended() as recommended:
+            return _recommended(model, recommended, logged.at_ms)
+        case Rewarded(recommendation_id, value):
+            return _learned(model, recommendation_id, value, tally=model.tally)
+        case Expired(recommendation_id, default_reward):
+            return _expired(model, recommendation_id, default_reward)
+
+
+def _believing(model: Model, prior: Prior | None) -> Model:
+    """Return the model with the prior that its settings tell of: what was learned from rewards is kept."""
+    settings, kernel = model.settings, model.state.posterior.kernel
+    if (prior is None) == bool(settings.prior_digest):
+        raise CorruptDataError(f"the log names the prior {settings.prior_digest!r} and has {prior and prior.study!r}")
+    if prior is None:
+        return replace(model, prior_items=PriorItems(), state=model.state.believing(None))
+    items = PriorItems.of([utility.item_id for utility in prior.utilities])
+    constants, slopes = utility_table(prior, context_dim=settings.context_dim)
+    prior_mean = PriorMean.of(kernel, constants, slopes, items.rows(model.catalogue, n_items=kernel.n_items))
+    return replace(model, prior_items=items, state=model.state.believing(prior_mean))
+
+
+def _knowing(model: Model, catalogue: Catalogue) -> State:
+    """Return the state with what is believed of items that are new in the catalogue."""
+    state, prior_mean = model.state, model.state.posterior.prior_mean
+    if prior_mean is None:
+        return state
+    return state.knowing(prior_mean.placed(model.prior_items.rows(catalogue, n_items=len(prior_mean.row_of))))
+
+
+def _recommended(model: Model, event: Recommended, at_ms: int) -> Model:
+    recommendation, tally = event.recommendation, model.tally
+    if recommendation.recommendation_id in model.open:
+        raise CorruptDataError(f"the log opens {recommendation.recommendation_id!r}, which is open")
+    slate = OpenSlate(np.array(event.request.context), model.catalogue.indices(recommendation.slate), at_ms)
+    return replace(
+        model,
+        state=model.state.shown(recommendation.recommendation_id, slate.context, slate.ranking),
+        open=model.open.opened(recommendation.recommendation_id, slate),
+        tally=replace(
+            tally,
+            recommendations=tally.recommendations + 1,
+            explored=tally.explored + recommendation.explored,
+            regret_bound_sum=tally.regret_bound_sum + recommendation.regret_bound,
+            estimated_regret_sum=tally.estimated_regret_sum + recommendation.estimated_regret,
+        ),
+    )
+
+
+def _expired(model: Model, recommendation_id: str, default_reward: float | None) -> Model:
+    tally = replace(model.tally, expirations=model.tally.expirations + 1)
+    if default_reward is not None:
+        return _learned(model, recommendation_id, default_reward, tally=replace(tally, defaults=tally.defaults + 1))
+    _open_slate(model, recommendation_id)
+    state = model.state.closed(recommendation_id)
+    return replace(model, state=state, open=model.open.closed(recommendation_id), tally=tally)
+
+
+def _learned(model: Model, recommendation_id: str, reward: float, *, tally: Tally) -> Model:
+    slate = _open_slate(model, recommendation_id)
+    return replace(
+        model,
+        state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward),
+        open=model.open.closed(recommendation_id),
+        tally=replace(tally, reward_sum=tally.reward_sum + reward),
+    )
+
+
+def _open_slate(model: Model, recommendation_id: str) -> OpenSlate:
+    slate = model.open.get(recommendation_id)
+    if slate is None:
+        raise CorruptDataError(f"the log closes {recommendation_id!r}, which is not open")
+    return slate

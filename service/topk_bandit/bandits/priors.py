@@ -1,0 +1,94 @@
+"""A study's utilities in a bandit: checked when they are named, and found again by item id."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.domain.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.bandits.items import Catalogue
+    from topk_bandit.domain.bandits import BanditSettings, Prior
+
+__all__ = ["FIELD", "PriorItems", "Priors", "check_prior", "utility_table"]
+
+ITEM_BYTES = 120
+"""What an item takes beside its id and its utility, about."""
+
+FIELD = "bandit.prior_study"
+"""What a prior is called on the wire."""
+
+
+class Priors(Protocol):
+    """Where priors come from: a tenant's studies."""
+
+    async def prior(self, tenant: str, study: str, *, context_dim: int) -> Prior:
+        """Return the newest utilities of a study, for contexts of `context_dim` numbers.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such study, or it has nothing to say to such a bandit.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PriorItems:
+    """The items that a prior knows, in its order; none without a prior."""
+
+    ids: tuple[str, ...] = ()
+    _rows: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ids: Sequence[str]) -> PriorItems:
+        """Return the items with these ids."""
+        return cls(tuple(ids), {item_id: row for row, item_id in enumerate(ids)})
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory they take."""
+        return sum(ITEM_BYTES + sys.getsizeof(item_id) for item_id in self.ids)
+
+    def rows(self, catalogue: Catalogue, *, n_items: int) -> NDArray[np.intp]:
+        """Return the row of each of a bandit's items, -1 for those that the prior does not know; shape (n,)."""
+        rows = np.full(n_items, -1, dtype=np.intp)
+        rows[: len(catalogue.ids)] = [self._rows.get(item_id, -1) for item_id in catalogue.ids]
+        return rows
+
+
+def check_prior(prior: Prior, settings: BanditSettings, *, most_bytes: int) -> None:
+    """See that a bandit can take a prior.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Its kernel takes none, the utilities do not go with its contexts, or they take more than `most_bytes`.
+    """
+    if settings.kernel is Kernel.WEIGHTED and settings.slate_size < settings.item_capacity:
+        raise InvalidArgumentError(FIELD, "can't be used with KERNEL_WEIGHTED, which has no part for single items")
+    if any(len(utility.slopes) not in {0, settings.context_dim} for utility in prior.utilities):
+        raise InvalidArgumentError(FIELD, f"has utilities for contexts of other than {settings.context_dim} numbers")
+    ids = PriorItems(tuple(utility.item_id for utility in prior.utilities))
+    taken = ids.memory_bytes + 8 * (1 + settings.context_dim) * len(prior.utilities)
+    if taken > most_bytes:
+        raise InvalidArgumentError(FIELD, f"takes {taken} bytes of the bandit's memory, at most {most_bytes} can be")
+
+
+def utility_table(prior: Prior, *, context_dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the constants (m,) and the slopes (m, C) of a prior's utilities."""
+    constants = np.array([utility.constant for utility in prior.utilities], dtype=np.float64)
+    slopes = np.zeros((len(constants), context_dim))
+    for row, utility in enumerate(prior.utilities):
+        if utility.slopes:
+            slopes[row] = utility.slopes
+    return constants, slopes

@@ -1,0 +1,200 @@
+"""The hot path: give out slates and take in their rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+from topk_bandit.domain.errors import (
+    ExhaustedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TopkBanditError,
+    UnavailableError,
+)
+from topk_bandit.learning.policy import decide
+from topk_bandit.store.log import RecordStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.residents import Learner
+    from topk_bandit.domain.bandits import BanditName, RewardOutcome
+    from topk_bandit.domain.hooks import Hooks
+    from topk_bandit.store.log import RecordOutcome, Store
+
+__all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
+
+DECISIONS_PER_CALL = 8
+"""How often a call decides again because items were changed meanwhile, before it gives up."""
+
+
+ROWS_TIMES_ITEMS_AT_ONCE = 16_384
+ITEMS_AT_ONCE = 512
+SLATE_SIZE_AT_ONCE = 8
+"""Up to all three a slate is chosen on the event loop: it takes a millisecond or two, and a hand-over adds to that.
+Larger slates and more items take longer even where nothing was learned yet, and would hold up all other calls."""
+
+
+def recommendation_id_of(incarnation: str, request_id: str) -> str:
+    """Return the id of a bandit's recommendation for a request, 32 hexadecimal digits: always the same."""
+    return _digest(incarnation, request_id).hex()
+
+
+def choose_slate(model: Model, request: RecommendationRequest) -> Recommendation:
+    """Decide a request: a function of the model and the request, the request's id being the seed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A context of the wrong length, or too few items to choose from.
+    NotFoundError
+        A candidate that does not exist, or is retired.
+    """
+    settings = model.settings
+    context = np.array(request.context)
+    if context.shape != (settings.context_dim,):
+        raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(request.context)}")
+    eligible = model.catalogue.eligible(request.candidates, at_least=settings.slate_size)
+    seed = int.from_bytes(_digest(model.incarnation, request.request_id))
+    decision = decide(
+        model.state, settings.exploration, context=context, eligible=eligible, rng=np.random.default_rng(seed)
+    )
+    return Recommendation(
+        recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
+        slate=model.catalogue.named(decision.ranking),
+        propensity=decision.propensity,
+        mean=decision.mean,
+        standard_deviation=decision.standard_deviation,
+        regret_bound=decision.regret_bound,
+        estimated_regret=decision.estimated_regret,
+        explored=decision.explored,
+        model_version=model.version,
+        observations=model.state.observations,
+    )
+
+
+def _digest(incarnation: str, request_id: str) -> bytes:
+    return blake2b(request_id.encode(), key=incarnation.encode()[:64], digest_size=16).digest()
+
+
+class Recommender:
+    """The use cases of `topk_bandit.bandits.use_cases.RecommenderUseCases`.
+
+    Parameters
+    ----------
+    store
+        Where the logs are.
+    learner
+        Where the models come from.
+    executor
+        Where slates are chosen, away from the event loop.
+    hooks
+        Where telemetry listens.
+    new_id
+        Returns a fresh request id.
+    """
+
+    def __init__(
+        self, store: Store, learner: Learner, executor: Executor, *, hooks: Hooks, new_id: Callable[[], str]
+    ) -> None:
+        self._store = store
+        self._learner = learner
+        self._executor = executor
+        self._hooks = hooks
+        self._new_id = new_id
+
+    async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
+        """See `RecommenderUseCases.recommend`."""
+        model = await self._learner.current(name)
+        request = self._completed(request, model)
+        for _ in range(DECISIONS_PER_CALL):
+            recommendation = await self._decided(name, request, model)
+            try:
+                outcome = await self._record(name, request, recommendation, model)
+            except UnavailableError:
+                newest = self._learner.published(name)
+                if newest is None or newest.items_position == model.items_position:
+                    return self._degraded(recommendation)
+                model = newest
+                continue
+            if outcome.recommendation is not None:
+                return self._given_out(outcome, outcome.recommendation)
+            model = await self._learner.refreshed(name)
+        raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
+
+    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+        """See `RecommenderUseCases.reward`."""
+        try:
+            outcome = await self._store.record_reward(name, recommendation_id, value)
+        except TopkBanditError as error:
+            self._hooks.rewarded(_refused(error), value)
+            raise
+        self._hooks.rewarded(outcome, value)
+        return outcome
+
+    def _completed(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
+        """Fill in what the caller may leave out: the request id, and the context of a bandit that has none."""
+        context = request.context or ((1.0,) if model.settings.context_dim == 1 else ())
+        return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
+
+    async def _decided(self, name: BanditName, request: RecommendationRequest, model: Model) -> Recommendation:
+        """Decide; what the model refuses may be new to it, or may have been given out before it was refused."""
+        try:
+            return await self._timed(request, model)
+        except (NotFoundError, InvalidArgumentError, ExhaustedError):
+            repeated = await self._store.find_recommendation(
+                name, request, recommendation_id_of(model.incarnation, request.request_id)
+            )
+            return repeated or await self._timed(request, await self._learner.refreshed(name))
+
+    async def _timed(self, request: RecommendationRequest, model: Model) -> Recommendation:
+        self._learner.admit(model)
+        start = time.perf_counter()
+        if _is_short(model, request):
+            recommendation = choose_slate(model, request)
+        else:
+            loop = asyncio.get_running_loop()
+            recommendation = await loop.run_in_executor(self._executor, choose_slate, model, request)
+        self._hooks.decided(recommendation, time.perf_counter() - start)
+        return recommendation
+
+    async def _record(
+        self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model
+    ) -> RecordOutcome:
+        return await self._store.record_recommendation(
+            name, request, recommendation, incarnation=model.incarnation, items_position=model.items_position
+        )
+
+    def _given_out(self, outcome: RecordOutcome, recommendation: Recommendation) -> Recommendation:
+        if outcome.status is RecordStatus.RECORDED:
+            self._hooks.recommended(recommendation)
+        return recommendation
+
+    def _degraded(self, recommendation: Recommendation) -> Recommendation:
+        degraded = replace(recommendation, recommendation_id="", degraded=True)
+        self._hooks.recommended(degraded)
+        return degraded
+
+
+def _is_short(model: Model, request: RecommendationRequest) -> bool:
+    """Tell whether a decision takes less time than handing it to a thread and back is worth."""
+    n_items = len(model.catalogue.available if request.candidates is None else request.candidates)
+    return (
+        model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
+        and n_items <= ITEMS_AT_ONCE
+        and model.settings.slate_size <= SLATE_SIZE_AT_ONCE
+    )
+
+
+def _refused(error: TopkBanditError) -> str:
+    known = {"NotFoundError": "not_found", "ConflictError": "conflict", "UnavailableError": "unavailable"}
+    return known.get(type(error).__name__, "refused")

@@ -1,0 +1,198 @@
+"""A model at a checkpoint as bytes, and back to the bit. No pickle: a JSON header and plain arrays in one .npz."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from topk_bandit.bandits.digests import Digests, digests_of
+from topk_bandit.bandits.items import Catalogue
+from topk_bandit.bandits.model import Model, Tally
+from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
+from topk_bandit.bandits.priors import PriorItems
+from topk_bandit.domain.bandits import LoggedEvent
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.evidence import Evidence
+from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
+from topk_bandit.learning.posterior import PendingSlates
+from topk_bandit.learning.prior_mean import PriorMean
+from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["decode_digests", "decode_model", "encode_model"]
+
+SCHEMA = 5
+WITHOUT_DIGESTS = 4
+"""The schema of models from before they told their digests."""
+
+FIXED_KERNELS = 3
+"""The schema of models from before there were kernels to choose from: theirs stay as they are."""
+
+WITHOUT_PRIORS = 2
+"""The schema of models from before there were priors: theirs have none."""
+
+
+def encode_model(model: Model) -> bytes:
+    """Return a model at a checkpoint as bytes."""
+    memory, slates = model.state.memory, list(model.open.values())
+    prior_mean = model.state.posterior.prior_mean
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(json.dumps(_header(model, memory)).encode(), dtype=np.uint8),
+        contexts=memory.evidence.contexts,
+        rankings=memory.evidence.rankings,
+        targets=memory.evidence.targets,
+        leftovers=memory.evidence.leftovers,
+        noise_shape=_lower_half(memory.evidence.noise_shape),
+        prior_constants=np.zeros(0) if prior_mean is None else prior_mean.constants,
+        prior_slopes=np.zeros((0, 0)) if prior_mean is None else prior_mean.slopes,
+        pending_contexts=memory.pending.contexts,
+        pending_rankings=memory.pending.rankings,
+        open_contexts=np.array([slate.context for slate in slates]).reshape(-1, model.settings.context_dim),
+        open_rankings=np.array([slate.ranking for slate in slates], dtype=np.int32).reshape(
+            -1, model.settings.slate_size
+        ),
+        open_at_ms=np.array([slate.at_ms for slate in slates], dtype=np.int64),
+    )
+    return buffer.getvalue()
+
+
+def decode_model(payload: bytes, *, limits: Limits) -> Model:
+    """Return the model that `encode_model` took down.
+
+    Raises
+    ------
+    CorruptDataError
+        The bytes are none of its, or of another schema.
+    """
+    with _opened(payload) as arrays:
+        return _model(_header_of(arrays), dict(arrays), limits=limits)
+
+
+def decode_digests(payload: bytes) -> Digests | None:
+    """Return the digests that a model had where it was encoded, None for one from before there were any.
+
+    Raises
+    ------
+    CorruptDataError
+        As for `decode_model`.
+    """
+    with _opened(payload) as arrays:
+        header = _header_of(arrays)
+        return Digests(**header["digests"]) if header["schema"] == SCHEMA else None
+
+
+@contextmanager
+def _opened(payload: bytes) -> Iterator[Mapping[str, Any]]:
+    """Give the arrays of a payload; all errors while they are read are `CorruptDataError`."""
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+            yield archive
+    except CorruptDataError:
+        raise
+    except Exception as error:  # the readers of the archive, its arrays and the header each have errors of their own
+        raise CorruptDataError(f"a model can't be read: {error!r}") from error
+
+
+def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
+    if header["schema"] not in {SCHEMA, WITHOUT_DIGESTS, FIXED_KERNELS, WITHOUT_PRIORS}:
+        raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
+    return header
+
+
+def _header(model: Model, memory: Memory) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "digests": digests_of(model)._asdict(),
+        "incarnation": model.incarnation,
+        "settings": encode_settings(model.settings).decode(),
+        "items": model.catalogue.ids,
+        "available": sorted(model.catalogue.available),
+        "retired": sorted(model.catalogue.retired),
+        "prior_items": model.prior_items.ids,
+        "items_position": model.items_position,
+        "open_ids": list(model.open),
+        "pending_ids": memory.pending_ids,
+        "noise_variance": memory.noise_variance,
+        "rank_weight_power": memory.power,
+        "observations": memory.observations,
+        "tally": asdict(model.tally),
+        "last": {
+            "position": model.last.position,
+            "at_ms": model.last.at_ms,
+            "event": encode_event(model.last.event).decode(),
+        },
+    }
+
+
+def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
+    settings = decode_settings(header["settings"].encode())
+    last = header["last"]
+    catalogue = Catalogue.of(header["items"], available=header["available"], retired=header["retired"])
+    memory = _memory(header, arrays)
+    kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
+    kernel = kernel if memory.power is None else kernel.at_power(memory.power)
+    prior_items = PriorItems.of(() if header["schema"] == WITHOUT_PRIORS else header["prior_items"])
+    prior_mean = None
+    if settings.prior_digest:
+        rows = prior_items.rows(catalogue, n_items=kernel.n_items)
+        prior_mean = PriorMean.restored(kernel, arrays["prior_constants"], arrays["prior_slopes"], rows)
+    return Model(
+        incarnation=header["incarnation"],
+        settings=settings,
+        catalogue=catalogue,
+        prior_items=prior_items,
+        state=State.restored(kernel, memory, limits=limits, prior_mean=prior_mean),
+        open=_open(header, arrays),
+        tally=Tally(**header["tally"]),
+        last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
+        items_position=header["items_position"],
+    )
+
+
+def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
+    return Memory(
+        evidence=Evidence(
+            arrays["contexts"],
+            arrays["rankings"],
+            arrays["targets"],
+            arrays["leftovers"],
+            _symmetric(arrays["noise_shape"], len(arrays["rankings"])),
+        ),
+        pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
+        pending_ids=tuple(header["pending_ids"]),
+        noise_variance=header["noise_variance"],
+        power=header["rank_weight_power"] if header["schema"] >= WITHOUT_DIGESTS else None,
+        observations=header["observations"],
+    )
+
+
+def _lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return a symmetric matrix without what it says twice; nothing for none."""
+    return np.zeros(0) if matrix is None else matrix[np.tril_indices(len(matrix))]
+
+
+def _symmetric(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | None:
+    if not len(half):
+        return None
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = half
+    return matrix + np.tril(matrix, -1).T
+
+
+def _open(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> OpenSlates:
+    columns = zip(
+        header["open_ids"], arrays["open_contexts"], arrays["open_rankings"], arrays["open_at_ms"].tolist(), strict=True
+    )
+    return OpenSlates({key: OpenSlate(context, ranking, at_ms) for key, context, ranking, at_ms in columns})

@@ -1,0 +1,1 @@
+"""The command `topk-bandit` and its words."""

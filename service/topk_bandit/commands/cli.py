@@ -1,0 +1,126 @@
+"""The command `topk-bandit`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from topk_bandit.commands import experiment as experiment_command
+from topk_bandit.commands.study import arguments as study_words
+from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.lab.experiments import arguments as experiment_words
+from topk_bandit.process import logs, settings
+from topk_bandit.process.supervisor import Supervisor
+from topk_bandit.process.threads import use_one_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_log = logging.getLogger(__name__)
+
+DESCRIPTION = """\
+An online recommender that learns which ranked slate of k items to show, from one number per slate.
+
+  topk-bandit demo        watch it learn in a simulated shop, in under a minute; nothing is kept
+  topk-bandit serve       run the service; without --redis-url it keeps its data in an embedded store
+  topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
+  topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
+  topk-bandit doctor      check what the service stands on, with the settings that serve would use
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the process's exit status: 0 when all went well, 1 when not, 2 for a wrong call."""
+    use_one_thread(os.environ)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        return int(given.run(given))
+    except TopkBanditError as error:
+        print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="topk-bandit", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"topk-bandit {version('topk-bandit')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    serve = commands.add_parser("serve", help="run the service", description="Run the service until SIGTERM or Ctrl-C.")
+    settings.add_arguments(serve)
+    serve.set_defaults(run=_serve)
+    doctor = commands.add_parser(
+        "doctor",
+        help="check what the service stands on",
+        description="Check versions, store settings, the clock and a sample decision; exit 1 if anything is wrong.",
+    )
+    settings.add_arguments(doctor)
+    doctor.set_defaults(run=_doctor)
+    demo = commands.add_parser(
+        "demo",
+        help="watch it learn in a simulated shop",
+        description="Start the service on an embedded store in a folder of its own, run a simulated shop against it "
+        "over gRPC, and show what it learns beside a policy that shows random slates.",
+    )
+    demo.add_argument("--rounds", type=int, default=600, metavar="COUNT", help="requests to make (default: 600)")
+    demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
+    demo.set_defaults(run=_demo)
+    study = commands.add_parser(
+        "study",
+        help="ask people about items, and learn what they prefer",
+        description=study_words.DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    study_words.add_arguments(study)
+    experiment = commands.add_parser(
+        "experiment",
+        help="run one of the papers' experiments again",
+        description=experiment_words.DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    experiment_command.add_arguments(experiment)
+    return parser
+
+
+def _serve(given: argparse.Namespace) -> int:
+    chosen = settings.load(given, os.environ)
+    logs.configure("json" if chosen.log_format == "json" else "text", level=chosen.log_level)
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    _log.info("starting", extra={"settings": chosen.redacted()})
+    with Supervisor(chosen, asked=asked) as service:
+        if service.ready:
+            _log.info("serving", extra={"address": service.address, "metrics_port": service.metrics_port})
+        while not asked.is_set():
+            service.watch(0.5)
+        _log.info("draining")
+    _log.info("stopped")
+    return 0
+
+
+def _doctor(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.doctor import examine  # noqa: PLC0415 - serve and --help need not wait for it
+
+    return examine(settings.load(given, os.environ))
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.demo import show  # noqa: PLC0415 - serve and --help need not wait for it
+
+    return show(rounds=given.rounds, seed=given.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

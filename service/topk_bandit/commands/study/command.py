@@ -1,0 +1,182 @@
+"""`topk-bandit study`: from a file of items to questions, and from a file of answers to a ranking with its spread."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from topk_bandit.commands.study.files import (
+    read_described,
+    read_orders,
+    read_ratings,
+    write_preferences,
+    write_questions,
+)
+from topk_bandit.commands.study.pictures import draw, table
+from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
+from topk_bandit.domain.studies import AnswerKind
+from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.designs.optimal import Feedback
+from topk_bandit.preferences.inference import learned
+from topk_bandit.preferences.questions import RELATIVE_GAP, Catalogue, next_lists
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.commands.study.files import Answered
+    from topk_bandit.preferences.designs.optimal import Progress as DesignProgress
+    from topk_bandit.preferences.designs.optimal import SubsetDesign
+    from topk_bandit.preferences.utilities import FloatArray
+
+    IntArray = NDArray[np.int64]
+
+__all__ = ["ask", "learn", "run"]
+
+_SHOWN = 3
+"""Of how many queries the screen shows the utilities."""
+
+
+def run(given: argparse.Namespace) -> int:
+    """Learn from the answers, and write what to ask next; return the exit status."""
+    study = _Study(given)
+    answers = study.read_answers(given.answers)
+    study.learn(answers)
+    study.ask(answers)
+    return 0
+
+
+def ask(given: argparse.Namespace) -> int:
+    """Write which lists to ask about; return the exit status."""
+    _Study(given).ask([])
+    return 0
+
+
+def learn(given: argparse.Namespace) -> int:
+    """Write what the answers tell; return the exit status."""
+    study = _Study(given)
+    study.learn(study.read_answers(given.answers))
+    return 0
+
+
+class _Study:
+    """The files that were named, and the screen."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._given = given
+        self._console = Console()
+        self._kind: AnswerKind = given.kind
+        self._items = read_described(given.items, kind="item")
+        self._queries = read_described(given.queries, kind="query") if given.queries else None
+        feedback = Feedback.RATING if self._kind is AnswerKind.RATINGS else Feedback.RANKING
+        features = self._queries.features if self._queries else None
+        self._catalogue = Catalogue.of(self._items.features, features, feedback=feedback)
+        try:
+            given.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidArgumentError("--out", f"{given.out} can't be made: {error.strerror}") from None
+
+    def read_answers(self, path: Path) -> Sequence[Answered]:
+        """Return the answers of a file."""
+        if self._kind is AnswerKind.RATINGS:
+            return read_ratings(path, items=self._items, queries=self._queries)
+        most = 2 if self._kind is AnswerKind.PAIR else None
+        return read_orders(path, items=self._items, queries=self._queries, most=most)
+
+    def learn(self, answers: Sequence[Answered]) -> None:
+        """Write and show the utilities that answers tell of."""
+        with self._console.status(f"Learning from {len(answers)} answers ..."):
+            found = learned(self._catalogue.span.coordinates, self._as_arrays(answers))
+            utilities = self._catalogue.utilities(found)
+        titles = self._queries.ids if self._queries else (f"{len(answers)} answers",)
+        self._write(
+            "preferences.csv",
+            lambda path: write_preferences(path, utilities, items=self._items, queries=self._queries),
+        )
+        try:
+            self._write("preferences.png", lambda path: draw(path, utilities, self._items.ids, titles=titles))
+        except ConfigurationError as error:
+            self._console.print(f"no figure: {error}", highlight=False, markup=False, soft_wrap=True)
+        for of_query, title in list(zip(utilities, titles, strict=True))[:_SHOWN]:
+            self._console.print(table(of_query, self._items.ids, title=title))
+
+    def ask(self, answers: Sequence[Answered]) -> None:
+        """Write which lists to ask about next, given the answers so far."""
+        of, count = self._catalogue, self._given.count
+        if count < 1:
+            raise InvalidArgumentError("--count", f"expected at least 1, got {count}")
+        design = self._designed(2 if self._kind is AnswerKind.PAIR else self._given.size)
+        of_one = of.information(design.subsets, design.weights)
+        asked, besides = self._asked(design, self._rows(answers))
+        have = of.information(design.subsets, asked) + besides
+        chosen = design.subsets[next_lists(of, design, asked=asked, besides=besides, count=count)]
+        lists = [(int(rows[0]) // of.n_items, (rows % of.n_items).tolist()) for rows in chosen]
+        self._write(
+            "questions.csv", lambda path: write_questions(path, lists, items=self._items, queries=self._queries)
+        )
+        self._console.print(
+            f"{len(design.weights)} lists are worth asking about; no other choice of lists has a log det of its "
+            f"information larger by more than {design.gap:.2g}.",
+            highlight=False,
+        )
+        if answers:
+            share = of.gathered(have, of_one, budget=len(answers) + count)
+            self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
+
+    def _designed(self, size: int) -> SubsetDesign:
+        fewest = 1 if self._kind is AnswerKind.RATINGS else 2
+        if not fewest <= size <= len(self._items.ids):
+            raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
+        target = RELATIVE_GAP * self._catalogue.span.rank
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task = progress.add_task("Choosing lists", total=1.0, state="")
+            first: list[float] = []
+
+            def show(now: DesignProgress) -> bool:
+                first.append(max(now.gap, target))
+                done = math.log(first[0] / first[-1]) / max(math.log(first[0] / target), 1e-9)
+                progress.update(task, completed=done, state=f"gap {now.gap:.3g}, to reach {target:.3g}")
+                return False
+
+            rng = np.random.default_rng(self._given.seed)
+            return self._catalogue.designed(list_size=size, relative_gap=RELATIVE_GAP, rng=rng, watch=show)
+
+    def _asked(self, design: SubsetDesign, rows: Sequence[Sequence[int]]) -> tuple[IntArray, FloatArray]:
+        """Return how often each list of the design was asked about, and the information of other answers."""
+        number_of = {tuple(sorted(one)): number for number, one in enumerate(design.subsets.tolist())}
+        asked = np.zeros(len(design.weights), dtype=np.int64)
+        besides = np.zeros((self._catalogue.span.rank,) * 2)
+        for row in rows:
+            number = number_of.get(tuple(sorted(row)))
+            if number is None:
+                besides += self._catalogue.information(np.array([row]), [1.0])
+            else:
+                asked[number] += 1
+        return asked, besides
+
+    def _rows(self, answers: Sequence[Answered]) -> list[list[int]]:
+        return [[answer.query * self._catalogue.n_items + item for item in answer.items] for answer in answers]
+
+    def _as_arrays(self, answers: Sequence[Answered]) -> Orderings | Ratings:
+        rows, count = self._rows(answers), len(self._catalogue.groups)
+        if self._kind is AnswerKind.RATINGS:
+            return Ratings.of([row[0] for row in rows], [answer.rating for answer in answers], n_items=count)
+        if self._kind is AnswerKind.CHOICE:
+            return Orderings.from_choices([row[0] for row in rows], rows, n_items=count)
+        return Orderings.from_rankings(rows, n_items=count)
+
+    def _write(self, name: str, write: Callable[[Path], None]) -> None:
+        path = self._given.out / name
+        try:
+            write(path)
+        except OSError as error:
+            raise InvalidArgumentError("--out", f"{path} can't be written: {error.strerror}") from None
+        self._console.print(f"wrote {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,363 @@
+"""Values without behaviour: what the floors above hand to each other.
+
+Times are milliseconds of the store's clock since the Unix epoch (`*_ms`). Item ids and recommendation ids are opaque
+text. Rewards, means and spreads are in the unit of the storefront's reward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+__all__ = [
+    "DEFAULT_BETA_SCALE",
+    "DEFAULT_EXPLORATION",
+    "DEFAULT_UNIFORM_SHARE",
+    "BanditCreated",
+    "BanditName",
+    "BanditSettings",
+    "BanditStats",
+    "ConstantBeta",
+    "Event",
+    "Expired",
+    "Exploration",
+    "Item",
+    "ItemUtility",
+    "ItemsChanged",
+    "Kernel",
+    "LoggedEvent",
+    "PaperBeta",
+    "Prior",
+    "Recommendation",
+    "RecommendationRequest",
+    "Recommended",
+    "RewardOutcome",
+    "Rewarded",
+    "SettingsChanged",
+]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BanditName:
+    """One learning loop of one tenant."""
+
+    tenant: str
+    bandit: str
+
+    def __str__(self) -> str:
+        return f"tenants/{self.tenant}/bandits/{self.bandit}"
+
+
+class Kernel(StrEnum):
+    """The similarity of two rankings that a bandit learns with (paper, Section 2).
+
+    ADAPTIVE is the weighted convolutional one with rank weights dcg^p whose p its rewards choose (Eq. 5 leaves the
+    weights free); the others stay what they are. Bandits are ADAPTIVE if nobody asks for another.
+    """
+
+    ADAPTIVE = "adaptive"
+    WEIGHTED_CONVOLUTIONAL = "wck"
+    CONVOLUTIONAL = "ck"
+    WEIGHTED = "wk"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantBeta:
+    """The same UCB width in every round: beta_t = value."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaperBeta:
+    """The paper's growing width: beta_t = scale * log(|X| t^2 pi^2) (Appendix C.2)."""
+
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """How a bandit tries what it does not know.
+
+    Attributes
+    ----------
+    beta
+        Width of the upper confidence bound: mean + sqrt(beta_t) * standard deviation.
+    uniform_share
+        Probability, in [0, 1], with which a slate is drawn uniformly from all eligible slates instead.
+    """
+
+    beta: ConstantBeta | PaperBeta
+    uniform_share: float
+
+
+DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE = 0.1, 0.02
+DEFAULT_EXPLORATION = Exploration(beta=PaperBeta(DEFAULT_BETA_SCALE), uniform_share=DEFAULT_UNIFORM_SHARE)
+"""How a bandit explores unless somebody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class BanditSettings:
+    """What a bandit is created with; exploration, reward wait, default reward and prior may change, the rest stays.
+
+    Attributes
+    ----------
+    item_capacity
+        n: the size of the item universe that the kernel is defined on; more items than this are never accepted.
+    slate_size
+        k: how many items a slate shows.
+    context_dim
+        C: how many numbers a context has.
+    reward_wait_ms
+        How long after a recommendation its reward is still learned.
+    default_reward
+        What is learned when that time passes without one; None closes the recommendation without a trace in the model.
+    prior_study
+        Id of the study, of the same tenant, whose utilities are the prior mean; empty for none.
+    prior_digest
+        Tells the `Prior` that was taken from the study from others; empty for none, and for one that is named and not
+        yet taken.
+    """
+
+    item_capacity: int
+    slate_size: int
+    context_dim: int
+    kernel: Kernel
+    exploration: Exploration
+    reward_wait_ms: int
+    default_reward: float | None
+    prior_study: str = ""
+    prior_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that can be shown; an unavailable one is kept, and shown again once it is available."""
+
+    item_id: str
+    available: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ItemUtility:
+    """What a study learned of an item: its utility in a context c is `constant` + c . `slopes`.
+
+    Attributes
+    ----------
+    constant
+        Of a study without queries, whose utilities hold in every context; else 0.
+    slopes
+        Of a study whose queries are contexts: C numbers; else none.
+    """
+
+    item_id: str
+    constant: float
+    slopes: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What a bandit believes of its items before their rewards: utilities in whatever unit, learned by a study.
+
+    Attributes
+    ----------
+    study
+        Id of the study, of the same tenant.
+    answers
+        How many answers the utilities come from.
+    """
+
+    study: str
+    answers: int
+    utilities: tuple[ItemUtility, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendationRequest:
+    """What a storefront asks: a slate for this context, from these candidates (None: every available item)."""
+
+    request_id: str
+    context: tuple[float, ...]
+    candidates: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """One slate given out.
+
+    Attributes
+    ----------
+    slate
+        Item ids, best first.
+    propensity
+        Exact probability that this slate would be shown, given the model version and the request without its id.
+    mean, standard_deviation
+        Posterior of the slate's expected reward, in reward units.
+    regret_bound
+        max UCB over the slates that the search evaluated, minus the LCB of the slate shown; never negative.
+    estimated_regret
+        max posterior mean over the slates that the search evaluated, minus the mean of the slate shown.
+    explored
+        True when the slate was drawn by the exploration share, not by the acquisition function.
+    model_version
+        Log position that the posterior had folded in.
+    observations
+        Rewards that the posterior had learned from.
+    deadline_ms
+        When the reward wait ends; 0 when the recommendation could not be recorded (`degraded`).
+    degraded
+        True when the store was away: the slate may be shown, but no reward can be posted for it.
+    """
+
+    recommendation_id: str
+    slate: tuple[str, ...]
+    propensity: float
+    mean: float
+    standard_deviation: float
+    regret_bound: float
+    estimated_regret: float
+    explored: bool
+    model_version: int
+    observations: int
+    deadline_ms: int = 0
+    degraded: bool = False
+
+
+class RewardOutcome(StrEnum):
+    """What became of a posted reward that raised no error."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class BanditCreated:
+    """The first event of every log; `prior` is the one that the settings tell of."""
+
+    settings: BanditSettings
+    prior: Prior | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """New settings; only fields that may change differ from the old ones. `prior` is the new one, if it changed."""
+
+    settings: BanditSettings
+    prior: Prior | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsChanged:
+    """Items added, made (un)available or retired, in this order."""
+
+    upserted: tuple[Item, ...] = ()
+    retired: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """A slate was given out. `recommendation.deadline_ms` is set by the store's clock."""
+
+    request: RecommendationRequest
+    recommendation: Recommendation
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """A reward arrived before its deadline."""
+
+    recommendation_id: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A deadline passed; `default_reward` is what is learned instead, None when nothing is."""
+
+    recommendation_id: str
+    default_reward: float | None
+
+
+Event: TypeAlias = BanditCreated | SettingsChanged | ItemsChanged | Recommended | Rewarded | Expired
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event at its place in a bandit's log.
+
+    Attributes
+    ----------
+    position
+        1 for the first event, then without gaps.
+    at_ms
+        The store's clock when the event was appended.
+    """
+
+    position: int
+    at_ms: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class BanditStats:
+    """Where a bandit stands.
+
+    Attributes
+    ----------
+    log_position
+        Position of the newest event in the store.
+    model_version
+        Position that the answering worker's posterior has folded in.
+    pending
+        Recommendations whose deadline has not passed and that have no reward yet.
+    late_rewards
+        Rewards that came after their deadline and were counted, not learned.
+    noise_variance
+        Variance of a reward around its expectation, in squared reward units, as last chosen.
+    prior_variance
+        Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
+    prior_slope
+        Reward units that a standard deviation of the prior's utilities is worth, as last learned; 0 without a prior.
+    rank_weight_power
+        p of the kernel's rank weights dcg^p, as last chosen; 0 for a kernel without weights.
+    memory_bytes
+        What the answering worker's model takes in memory, about.
+    memory_limit_bytes
+        What it may take.
+    log_digest
+        Of what the log up to `model_version` says: the same in every worker.
+    posterior_digest
+        Of the answering worker's posterior: the same in every worker with the same `arithmetic`.
+    arithmetic
+        What the answering worker computes with.
+    """
+
+    log_position: int
+    model_version: int
+    recommendations: int
+    observations: int
+    defaults: int
+    expirations: int
+    late_rewards: int
+    pending: int
+    items: int
+    available_items: int
+    posterior_rows: int
+    pending_rows: int
+    reward_sum: float
+    mean_reward: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    explored: int
+    noise_variance: float
+    prior_variance: float
+    prior_slope: float
+    rank_weight_power: float
+    snapshot_position: int
+    memory_bytes: int
+    memory_limit_bytes: int
+    log_digest: str
+    posterior_digest: str
+    arithmetic: str

@@ -1,0 +1,66 @@
+"""Where telemetry attaches: no-op methods that the service calls, and that one subclass turns into metrics.
+
+A hook must be cheap, must not raise, and may be called from any thread. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import Recommendation
+
+__all__ = ["Hooks"]
+
+
+class Hooks:
+    """Hooks that do nothing."""
+
+    def decided(self, recommendation: Recommendation, seconds: float) -> None:
+        """Note that a slate was chosen, in `seconds` of computing: contraction, search and draw, without the store."""
+
+    def recommended(self, recommendation: Recommendation) -> None:
+        """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out."""
+
+    def rewarded(self, outcome: str, value: float) -> None:
+        """Note what became of a posted reward: a `RewardOutcome`, or "not_found", "conflict" or "unavailable"."""
+
+    def learned(self, reward: float, delay_seconds: float) -> None:
+        """Note that this worker's learner folded in a reward (defaults left out), so long after its recommendation."""
+
+    def expired(self, count: int) -> None:
+        """Note that this worker closed `count` recommendations whose deadline had passed."""
+
+    def followed(self, bandit: str, lag_events: int, model_age_seconds: float) -> None:
+        """Note how far the learner of a bandit is behind the log, and how old the newest event is that it folded in."""
+
+    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
+        """Note the size of a bandit's published posterior, and what its whole model takes."""
+
+    def bounded(self, model_bytes: int) -> None:
+        """Note what one model may take, once, before any model is there."""
+
+    def rested(self, reason: str) -> None:
+        """Note that a model leaves memory until it is asked for: "idle", or "memory" when others need the room."""
+
+    def forgotten(self, bandit: str) -> None:
+        """Note that this worker holds no model of the bandit any more."""
+
+    def snapshot_failed(self, bandit: str) -> None:
+        """Note a snapshot that did not verify or could not be saved."""
+
+    def diverged(self, bandit: str) -> None:
+        """Note that this worker's model is not the one that another kept for the same log position, and should be."""
+
+    def answered(self, outcome: str) -> None:
+        """Note what became of an answer: an `AnswerOutcome`, "not_found", "conflict", "invalid" or "unavailable"."""
+
+    def designed(self, outcome: str, seconds: float) -> None:
+        """Note that this worker's attempt at a design ended, so long after it began.
+
+        `outcome` is where the design stands then, a `DesignState`, or "abandoned" when the attempt was cancelled, the
+        study deleted, or the lease somebody else's.
+        """
+
+    def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:
+        """Note one call of the store."""

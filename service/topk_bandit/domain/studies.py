@@ -1,0 +1,374 @@
+"""Values of studies, without behaviour: what the floors above hand to each other.
+
+A study asks people about short lists of items, and learns the items' utilities from what they answer. Times are
+milliseconds of the store's clock since the Unix epoch (`*_ms`). An item, a query and a list are named by their index in
+the tuple that holds them; a question by its number among all that were asked, from 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+__all__ = [
+    "Answer",
+    "AnswerKind",
+    "AnswerOutcome",
+    "Answered",
+    "AskedQuestions",
+    "ChoiceAnswer",
+    "DesignCancelled",
+    "DesignChosen",
+    "DesignEnd",
+    "DesignFailed",
+    "DesignProgress",
+    "DesignRestarted",
+    "DesignState",
+    "GivenAnswer",
+    "GivenChoice",
+    "GivenRanking",
+    "GivenRatings",
+    "ItemPreference",
+    "LoggedStudyEvent",
+    "Preferences",
+    "QueryPreferences",
+    "Question",
+    "QuestionList",
+    "QuestionsAsked",
+    "RankingAnswer",
+    "RatingsAnswer",
+    "StudyCreated",
+    "StudyDesign",
+    "StudyEvent",
+    "StudyItem",
+    "StudyName",
+    "StudyQuery",
+    "StudySettings",
+    "StudyShape",
+]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StudyName:
+    """One study of one tenant."""
+
+    tenant: str
+    study: str
+
+    def __str__(self) -> str:
+        return f"tenants/{self.tenant}/studies/{self.study}"
+
+
+class AnswerKind(StrEnum):
+    """What people say about a list."""
+
+    RATINGS = "ratings"
+    RANKING = "ranking"
+    CHOICE = "choice"
+    PAIR = "pair"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyItem:
+    """Something that people are asked about, with its features."""
+
+    item_id: str
+    features: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyQuery:
+    """What items are seen for, with its features."""
+
+    query_id: str
+    features: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StudySettings:
+    """What a study is created with, for its life.
+
+    Attributes
+    ----------
+    items
+        N items, all with as many features.
+    queries
+        Q queries, all with as many features; none for a study whose utilities do not depend on one.
+    list_size
+        K: how many items a question shows; 2 for PAIR.
+    budget
+        How many questions are asked at most.
+    """
+
+    items: tuple[StudyItem, ...]
+    queries: tuple[StudyQuery, ...]
+    answer_kind: AnswerKind
+    list_size: int
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class StudyShape:
+    """A study's settings without the items and queries themselves: how many there are, and of how many features."""
+
+    answer_kind: AnswerKind
+    list_size: int
+    budget: int
+    items: int
+    item_features: int
+    queries: int
+    query_features: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionList:
+    """A list that can be asked about: K items, for one query (0 in a study without queries)."""
+
+    query: int
+    items: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyDesign:
+    """Which lists to ask about, and how often.
+
+    Attributes
+    ----------
+    weights
+        Share of the questions that each list deserves; positive, together 1.
+    log_det
+        log det of the information of one question, in the coordinates of `topk_bandit.preferences.designs.spans`.
+    gap
+        How far from optimal the design is at most: no design has a log det larger by more than this.
+    target_gap
+        The gap that was aimed at. A larger gap means that the time was up, or that no better design was found and no
+        smaller gap could be proven, which of lists of four and more items is usual.
+    """
+
+    lists: tuple[QuestionList, ...]
+    weights: tuple[float, ...]
+    log_det: float
+    gap: float
+    target_gap: float
+    steps: int
+
+
+class DesignState(StrEnum):
+    """Where a study's design stands."""
+
+    DESIGNING = "designing"
+    READY = "ready"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class DesignProgress:
+    """How far a design is; see `StudyDesign` for the figures."""
+
+    steps: int
+    log_det: float
+    gap: float
+    target_gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class RatingsAnswer:
+    """A number for each item, in the order of the question."""
+
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankingAnswer:
+    """The places of the question's items in the list shown, from 0, best first."""
+
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceAnswer:
+    """The place of the chosen item in the list shown, from 0."""
+
+    place: int
+
+
+Answer: TypeAlias = RatingsAnswer | RankingAnswer | ChoiceAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCreated:
+    """The first event of a study's log; its first attempt at a design begins with it."""
+
+    settings: StudySettings
+
+
+@dataclass(frozen=True, slots=True)
+class DesignRestarted:
+    """A design was cancelled or failed, and is tried again; attempts are numbered from 1."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DesignChosen:
+    """An attempt ended with a design."""
+
+    attempt: int
+    design: StudyDesign
+
+
+@dataclass(frozen=True, slots=True)
+class DesignCancelled:
+    """An attempt was cancelled."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DesignFailed:
+    """An attempt failed.
+
+    Attributes
+    ----------
+    field
+        The field of the study that is to blame; empty for the service's own fault.
+    problem
+        What is wrong with it; for the service's own fault the reference that the service's log has it under.
+    """
+
+    attempt: int
+    field: str
+    problem: str
+
+
+DesignEnd: TypeAlias = DesignChosen | DesignCancelled | DesignFailed
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionsAsked:
+    """Questions were given out to one request: these lists of the design, in this order."""
+
+    request_id: str
+    lists: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question got its answer."""
+
+    question: int
+    answer: Answer
+
+
+StudyEvent: TypeAlias = (
+    StudyCreated | DesignRestarted | DesignChosen | DesignCancelled | DesignFailed | QuestionsAsked | Answered
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStudyEvent:
+    """An event at its place in a study's log: 1 for the first, then without gaps."""
+
+    position: int
+    at_ms: int
+    event: StudyEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to ask a person."""
+
+    question_id: str
+    query_id: str
+    item_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestions:
+    """Questions given out, and where the study stands.
+
+    Attributes
+    ----------
+    asked, answered
+        How many questions were asked, these included, and how many answered.
+    gathered
+        Share of the information that has been gathered, in [0, 1]: the D-efficiency of what was answered against the
+        whole budget spent as the design says.
+    """
+
+    questions: tuple[Question, ...]
+    asked: int
+    answered: int
+    budget: int
+    gathered: float
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRatings:
+    """Ratings as they arrive: pairs of item id and number, in any order."""
+
+    ratings: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRanking:
+    """A ranking as it arrives: item ids, best first."""
+
+    item_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenChoice:
+    """A choice, also of a pair, as it arrives."""
+
+    item_id: str
+
+
+GivenAnswer: TypeAlias = GivenRatings | GivenRanking | GivenChoice
+
+
+class AnswerOutcome(StrEnum):
+    """What became of an answer that raised no error."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPreference:
+    """What was learned of an item; `rank` is 1 for the best item of its query."""
+
+    item_id: str
+    utility: float
+    standard_deviation: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPreferences:
+    """What was learned of the items for one query (empty in a study without queries), best item first."""
+
+    query_id: str
+    items: tuple[ItemPreference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What was learned, for some of the queries.
+
+    Attributes
+    ----------
+    answered
+        How many answers it comes from.
+    gathered
+        As in `AskedQuestions`; 0 without a design.
+    total
+        How many queries there are, 1 in a study without queries.
+    """
+
+    answered: int
+    gathered: float
+    total: int
+    queries: tuple[QueryPreferences, ...]

@@ -1,0 +1,1 @@
+"""The laboratory: simulated shops and the papers' experiments. Serving never imports it."""

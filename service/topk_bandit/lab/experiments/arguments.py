@@ -1,0 +1,183 @@
+"""The words and flags of `topk-bandit experiment`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    _Words: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - it has no other name
+
+__all__ = ["DESCRIPTION", "NAMES", "OF_FACTORS", "add_arguments"]
+
+DESCRIPTION = """\
+Run the papers' experiments again, and write NAME.png, NAME.csv and NAME.json.
+
+GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --ratings):
+  table-1       what a decision costs as rounds become many: the paper's three ways and the service's
+  table-2       how alike the kernels find top-k rankings
+  table-3       the bounds on regret beside the regret that is measured, and the information gain
+  figure-2      regret, 20 items, slates of 3, one user and five
+  figure-3      regret, 50 items, slates of 3 and of 6
+  figure-4      whether local search finds the best of 10^10 rankings
+  figure-5      reward, 50 items, slates of 3 and of 6, nDCG and diversity
+  order         where the paper's order of the kernels, WCK <= CK <= WK in regret, holds, where not, and why
+  late-rewards  what rewards that come late or never cost
+  drift         what tastes that move cost, and what is saved by forgetting
+  rivals        the service's policy beside what a shop would otherwise use
+  protocol      the service's policy beside the best of the paper's nine, in all settings of figures 2, 3 and 5
+  warm-start    a bandit that starts with what a study learned, and one that does not
+
+Asking people:
+  dope          which lists to ask about: ranking loss by number of questions
+  dopewolfe     which K of all items to ask about: ranking loss and NDCG
+  aggregation   rank aggregation with features, as the items become many
+
+  all           all of these, and report.html
+
+Same seed, same numbers, whatever the number of processes. What was stopped goes on with the same command. dope and
+dopewolfe can be run on your own rankings: --data rankings.csv (or .parquet), one line an item of a list, with the
+columns list, item, position (the smallest is the best), and all others features.
+"""
+
+NAMES = (
+    "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
+    "late-rewards", "drift", "warm-start", "dope", "dopewolfe", "aggregation",
+)  # fmt: skip
+"""All experiments, in the order of the report."""
+
+OF_FACTORS = ("table-3", "figure-2", "figure-3", "figure-5", "order", "protocol", "rivals", "late-rewards", "drift")
+"""Those in shops of the factors."""
+
+_ROUNDS, _ROUNDS_OF_REWARDS = 200, 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the experiments to a parser, each with a `run` that returns an exit status."""
+    words = parser.add_subparsers(required=True, metavar="NAME", title="experiments")
+    _add_rounds(_added(words, "table-1", "what a decision costs as rounds become many", trials=1), 800)
+    _added(words, "table-2", "how alike the kernels find top-k rankings")
+    _add_bandits(words)
+    _added(words, "figure-4", "whether local search finds the best of 10^10 rankings", trials=100)
+    warm = _added(words, "warm-start", "what a study is worth to a bandit", trials=20)
+    _add_rounds(warm, 300)
+    _add_preferences(words)
+    _add_everything(words)
+
+
+def _add_bandits(words: _Words) -> None:
+    for name, trials, rounds, help_text in (
+        ("table-3", 6, None, "bounds on regret beside the regret that is measured"),
+        ("figure-2", 6, _ROUNDS, "regret, 20 items, slates of 3, one user and five"),
+        ("figure-3", 6, None, "regret, 50 items, slates of 3 and of 6"),
+        ("figure-5", 6, _ROUNDS_OF_REWARDS, "reward, 50 items, slates of 3 and of 6, nDCG and diversity"),
+        ("order", 60, _ROUNDS, "where the paper's order of the kernels holds, and why"),
+        ("protocol", 10, None, "the service's policy beside the best of the paper's nine"),
+        ("rivals", 10, 500, "the service's policy beside what a shop would otherwise use"),
+        ("late-rewards", 10, _ROUNDS, "what rewards that come late or never cost"),
+        ("drift", 10, 400, "what tastes that move cost"),
+    ):
+        word = _added(words, name, help_text, trials=trials)
+        _add_rounds(word, rounds)
+        _add_source(word)
+
+
+def _add_everything(words: _Words) -> None:
+    word = _added(words, "all", "all experiments, and one page of them: report.html", seeded=True)
+    word.add_argument("--only", type=_names, default=NAMES, metavar="NAME,NAME,...", help="some of them (default: all)")
+    word.add_argument("--quick", action="store_true", help="few trials and rounds: a look, in about a minute")
+    _add_source(word)
+
+
+def _add_preferences(words: _Words) -> None:
+    dope = _added(words, "dope", "which lists to ask about", trials=100)
+    _add_data(dope)
+    _add_numbers(dope, "--questions", default=tuple(range(10, 101, 10)), help_text="numbers of questions")
+    dopewolfe = _added(words, "dopewolfe", "which K of all items to ask about", trials=100)
+    _add_data(dopewolfe)
+    _add_numbers(dopewolfe, "--questions", default=tuple(range(100, 1001, 100)), help_text="numbers of questions")
+    _add_numbers(dopewolfe, "--list-sizes", default=(2, 3, 4), help_text="items of a list, K, one panel each")
+    growth = _added(words, "aggregation", "rank aggregation with features, of many items", trials=20)
+    _add_numbers(growth, "--items", default=(500, 1000, 2000, 5000, 10_000), help_text="numbers of items")
+
+
+def _added(
+    words: _Words, name: str, help_text: str, *, trials: int | None = None, seeded: bool = False
+) -> argparse.ArgumentParser:
+    """Add an experiment; one without trials and seed has nothing random."""
+    word = words.add_parser(name, description=f"{help_text[0].upper()}{help_text[1:]}.")
+    word.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write; made if need be")
+    if trials is not None:
+        word.add_argument(
+            "--trials", type=_positive, default=trials, metavar="COUNT", help=f"how many (default: {trials})"
+        )
+    if seeded or trials is not None:
+        word.add_argument("--seed", type=_seed, default=0, metavar="NUMBER", help="of all that is random (default: 0)")
+    cores = os.cpu_count() or 1
+    word.add_argument(
+        "--processes", type=_positive, default=cores, metavar="COUNT", help=f"that share the jobs (default: {cores})"
+    )
+    word.set_defaults(experiment=name)
+    return word
+
+
+def _add_rounds(word: argparse.ArgumentParser, rounds: int | None) -> None:
+    """Add the number of rounds; None for those of the paper's settings."""
+    told = rounds or f"{_ROUNDS}; 400 where slates of 6 earn nDCG; {_ROUNDS_OF_REWARDS} in figure 5"
+    word.add_argument(
+        "--rounds", type=_positive, default=rounds, metavar="COUNT", help=f"rounds to play (default: {told})"
+    )
+
+
+def _add_source(word: argparse.ArgumentParser) -> None:
+    """Add where the factors of users and items come from."""
+    source = word.add_mutually_exclusive_group()
+    source.add_argument(
+        "--factors", type=Path, metavar="FILE", help="factors of users (U) and items (V): .npz (default: synthetic)"
+    )
+    source.add_argument("--ratings", type=Path, metavar="FILE", help="ratings to find the factors of: MovieLens's")
+
+
+def _add_data(word: argparse.ArgumentParser) -> None:
+    word.add_argument("--data", type=Path, metavar="FILE", help="your own rankings with features: .csv or .parquet")
+
+
+def _add_numbers(word: argparse.ArgumentParser, flag: str, *, default: tuple[int, ...], help_text: str) -> None:
+    listed = ",".join(map(str, default))
+    word.add_argument(
+        flag, type=_numbers, default=default, metavar="N,N,...", help=f"{help_text}, increasing (default: {listed})"
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = tuple(_positive(part) for part in text.split(","))
+    if sorted(set(numbers)) != list(numbers):
+        raise argparse.ArgumentTypeError(f"expected increasing numbers, got {text!r}")
+    return numbers
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = text.split(",")
+    for name in names:
+        if name not in NAMES:
+            raise argparse.ArgumentTypeError(f"there is no experiment {name!r}")
+    return tuple(name for name in NAMES if name in names)
+
+
+def _positive(text: str) -> int:
+    number = _seed(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {text!r}")
+    return number
+
+
+def _seed(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected at least 0, got {text!r}")
+    return number

@@ -1,0 +1,129 @@
+"""`topk-bandit experiment NAME`: run, draw, write, and tell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.optional import needed
+from topk_bandit.lab.experiments import plans
+from topk_bandit.lab.experiments.kept import Kept, digest_of
+from topk_bandit.lab.experiments.plan import Results
+from topk_bandit.lab.experiments.running import finished
+from topk_bandit.lab.experiments.tables import screen_tables, target_lines, write_csv, write_settings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from topk_bandit.lab.experiments.plan import Plan
+
+__all__ = ["command_of", "made", "run", "show", "writing", "written_before"]
+
+ENDINGS = ("csv", "png", "json")
+"""Of the files that are written; the last one is written last, and says that all are there."""
+
+
+def show(given: argparse.Namespace) -> int:
+    """Run an experiment with the flags of `arguments`; return the exit status.
+
+    Raises
+    ------
+    ConfigurationError
+        Matplotlib is not installed, the folder can't be written to, or the same experiment is running in it.
+    InvalidArgumentError
+        A flag, or a line of the data, can't be used.
+    """
+    needed("matplotlib", "drawing figures")
+    console = Console()
+    made(given.out)
+    console.print(f"Preparing {given.experiment} ...", highlight=False)
+    run(plans.made(given), given, console)
+    return 0
+
+
+def run(plan: Plan, given: argparse.Namespace, console: Console) -> None:
+    """Run what is not done yet of an experiment, write its files, and tell what came of it; errors as `show`."""
+    start = time.monotonic()
+    with writing(given.out), Kept(given.out, plan) as kept:
+        before = kept.found(len(plan.jobs))
+        measured = finished(plan.jobs, before, kept.keep, processes=given.processes, console=console, title=plan.name)
+        results = Results(plan, plan.gathered([one.values for one in measured]))
+        took = {
+            "processes": given.processes,
+            "seconds": round(time.monotonic() - start, 1),
+            "job_seconds": round(sum(one.seconds for one in measured), 1),
+            "resumed_jobs": len(before),
+        }
+        _write(results, given, more=took)
+        kept.remove()
+    _tell(results, given.out, console)
+
+
+def written_before(plan: Plan, out: Path) -> bool:
+    """Tell whether a folder has the result of this very experiment, with these settings and this code."""
+    csv, png, told = (out / f"{plan.name}.{ending}" for ending in ENDINGS)
+    if not (csv.exists() and png.exists() and told.exists()):
+        return False
+    try:
+        return bool(json.loads(told.read_text(encoding="utf-8")).get("digest") == digest_of(plan))
+    except ValueError:
+        return False
+
+
+def command_of(given: argparse.Namespace) -> str:
+    """Return what to type for the same numbers again."""
+    words = ["topk-bandit", "experiment", given.experiment]
+    for name, value in sorted(vars(given).items()):
+        flag = f"--{name.replace('_', '-')}"
+        if name in {"run", "experiment"} or value is None or value is False:
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        words.append(flag if value is True else f"{flag}={text}")
+    return shlex.join(words)
+
+
+def _write(results: Results, given: argparse.Namespace, *, more: Mapping[str, object]) -> None:
+    from topk_bandit.lab.experiments.figures import draw  # noqa: PLC0415 - only now is it known that matplotlib is there
+
+    plan = results.plan
+    csv, png, told = (given.out / f"{plan.name}.{ending}" for ending in ENDINGS)
+    told.unlink(missing_ok=True)
+    write_csv(results, csv)
+    draw(results, png)
+    more = {"digest": digest_of(plan), "command": command_of(given), "jobs": len(plan.jobs), **more}
+    write_settings(results, told, more=more)
+
+
+def _tell(results: Results, out: Path, console: Console) -> None:
+    plan = results.plan
+    for heading, table in screen_tables(results, width=console.width):
+        console.print(f"\n{heading}", highlight=False, markup=False, soft_wrap=True)
+        console.print(table)
+    files = [out / f"{plan.name}.{ending}" for ending in ENDINGS]
+    for line in (*plan.notes, "", *target_lines(plan.targets(results)), "", *(f"Wrote {file}" for file in files)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def made(folder: Path) -> None:
+    """Make a folder, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} can't be made: {error.strerror or error}") from None
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Tell of files that can't be written as the user should read it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{folder} can't be written to: {error.strerror or error}") from None

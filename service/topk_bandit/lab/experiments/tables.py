@@ -1,0 +1,133 @@
+"""Results as a CSV file with the settings beside it, and as a table to read."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from topk_bandit.lab.experiments.versions import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.lab.experiments.plan import Results, Target
+
+__all__ = ["BEST", "number_text", "screen_tables", "spread_points", "target_lines", "write_csv", "write_settings"]
+
+BEST = "*"
+"""Marks the best method of a family that has several."""
+
+_LARGE = 1e5
+
+_COLUMN, _PLAIN_COLUMN, _MARGIN = 16, 11, 4
+"""Width of a point on a screen, with its standard error and without, and of what is around the names."""
+
+
+def write_csv(results: Results, path: Path) -> None:
+    """Write one line for each panel, method and point: mean, standard error and number of trials."""
+    plan = results.plan
+    axes = {panel.axis.name for panel in plan.panels}
+    heading = axes.pop() if len(axes) == 1 else "point"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["panel", "metric", "method", heading, "mean", "standard_error", "trials"])
+        for panel, mean, error in zip(plan.panels, results.mean, results.standard_error, strict=True):
+            for m, x in np.ndindex(*mean.shape):
+                if np.isfinite(mean[m, x]):
+                    spread = f"{error[m, x]:.6g}" if np.isfinite(error[m, x]) else ""
+                    numbers = panel.axis.texts[x], f"{mean[m, x]:.6g}", spread, results.trials
+                    lines.writerow([panel.key, panel.metric, plan.methods[m], *numbers])
+
+
+def write_settings(results: Results, path: Path, *, more: Mapping[str, object]) -> None:
+    """Write all that the numbers depend on, as JSON, with what they should show and do, and `more`."""
+    plan = results.plan
+    told = {
+        "experiment": plan.name,
+        "title": plan.title,
+        "trials": results.trials,
+        "settings": dict(plan.settings),
+        "panels": [_panel(results, p) for p in range(len(plan.panels))],
+        "notes": list(plan.notes),
+        "targets": [target._asdict() for target in plan.targets(results)],
+        "versions": versions(),
+        **more,
+    }
+    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def _panel(results: Results, p: int) -> dict[str, object]:
+    plan = results.plan
+    panel = plan.panels[p]
+    return {
+        "panel": panel.key,
+        "title": panel.title,
+        "label": panel.label,
+        "axis": panel.axis.label,
+        "lower_is_better": panel.lower_is_better,
+        "best_of_families": {plan.family_names[m]: plan.methods[m] for m in results.best_of_families(p)},
+    }
+
+
+def screen_tables(results: Results, *, width: int) -> list[tuple[str, Table]]:
+    """Return a heading and a table for each panel: a line for each method, points as they fit, the best bold."""
+    return [_screen_table(results, p, width=width) for p in range(len(results.plan.panels))]
+
+
+def _screen_table(results: Results, p: int, *, width: int) -> tuple[str, Table]:
+    plan, panel, mean, error = results.plan, results.plan.panels[p], results.mean[p], results.standard_error[p]
+    names = _marked(results, p)
+    column = _COLUMN if results.trials > 1 else _PLAIN_COLUMN
+    room = (width - max(map(len, (panel.axis.label, *names))) - _MARGIN) // column
+    points = spread_points(len(panel.axis.values), max(room, 2))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(panel.axis.label, no_wrap=True)
+    for x in points:
+        table.add_column(panel.axis.texts[x], justify="right", no_wrap=not panel.axis.categories)
+    losses, best = results.losses(p), results.losses(p).min(axis=0)
+    compared = panel.lower_is_better is not None
+    for m in range(len(plan.methods)):
+        if np.isfinite(mean[m]).any():
+            cells = (_cell(mean[m, x], error[m, x], bold=compared and bool(losses[m, x] == best[x])) for x in points)
+            table.add_row(names[m], *cells)
+    return f"{panel.title}: {panel.label}", table
+
+
+def _marked(results: Results, p: int) -> list[str]:
+    """Return the methods' names, with a mark at the best of a family of several."""
+    plan, best = results.plan, results.best_of_families(p)
+    families = plan.family_names
+    several = {family for family in families if families.count(family) > 1}
+    return [f"{name} {BEST}" if m in best and families[m] in several else name for m, name in enumerate(plan.methods)]
+
+
+def spread_points(count: int, most: int) -> NDArray[np.intp]:
+    """Return at most so many points of `count`, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.intp))
+
+
+def number_text(value: float) -> str:
+    """Return a number as tables show it."""
+    if not np.isfinite(value):
+        return ""
+    if abs(value) >= _LARGE:
+        return f"{value:.2e}"
+    return f"{value:,.3f}" if abs(value) < 1000.0 else f"{value:,.0f}"
+
+
+def _cell(mean: float, error: float, *, bold: bool) -> str:
+    text = number_text(mean) if not np.isfinite(error) else f"{number_text(mean)} ± {number_text(error)}"
+    return f"[bold]{text}[/bold]" if bold else text
+
+
+def target_lines(targets: Sequence[Target]) -> list[str]:
+    """Return a line for each target."""
+    return [f"{'met   ' if target.met else 'MISSED'}  {target.claim}: {target.figure}" for target in targets]

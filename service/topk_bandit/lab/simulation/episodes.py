@@ -1,0 +1,163 @@
+"""Policies playing rounds in a shop."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.learning.policy import State, decide
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import Exploration
+    from topk_bandit.lab.simulation.scenarios import News, Scenario
+
+__all__ = ["Episode", "GpTopK", "Known", "Player", "Visit", "play"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Known(NamedTuple):
+    """What every policy knows before its first round: n, k, C, and how many different contexts there are."""
+
+    n_items: int
+    slate_size: int
+    context_dim: int
+    n_contexts: int
+
+
+class Visit(NamedTuple):
+    """What a policy sees of a round: its number from 0, the context (C,), and the items it can show, ascending."""
+
+    number: int
+    context: FloatArray
+    eligible: NDArray[np.int32]
+
+
+class Player(Protocol):
+    """What plays: it chooses a slate for a visit, and later hears what an earlier slate earned."""
+
+    def choose(self, visit: Visit) -> NDArray[np.int32]:
+        """Return the slate for this round, shape (k,)."""
+        ...
+
+    def hear(self, number: int, reward: float) -> None:
+        """Learn the reward of the slate chosen in round `number`."""
+        ...
+
+    def miss(self, number: int) -> None:
+        """Learn that the slate chosen in round `number` will have no reward."""
+        ...
+
+
+class GpTopK:
+    """The service's policy, without the service.
+
+    Parameters
+    ----------
+    state
+        What it knows at first.
+    exploration
+        How it tries what it does not know.
+    count_pending
+        Whether slates that are shown and not yet rewarded count for the variance; False only to show what that is
+        worth.
+    rng
+        Source of the exploration's randomness.
+    """
+
+    def __init__(
+        self, state: State, exploration: Exploration, *, rng: np.random.Generator, count_pending: bool = True
+    ) -> None:
+        self.state = state
+        self._exploration = exploration
+        self._rng = rng
+        self._count_pending = count_pending
+        self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
+
+    def choose(self, visit: Visit) -> NDArray[np.int32]:
+        """Decide as the service does."""
+        decision = decide(self.state, self._exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
+        self._slates[visit.number] = (visit.context, decision.ranking)
+        if self._count_pending:
+            self.state = self.state.shown(str(visit.number), visit.context, decision.ranking)
+        return decision.ranking
+
+    def hear(self, number: int, reward: float) -> None:
+        """Learn as the service does."""
+        context, ranking = self._slates.pop(number)
+        self.state = self.state.rewarded(str(number), context, ranking, reward=reward)
+
+    def miss(self, number: int) -> None:
+        """Stop counting the slate, as the service does."""
+        del self._slates[number]
+        self.state = self.state.closed(str(number))
+
+
+class Episode(NamedTuple):
+    """What was played, both of shape (rounds,): true regret and expected reward of each round."""
+
+    regret: FloatArray
+    reward: FloatArray
+
+
+def play(scenario: Scenario, player: Player, *, rounds: int, rng: np.random.Generator) -> Episode:
+    """Let a player play.
+
+    Customers, noise, waits and tastes depend on `rng` alone, so that all players who are given the same see the same.
+    What is due after the last round is heard as before another one; what is due later is not heard.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The player chose something that is no slate of eligible items.
+    """
+    shop, (of_waits, of_tastes) = scenario.shop, rng.spawn(2)
+    regret, reward = np.empty(rounds), np.empty(rounds)
+    late: list[_Late] = []
+    for t in range(rounds):
+        _tell(player, late, before=t)
+        if scenario.tastes is not None:
+            moved = scenario.tastes.moved(shop.tastes, t, of_tastes)
+            shop = shop if moved is shop.tastes else shop.liking(moved)
+        customer = int(rng.integers(len(shop.customers)))
+        eligible = scenario.stock.eligible(t, len(shop.items))
+        ranking = player.choose(Visit(t, shop.customers[customer], eligible))
+        _check(ranking, eligible, shop.slate_size)
+        reward[t] = shop.expected(customer, ranking[None])[0]
+        regret[t] = shop.best(customer, eligible) - reward[t]
+        news = scenario.wait.news(t, of_waits)
+        heapq.heappush(late, _Late(news.round_number, t, news, float(reward[t] + shop.noise * rng.normal())))
+    _tell(player, late, before=rounds)
+    return Episode(regret, reward)
+
+
+class _Late(NamedTuple):
+    """What is heard before a round of a slate shown in an earlier one; it is sorted by both."""
+
+    due: int
+    number: int
+    news: News
+    reward: float
+
+
+def _tell(player: Player, late: list[_Late], *, before: int) -> None:
+    """Tell what is due before a round: first what is due first, and of that what was shown first."""
+    while late and late[0].due <= before:
+        one = heapq.heappop(late)
+        if one.news.rewarded:
+            player.hear(one.number, one.reward)
+        elif one.news.default is not None:
+            player.hear(one.number, one.news.default)
+        else:
+            player.miss(one.number)
+
+
+def _check(ranking: NDArray[np.int32], eligible: NDArray[np.int32], slate_size: int) -> None:
+    shown, items = set(ranking.ravel().tolist()), set(eligible.tolist())
+    if ranking.dtype.kind != "i" or ranking.shape != (slate_size,) or len(shown) < slate_size or not shown <= items:
+        problem = f"expected {slate_size} different items of {sorted(items)}, got {ranking.tolist()}"
+        raise InvalidArgumentError("ranking", problem)

@@ -1,0 +1,78 @@
+"""Policies by name: what an experiment compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, RandomPlayer
+from topk_bandit.lab.simulation.episodes import GpTopK
+from topk_bandit.learning.policy import Limits, State, kernel_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from topk_bandit.domain.bandits import Exploration
+    from topk_bandit.lab.simulation.episodes import Known, Player
+
+__all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A way to play.
+
+    Attributes
+    ----------
+    name
+        What tables and the CSV call it, with its parameter: "WCK 0.1".
+    family
+        What figures call it: "WCK". Of policies of one family a figure shows the one with the best result.
+    make
+        Returns a player for one trial. It must be something that can be pickled; all randomness is the generator's.
+    """
+
+    name: str
+    family: str
+    make: Callable[[Known, np.random.Generator], Player]
+
+
+SERVICE = "GP-TopK (service)"
+
+
+def random_slates() -> Policy:
+    """Return the policy that shows random slates."""
+    return Policy("Random", "Random", RandomPlayer.of)
+
+
+def armwise() -> tuple[Policy, ...]:
+    """Return the paper's baselines, which take every slate for an arm of its own (Appendix C.2)."""
+    greedy = (
+        Policy(f"epsilon-greedy {epsilon:g}", "epsilon-greedy", partial(EpsilonGreedy.of, epsilon=epsilon))
+        for epsilon in (0.01, 0.05, 0.1)
+    )
+    bounds = (Policy(f"MAB-UCB {beta:g}", "MAB-UCB", partial(MabUcb.of, beta=beta)) for beta in (0.1, 0.25, 0.5))
+    return (*greedy, *bounds)
+
+
+def service(exploration: Exploration) -> Policy:
+    """Return the service's policy, with its kernel and limits as they are unless somebody asks for others."""
+    return Policy(SERVICE, SERVICE, partial(service_player, exploration))
+
+
+def service_player(
+    exploration: Exploration,
+    known: Known,
+    rng: np.random.Generator,
+    *,
+    limits: Limits | None = None,
+    count_pending: bool = True,
+) -> Player:
+    """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
+    kernel = kernel_of(Kernel.ADAPTIVE, known.n_items, known.slate_size)
+    state = State.initial(kernel, context_dim=known.context_dim, limits=limits or Limits())
+    return GpTopK(state, exploration, rng=rng, count_pending=count_pending)

@@ -1,0 +1,80 @@
+"""The service's policy with one thing left out or put on, to show what that is worth."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.lab.simulation.policies import Policy, service_player
+from topk_bandit.learning.policy import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from topk_bandit.domain.bandits import Exploration
+    from topk_bandit.lab.simulation.episodes import Known, Player, Visit
+
+__all__ = ["BegunAnew", "begun_anew", "bounded", "pending_not_counted"]
+
+
+def pending_not_counted(exploration: Exploration) -> Policy:
+    """Return the policy that knows nothing of slates before their rewards."""
+    name = "pending not counted"
+    return Policy(name, name, partial(service_player, exploration, count_pending=False))
+
+
+def bounded(exploration: Exploration, *, rows: int) -> Policy:
+    """Return the policy that keeps few rewards, those that tell the most that the others do not."""
+    name = f"{rows} rows"
+    return Policy(name, name, partial(service_player, exploration, limits=Limits(rows=rows)))
+
+
+def begun_anew(exploration: Exploration, *, every: int) -> Policy:
+    """Return the policy of a shop that creates its bandit anew from time to time."""
+    name = f"anew every {every} rounds"
+    return Policy(name, name, partial(_begun_anew, exploration, every))
+
+
+class BegunAnew:
+    """Players that play one after the other, each as if there had been nothing before.
+
+    Parameters
+    ----------
+    make
+        Returns the next player.
+    every
+        How many rounds one plays; of what it showed the next hears nothing.
+    """
+
+    def __init__(self, make: Callable[[], Player], *, every: int) -> None:
+        if every < 1:
+            raise InvalidArgumentError("every", f"expected at least 1, got {every}")
+        self._make = make
+        self._every = every
+        self._first = 0
+        self._player = make()
+
+    def choose(self, visit: Visit) -> NDArray[np.int32]:
+        """Let the player choose whose turn it is."""
+        if visit.number >= self._first + self._every:
+            self._first = visit.number - visit.number % self._every
+            self._player = self._make()
+        return self._player.choose(visit)
+
+    def hear(self, number: int, reward: float) -> None:
+        """Tell the player, if the slate was its own."""
+        if number >= self._first:
+            self._player.hear(number, reward)
+
+    def miss(self, number: int) -> None:
+        """Tell the player, if the slate was its own."""
+        if number >= self._first:
+            self._player.miss(number)
+
+
+def _begun_anew(exploration: Exploration, every: int, known: Known, rng: np.random.Generator) -> Player:
+    return BegunAnew(partial(service_player, exploration, known, rng), every=every)

@@ -1,0 +1,122 @@
+"""The work of the service's own state, counted as that of the approaches it is compared with.
+
+The state's arithmetic is compiled or vectorised, and nothing in it counts. So its work is told from the sizes of its
+arrays before and after each step, and from the rankings that go into its kernel values; what does not grow with the
+rows, less than a thousand operations a refit, is left out. This holds while slates do not repeat and rows are fewer
+than the features of a slate in a context, so that a refit folds nothing (`learning.evidence`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.lab.simulation.work import of_brackets, of_cholesky, of_eigenvectors
+from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID
+from topk_bandit.learning.policy import State
+
+if TYPE_CHECKING:
+    from topk_bandit.lab.simulation.work import Work
+    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.rankings import Rankings
+
+__all__ = ["ServiceApproach"]
+
+FloatArray = NDArray[np.float64]
+
+_UNSPLIT = 64
+"""Triangles of up to so many rows are inverted by LAPACK, larger ones by halves."""
+
+
+class ServiceApproach:
+    """The service's state: M = L^-1 of so many rows at most, whose noise and scale are chosen anew at each refit.
+
+    Attributes
+    ----------
+    work
+        What it adds its own to.
+    state
+        As the service has it.
+    """
+
+    def __init__(self, kernel: KendallKernel, work: Work, *, context_dim: int, limits: Limits) -> None:
+        self.work = work
+        self.state = State.initial(kernel, context_dim=context_dim, limits=limits)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the arrays that are held."""
+        return self.state.memory_bytes
+
+    def update(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> None:
+        """Show a slate and take in its reward at once; the state refits itself when that is due."""
+        before = self._rankings
+        # Showing it, and then turning it from a pending row into a rewarded one.
+        n = len(before)
+        self.work.count += self._cross(context, before, ranking[None]) + 2 * n * n + 2 * n + 1 + len(context)
+        self.work.count += 4 * n + 8 + len(context) + _scaling(n + 1)
+        shown = self.state.shown(_NOW, context, ranking)
+        self.state = shown.rewarded(_NOW, context, ranking, reward=reward)
+        if not self.state.since_refit:
+            self.work.count += self._refit(np.vstack([before, ranking[None]]), self._rankings, len(context))
+
+    def moments(self, context: FloatArray, rankings: Rankings) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of rankings (A, k) in one context (C,), both (A,)."""
+        rows, count = self._rankings, len(rankings)
+        n = len(rows)
+        self.work.count += self._cross(context, rows, rankings) + n * n * count + 2 * n * count + n
+        self.work.count += len(context) + count
+        return self.state.posterior.predict(context, rankings)
+
+    @property
+    def _rankings(self) -> Rankings:
+        return self.state.posterior.observations.rankings
+
+    def _cross(self, context: FloatArray, rows: Rankings, rankings: Rankings) -> int:
+        """Return the work of the covariance of all rows with rankings in a context."""
+        n = len(rows)
+        return n * (len(context) + 1 + len(rankings)) + self._brackets(rows, rankings)
+
+    def _brackets(self, left: Rankings, right: Rankings) -> int:
+        return of_brackets(left, right, n_items=self.state.posterior.kernel.n_items)
+
+    def _refit(self, before: Rankings, after: Rankings, context_dim: int) -> int:
+        """Return the work of forgetting rows, choosing the noise, and building M anew."""
+        n = len(after)
+        # The singular values of the contexts tell whether rows can be folded.
+        folding = 2 * len(before) * context_dim**2
+        forgetting = self._forgetting(before, n, context_dim) if len(before) > n else 0
+        covariance = self._covariance(after, context_dim)
+        noise = covariance + of_eigenvectors(n) + 2 * n * n + (2 + 12 * len(RELATIVE_NOISE_GRID)) * n + 4 * n
+        fitting = covariance + n + of_cholesky(n) + _inverse(n) + 4 * n * n + 4 * n + n * context_dim
+        return folding + forgetting + noise + fitting + _scaling(n)
+
+    def _forgetting(self, rows: Rankings, kept: int, context_dim: int) -> int:
+        n, excess = len(rows), len(rows) - kept
+        precision = self._covariance(rows, context_dim) + n + of_cholesky(n) + _inverse(n) + n**3
+        return precision + excess * 3 * n + n * excess * (excess - 1) // 2
+
+    def _covariance(self, rows: Rankings, context_dim: int) -> int:
+        """Return the work of K_r: products of contexts, and kernel values, scaled and multiplied with these."""
+        n = len(rows)
+        return n * n * (context_dim + 2) + self._brackets(rows, rows)
+
+
+_NOW = "now"
+
+
+def _scaling(n: int) -> int:
+    """Return the work of telling whether n rewards vary; offset and amplitude are then a few numbers."""
+    return 4 * n
+
+
+def _inverse(n: int) -> int:
+    """Return the work of inverting a triangle by halves."""
+    if n <= _UNSPLIT:
+        return of_cholesky(n)
+    half = n // 2
+    rest = n - half
+    return _inverse(half) + _inverse(rest) + half * rest * n

@@ -1,0 +1,372 @@
+"""Compiled loops that contract a posterior to one context, and evaluate slates and neighbourhoods there.
+
+All of them release the GIL, keep their results the same from run to run, and are cached on disk.
+
+Letters: A rankings, k positions, N rewarded rows, P pending rows, E eligible items, S pairs of eligible items that some
+row shows together. `features` is M diag(C c) X B, feature-major: the N + P numbers of a feature are contiguous.
+Features 0 .. E - 1 are the items' u, E .. 2E - 1 their v, 2E is s, and from 2E + 1 on there is one for each pair:
+`pairs` (E, E) tells which, -1 where there is none. A pair's feature is made when it is first needed; `made` tells which
+are.
+
+Inner loops take arrays one by one and rows by their index: each array taken out of a tuple, and each view of a row,
+costs as much as adding a hundred numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "Contraction",
+    "add",
+    "add_pair",
+    "combine",
+    "contract",
+    "make_pairs",
+    "means",
+    "neighbourhoods",
+    "replaced_means",
+    "replacements",
+    "slate_mean",
+    "slates",
+]
+
+# Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
+_REASSOCIATE = {"reassoc", "contract", "nsz"}
+
+
+class Contraction(NamedTuple):
+    """A posterior at one context, as arrays.
+
+    `weights` (2E + 1,) and `pair_weights` (E, E), antisymmetric, give the means. Rows `starts[i]` to `starts[i + 1]` of
+    `rows` and `values` make up the i-th pair's feature.
+    """
+
+    features: np.ndarray
+    weights: np.ndarray
+    pair_weights: np.ndarray
+    pairs: np.ndarray
+    made: np.ndarray
+    starts: np.ndarray
+    rows: np.ndarray
+    values: np.ndarray
+    whitener: np.ndarray
+    pending: np.ndarray
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_one(features, f, source, row, weight, first, last, shift):
+    for i in range(first, last):
+        features[f, i + shift] += weight * source[row, i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_two(features, f, source, r, q, a, b, first, last):
+    for i in range(first, last):
+        features[f, i] += a * source[r, i] + b * source[q, i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
+    for i in range(first, last):
+        features[f, i] += a * source[r, i] + b * source[q, i] + c * source[s, i] + d * source[t, i]
+
+
+@njit(nogil=True, cache=True)
+def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
+    """Set feature f to the sum of `values` times the rows `rows` of M', ascending, from `start` to `end`."""
+    for j in range(features.shape[1]):
+        features[f, j] = 0.0
+    i = start
+    while i + 4 <= end and rows[i + 3] < n_rows:
+        r, q, s, t = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
+        a, b, c, d = values[i], values[i + 1], values[i + 2], values[i + 3]
+        _add_four(features, f, whitener, r, q, s, t, a, b, c, d, r, n_rows)
+        i += 4
+    while i + 2 <= end and rows[i + 1] < n_rows:
+        r, q = rows[i], rows[i + 1]
+        _add_two(features, f, whitener, r, q, values[i], values[i + 1], r, n_rows)
+        i += 2
+    if i < end and rows[i] < n_rows:
+        _add_one(features, f, whitener, rows[i], values[i], rows[i], n_rows, 0)
+    n_pending = pending.shape[1]
+    if n_pending > 0:
+        for j in range(start, end):
+            _add_one(features, f, pending, rows[j], values[j], 0, n_pending, n_rows)
+
+
+@njit(nogil=True, cache=True)
+def _places(rankings, place):
+    places = np.empty(rankings.shape, dtype=np.int32)
+    for r in range(rankings.shape[0]):
+        for a in range(rankings.shape[1]):
+            places[r, a] = place[rankings[r, a]]
+    return places
+
+
+@njit(nogil=True, cache=True)
+def _numbered(places, pairs):
+    """Set `pairs` to the numbers, from 0, of pairs that are shown together; return where each pair's list starts."""
+    n_rows, k = places.shape
+    together = np.zeros(n_rows * k * (k - 1) // 2 + 1, dtype=np.int64)
+    n_pairs = 0
+    for r in range(n_rows):
+        for a in range(k):
+            i = places[r, a]
+            for b in range(a + 1, k):
+                j = places[r, b]
+                if i < 0 or j < 0:
+                    continue
+                if pairs[i, j] < 0:
+                    pairs[i, j] = n_pairs
+                    pairs[j, i] = n_pairs
+                    n_pairs += 1
+                together[pairs[i, j] + 1] += 1
+    return np.cumsum(together[: n_pairs + 1])
+
+
+@njit(nogil=True, cache=True)
+def contract(rankings, similarities, row_weights, place, n_eligible, n_items, scale, u, d, v, s):
+    """Return what of the contraction needs no whitener.
+
+    Parameters: the rankings and similarities (C c) of all rows; alpha of the rewarded ones; the place of each item
+    among the eligible ones, -1 for the rest; and the kernel's numbers. Returns the places of all rows' items, (N + P,
+    k); the items' features before whitening, diag(C c) X B, (2E + 1, N + P); the weights; the pairs; and the pairs'
+    lists.
+    """
+    n_all, k, n_rows = rankings.shape[0], rankings.shape[1], row_weights.shape[0]
+    places = _places(rankings, place)
+    pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
+    starts = _numbered(places, pairs)
+    rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
+    following = starts.copy()
+    images = np.zeros((2 * n_eligible + 1, n_all), dtype=np.float32)
+    weights, pair_weights = np.zeros(2 * n_eligible + 1), np.zeros((n_eligible, n_eligible))
+    for r in range(n_all):
+        similarity = similarities[r] * scale
+        alpha = row_weights[r] if r < n_rows else 0.0
+        images[2 * n_eligible, r] = -s * similarity
+        weights[2 * n_eligible] -= s * similarity * alpha
+        for a in range(k):
+            i = places[r, a]
+            if i < 0:
+                continue
+            of_u, of_v = similarity * (n_items * u[a] + v[a]), similarity * u[a]
+            images[i, r] = of_u
+            images[n_eligible + i, r] = of_v
+            weights[i] += alpha * of_u
+            weights[n_eligible + i] += alpha * of_v
+            for b in range(a + 1, k):
+                j = places[r, b]
+                if j < 0:
+                    continue
+                at = following[pairs[i, j]]
+                following[pairs[i, j]] += 1
+                value = similarity * d[a, b]
+                rows[at] = r
+                values[at] = value if i < j else -value
+                pair_weights[i, j] += alpha * value
+                pair_weights[j, i] -= alpha * value
+    for i in range(n_eligible):
+        for j in range(n_eligible):
+            if pairs[i, j] >= 0:
+                pairs[i, j] += 2 * n_eligible + 1
+    return places, images, weights, pair_weights, pairs, starts, rows, values
+
+
+@njit(nogil=True, cache=True)
+def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, left, right):
+    """Make the features of all pairs of an item of `left` and one of `right` that are not there yet."""
+    first = features.shape[0] - made.shape[0]
+    n_rows = pending.shape[0] - pending.shape[1]
+    for a in range(left.shape[0]):
+        for b in range(right.shape[0]):
+            f = pairs[left[a], right[b]]
+            if f >= 0 and not made[f - first]:
+                start, end = starts[f - first], starts[f - first + 1]
+                combine(features, f, whitener, pending, n_rows, rows, values, start, end)
+                made[f - first] = True
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def add(target, features, row, weight):
+    """Add `weight` times row `row` of the features to `target`."""
+    for i in range(target.shape[0]):
+        target[i] += weight * features[row, i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def add_pair(target, features, row, weight, other_row, other_weight):
+    """Add two rows of the features, each times its weight, to `target`."""
+    for i in range(target.shape[0]):
+        target[i] += weight * features[row, i] + other_weight * features[other_row, i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _set_sum(target, base, features, row, weight, other_row, other_weight):
+    for i in range(target.shape[0]):
+        target[i] = base[i] + weight * features[row, i] + other_weight * features[other_row, i]
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _norm2(vector):
+    total = vector.dtype.type(0)
+    for i in range(vector.shape[0]):
+        total += vector[i] * vector[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _terms(pairs, slate, position, item, d, columns, values):
+    """Set `columns` and `values` to D of `item` at `position` with the rest of `slate`; return how many there are."""
+    count = 0
+    for other in range(slate.shape[0]):
+        f = pairs[slate[other], item]
+        if other == position or f < 0:
+            continue
+        weight = d[other, position] if other < position else -d[position, other]
+        columns[count] = f
+        values[count] = weight if slate[other] < item else -weight
+        count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _place(target, base, features, pairs, slate, position, item, u, d, v, columns, values):
+    """Set target = base + what `item` at `position` brings in beside the rest of `slate`; scratch is of k numbers."""
+    real = target.dtype.type
+    count = _terms(pairs, slate, position, item, d, columns, values)
+    _set_sum(target, base, features, item, real(u[position]), pairs.shape[0] + item, real(v[position]))
+    # Two at a time: the sum is read and written half as often.
+    for j in range(0, count - 1, 2):
+        add_pair(target, features, columns[j], real(values[j]), columns[j + 1], real(values[j + 1]))
+    if count % 2 == 1:
+        add(target, features, columns[count - 1], real(values[count - 1]))
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _norm2_of_seven(base, features, columns, weights):
+    """Return |base + seven weighted features|^2 in one pass."""
+    p, q, r, s, t, u, v = columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6]
+    a, b, c, d, e, f, g = weights[0], weights[1], weights[2], weights[3], weights[4], weights[5], weights[6]
+    total = base.dtype.type(0)
+    for i in range(base.shape[0]):
+        x = base[i] + a * features[p, i] + b * features[q, i] + c * features[r, i] + d * features[s, i]
+        x += e * features[t, i] + f * features[u, i] + g * features[v, i]
+        total += x * x
+    return total
+
+
+@njit(nogil=True, cache=True)
+def slate_mean(weights, pair_weights, slate, u, d, v, s):
+    """Return x.m of one slate: O(k^2)."""
+    n_eligible = pair_weights.shape[0]
+    mean = s * weights[2 * n_eligible]
+    for a in range(slate.shape[0]):
+        mean += u[a] * weights[slate[a]] + v[a] * weights[n_eligible + slate[a]]
+        for b in range(a + 1, slate.shape[0]):
+            mean += d[a, b] * pair_weights[slate[a], slate[b]]
+    return mean
+
+
+@njit(nogil=True, cache=True)
+def _slate_vector(target, features, pairs, slate, u, d, v, s):
+    real = target.dtype.type
+    n_eligible = pairs.shape[0]
+    target[:] = 0
+    add(target, features, 2 * n_eligible, real(s))
+    for a in range(slate.shape[0]):
+        add_pair(target, features, slate[a], real(u[a]), n_eligible + slate[a], real(v[a]))
+        for b in range(a + 1, slate.shape[0]):
+            f = pairs[slate[a], slate[b]]
+            if f >= 0:
+                add(target, features, f, real(d[a, b] if slate[a] < slate[b] else -d[a, b]))
+
+
+@njit(nogil=True, cache=True)
+def means(weights, pair_weights, chosen, u, d, v, s):
+    """Return x.m for each slate of `chosen` (A, k), shape (A,): O(k^2) each."""
+    out = np.empty(chosen.shape[0])
+    for i in range(chosen.shape[0]):
+        out[i] = slate_mean(weights, pair_weights, chosen[i], u, d, v, s)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def slates(features, pairs, chosen, u, d, v, s):
+    """Return |R x|^2 for each slate of `chosen` (A, k), shape (A,); their pairs' features must be there."""
+    explained = np.empty(chosen.shape[0])
+    vector = np.empty(features.shape[1], dtype=features.dtype)
+    for i in range(chosen.shape[0]):
+        _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
+        explained[i] = _norm2(vector)
+    return explained
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
+    """Set `out` to x.m of the slate with each item in turn at `position`; of no use for items that it shows, (E,)."""
+    n_eligible, k = pair_weights.shape[0], slate.shape[0]
+    rest = s * weights[2 * n_eligible]
+    for a in range(k):
+        if a == position:
+            continue
+        rest += u[a] * weights[slate[a]] + v[a] * weights[n_eligible + slate[a]]
+        for b in range(a + 1, k):
+            if b != position:
+                rest += d[a, b] * pair_weights[slate[a], slate[b]]
+    for item in range(n_eligible):
+        out[item] = rest + u[position] * weights[item] + v[position] * weights[n_eligible + item]
+    for a in range(k):
+        if a != position:
+            add(out, pair_weights, slate[a], d[a, position] if a < position else -d[position, a])
+
+
+@njit(nogil=True, cache=True)
+def replacements(features, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
+    """Set `mean` and `explained` to x.m and |R x|^2 of the slate with each item of `among` at `position`, both (E,).
+
+    A replacement by an item that is shown already stands for the slate itself. The features of the pairs of the slate's
+    items with those of `among` must be there.
+    """
+    own = np.empty(features.shape[1], dtype=features.dtype)
+    without, vector = np.empty_like(own), np.empty_like(own)
+    columns, values = np.empty(slate.shape[0], dtype=np.int64), np.empty(slate.shape[0])
+    seven, weights_of_seven = np.empty(7, dtype=np.int64), np.empty(7, dtype=features.dtype)
+    _slate_vector(own, features, pairs, slate, u, d, v, s)
+    # What the item brings in is the difference that placing it once more makes.
+    _place(vector, own, features, pairs, slate, position, slate[position], u, d, v, columns, values)
+    for i in range(own.shape[0]):
+        without[i] = own[i] - (vector[i] - own[i])
+    replaced_means(weights, pair_weights, slate, position, u, d, v, s, mean)
+    for item in among:
+        if slate.shape[0] > 6:
+            _place(vector, without, features, pairs, slate, position, item, u, d, v, columns, values)
+            explained[item] = _norm2(vector)
+            continue
+        count = _terms(pairs, slate, position, item, d, columns, values)
+        seven[0], weights_of_seven[0] = item, u[position]
+        seven[1], weights_of_seven[1] = pairs.shape[0] + item, v[position]
+        for j in range(5):
+            seven[2 + j] = columns[j] if j < count else item
+            weights_of_seven[2 + j] = values[j] if j < count else 0.0
+        explained[item] = _norm2_of_seven(without, features, seven, weights_of_seven)
+    own_mean, own_explained = mean[slate[position]], _norm2(own)
+    for a in range(slate.shape[0]):
+        mean[slate[a]] = own_mean
+        explained[slate[a]] = own_explained
+
+
+@njit(nogil=True, cache=True)
+def neighbourhoods(features, weights, pair_weights, pairs, chosen, position, u, d, v, s):
+    """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
+    mean = np.empty((chosen.shape[0], pairs.shape[0]))
+    explained, every = np.empty_like(mean), np.arange(pairs.shape[0])
+    for row in range(chosen.shape[0]):
+        replacements(
+            features, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s, mean[row], explained[row]
+        )
+    return mean, explained

@@ -1,0 +1,1 @@
+"""Compiled loops of designs and preference models, over plain arrays."""

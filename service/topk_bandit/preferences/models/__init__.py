@@ -1,0 +1,1 @@
+"""Utilities learned from answers: Plackett-Luce, least squares, a variational posterior, aggregation."""

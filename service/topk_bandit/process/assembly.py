@@ -1,0 +1,210 @@
+"""One serving process put together: a store, a learner and a gRPC server, from start to drain."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.budget import MIB, MemoryBounds
+from topk_bandit.bandits.recommender import Recommender
+from topk_bandit.bandits.residents import Learner
+from topk_bandit.domain.errors import ConfigurationError, UnavailableError
+from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
+from topk_bandit.process.metrics import Metrics
+from topk_bandit.process.worker_spec import READY, STOP
+from topk_bandit.rpc.credentials import tls_credentials
+from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
+from topk_bandit.rpc.methods import served_methods
+from topk_bandit.rpc.server import Server
+from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.timing import timed
+from topk_bandit.studies.administration import Studies
+from topk_bandit.studies.designer import Designer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from multiprocessing.connection import Connection
+
+    from topk_bandit.process.settings import Settings
+    from topk_bandit.process.worker_spec import Post
+    from topk_bandit.store.redis.studies import RedisStudies
+
+__all__ = ["serve"]
+
+_log = logging.getLogger(__name__)
+
+DECISION_THREADS = 2
+LEARNING_THREADS = 2
+"""More than one, so that a bandit whose model comes back does not wait for another's rows to be refitted."""
+
+DESIGN_THREADS = 1
+STUDY_THREADS = 2
+STUDY_BYTES = 256 * MIB
+
+
+async def serve(settings: Settings, post: Post, line: Connection) -> None:
+    """Serve at `post`, on the store that is named on `line`, until something else is heard there, or it breaks."""
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        deciders = stack.enter_context(ThreadPoolExecutor(DECISION_THREADS, thread_name_prefix="decide"))
+        learners = stack.enter_context(ThreadPoolExecutor(LEARNING_THREADS, thread_name_prefix="learn"))
+        designers = stack.enter_context(ThreadPoolExecutor(DESIGN_THREADS, thread_name_prefix="design"))
+        students = stack.enter_context(ThreadPoolExecutor(STUDY_THREADS, thread_name_prefix="study"))
+        await loop.run_in_executor(deciders, warm_up)
+        metrics = Metrics.of_worker(post.number, post.metrics_folder, methods=served_methods())
+        url = await _store_url(line)
+        stopped = asyncio.Event()
+        loop.add_reader(line.fileno(), stopped.set)
+        connected = await _connected(settings, url, stopped) if url else None
+        if connected is None:
+            return
+        store = timed(connected, metrics)
+        stack.push_async_callback(store.close)
+        learner = _learner(settings, store, learners, metrics)
+        stack.push_async_callback(learner.stop)
+        learner.start()
+        asked = timed(connected.studies(), metrics)
+        designer = _designer(asked, designers, metrics)
+        stack.push_async_callback(designer.stop)
+        designer.start()
+        studies = _studies(settings, asked, designer, students, metrics)
+        bandits = _bandits(settings, store, learner, studies)
+        recommender = Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id)
+        server = _server(settings, post, recommender, bandits, studies=studies, metrics=metrics)
+        # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
+        gc.collect()
+        gc.freeze()
+        await server.start()
+        _log.info("ready", extra={"arithmetic": describe_arithmetic()})
+        loop.run_in_executor(designers, warm_up_studies)  # what only studies need keeps nobody waiting
+        with suppress(OSError):  # the supervisor may be gone by now, which is heard next
+            line.send(READY)
+        await stopped.wait()
+        loop.remove_reader(line.fileno())
+        await server.drain(settings.drain_seconds)
+
+
+async def _store_url(line: Connection) -> str:
+    """Wait until the store is named; nothing is when the worker is not needed any more."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(line.fileno(), heard.set)
+    await heard.wait()
+    loop.remove_reader(line.fileno())
+    try:
+        word: str = line.recv()
+    except (EOFError, OSError):
+        return ""
+    return "" if word == STOP else word
+
+
+async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> RedisStore | None:
+    """Connect, however long the store is away: a worker that restarts meanwhile must not give up; None once stopped."""
+    while not stopped.is_set():
+        try:
+            return await _examined(await _opened(settings, url))
+        except UnavailableError as error:
+            _log.warning("waiting for the store: %s", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), error.retry_after)
+    return None
+
+
+async def _opened(settings: Settings, url: str) -> RedisStore:
+    return await RedisStore.connect(
+        url,
+        prefix=settings.key_prefix,
+        timeout=settings.store_timeout_seconds,
+        record_retention_ms=round(settings.record_retention_seconds * 1000),
+    )
+
+
+async def _examined(store: RedisStore) -> RedisStore:
+    """Return a store that can keep its promises, or close it and raise."""
+    try:
+        problems = (await store.check()).problems
+    except BaseException:
+        await store.close()
+        raise
+    if problems:
+        await store.close()
+        raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(problems)}")
+    return store
+
+
+def _learner(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Learner:
+    bounds = MemoryBounds(
+        model_bytes=settings.bandit_memory_mib * MIB,
+        worker_bytes=settings.worker_memory_mib * MIB,
+        idle_seconds=settings.idle_seconds,
+    )
+    return Learner(
+        store,
+        executor,
+        limits=bounds.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE),
+        bounds=bounds,
+        hooks=metrics,
+        clock_ms=_clock_ms,
+        follower=_new_id(),
+    )
+
+
+def _bandits(settings: Settings, store: RedisStore, learner: Learner, studies: Studies) -> Bandits:
+    return Bandits(
+        store,
+        learner,
+        default_exploration=settings.default_exploration,
+        quota=settings.max_bandits_per_tenant,
+        new_id=_new_id,
+        priors=studies,
+    )
+
+
+def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Designer:
+    return Designer(store, executor, threads=DESIGN_THREADS, hooks=metrics, owner=_new_id(), new_reference=_new_id)
+
+
+def _studies(
+    settings: Settings, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics
+) -> Studies:
+    return Studies(
+        store,
+        designer,
+        executor,
+        hooks=metrics,
+        quota=settings.max_studies_per_tenant,
+        new_id=_new_id,
+        most_bytes=STUDY_BYTES,
+    )
+
+
+def _server(
+    settings: Settings, post: Post, recommender: Recommender, bandits: Bandits, *, studies: Studies, metrics: Metrics
+) -> Server:
+    return Server(
+        post.address,
+        recommender=recommender,
+        bandits=bandits,
+        studies=studies,
+        hooks=metrics,
+        max_in_flight=settings.max_calls_in_flight,
+        credentials=tls_credentials(settings.tls_certificate, settings.tls_private_key),
+        so_reuseport=True,
+        max_message_bytes=settings.max_message_bytes,
+    )
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,488 @@
+"""The settings of ``topk-bandit serve``: flags over environment variables over a TOML file, read here and nowhere else.
+
+Each setting is declared once, as a field of `Settings`; its flag, its variable (``TOPK_BANDIT_`` and its name in
+capitals), its key in the file and its help text follow from that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+import sys
+import tomllib
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, urlsplit
+
+from topk_bandit.domain.bandits import DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, Exploration, PaperBeta
+from topk_bandit.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["Address", "Settings", "add_arguments", "default_data_dir", "load"]
+
+_PREFIX = "TOPK_BANDIT_"
+_CONFIG = "config"
+_SECRET = "***"  # noqa: S105
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
+
+# Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
+_SERVICE_LINK = re.compile(
+    r"(\w+_)?SERVICE_HOST=.*|(\w+_)?SERVICE_PORT(_\w+)?=\d+|(\w+_)?PORT=(tcp|udp|sctp)://.*"
+    r"|(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=.*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: a host name or address, and a port (0: any free one)."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """How a setting is read; `parse` takes text, a TOML value or its own result; its ValueError tells the problem."""
+
+    parse: Callable[[object], object]
+    help: str
+    metavar: str
+    default: str | None
+
+
+def _about(
+    parse: Callable[[object], object], text: str, *, metavar: str, default: str | None = None
+) -> dict[str, _About]:
+    return {"about": _About(parse=parse, help=text, metavar=metavar, default=default)}
+
+
+def _default(declared: Field[object]) -> str:
+    """Return a setting's default as it is told to people."""
+    about = _of(declared)
+    return about.default if about.default is not None else str(declared.default)
+
+
+def _address(value: object) -> Address:
+    if isinstance(value, Address):
+        value = str(value)
+    match = _HOST_AND_PORT.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match[3]) > 65535:
+        raise ValueError(f"{value!r} is not host:port, with a port up to 65535")
+    return Address(host=match[1] or match[2], port=int(match[3]))
+
+
+def _address_or_off(value: object) -> Address | None:
+    return None if value in {"", None} else _address(value)
+
+
+def _whole(minimum: int, maximum: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        text = str(value).strip()
+        if isinstance(value, bool | float) or not re.fullmatch(r"[+-]?\d{1,18}", text):
+            raise ValueError(f"{value!r} is not a whole number")
+        if not minimum <= int(text) <= maximum:
+            raise ValueError(f"{int(text)} is not between {minimum} and {maximum}")
+        return int(text)
+
+    return parse
+
+
+def _real(minimum: float, maximum: float) -> Callable[[object], float]:
+    def parse(value: object) -> float:
+        try:
+            number = math.nan if isinstance(value, bool) else float(cast("str", value))
+        except (TypeError, ValueError):
+            number = math.nan
+        if math.isnan(number):
+            raise ValueError(f"{value!r} is not a number")
+        if not minimum <= number <= maximum:
+            raise ValueError(f"{number:g} is not between {minimum:g} and {maximum:g}")
+        return number
+
+    return parse
+
+
+def _choice(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        for choice in choices:
+            if str(value).lower() == choice.lower():
+                return choice
+        raise ValueError(f"{value!r} is none of {', '.join(choices)}{_suggestion(str(value), choices)}")
+
+    return parse
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str | Path):
+        raise ValueError(f"{value!r} is not text")  # noqa: TRY004
+    if "\0" in str(value):
+        raise ValueError("has a NUL character")
+    return str(value)
+
+
+def _path(value: object) -> Path:
+    text = _text(value)
+    if not text:
+        raise ValueError("is empty")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{text!r} names a home folder that is not known") from None
+
+
+def _file(value: object) -> Path | None:
+    if value in {"", None}:
+        return None
+    path = _path(value)
+    if not path.is_file():
+        raise ValueError(f"{str(path)!r} is not a file")
+    if not os.access(path, os.R_OK):
+        raise ValueError(f"{str(path)!r} can't be read")
+    return path
+
+
+def _key_prefix(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", _text(value)):
+        raise ValueError(f"{value!r} is not 1 to 64 letters, digits and . _ : -")
+    return _text(value)
+
+
+def _redis_url(value: object) -> str:
+    """Check a URL without a word of it in the message: it may hold a password, at any place if it is malformed."""
+    if not isinstance(value, str):
+        raise ValueError("is not text")  # noqa: TRY004
+    if value == "":
+        return value
+    try:
+        url = urlsplit(value)
+        place = url.path if url.scheme == "unix" else url.hostname
+        complete = bool(place) and url.port != 0 and value.isprintable() and " " not in value
+    except ValueError:
+        complete = False
+    if not complete or url.scheme not in {"redis", "rediss", "unix"} or url.fragment:
+        raise ValueError(
+            "is not a URL like redis://host:port/0, rediss://... or unix:///path (special characters of a password are "
+            "written as %XX)"
+        )
+    return value
+
+
+def _redact(url: str) -> str:
+    """Hide all of a URL that may be secret: who logs in, and every value after the question mark."""
+    if url == "":
+        return url
+    parts = urlsplit(url)
+    _, at, host = parts.netloc.rpartition("@")
+    user = _SECRET + at if at else ""
+    query = "&".join(f"{name}={_SECRET}" for name, _ in parse_qsl(parts.query, keep_blank_values=True))
+    return f"{parts.scheme}://{user}{host}{parts.path}" + (f"?{query}" if query else "")
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """Return our folder where this platform keeps a user's data; where a service's, for a user without a home."""
+    xdg = environ.get("XDG_DATA_HOME", "")
+    if Path(xdg).is_absolute():
+        return Path(xdg) / "topk-bandit"
+    home = environ.get("HOME", "")
+    if not Path(home).is_absolute():
+        return Path("/var/lib/topk-bandit")
+    mac = sys.platform == "darwin"
+    return Path(home) / ("Library/Application Support" if mac else ".local/share") / "topk-bandit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What ``topk-bandit serve`` runs on; every value is checked when it is made.
+
+    Raises
+    ------
+    ConfigurationError
+        A value can't be used; the message names the setting.
+    """
+
+    listen: Address = field(
+        default=Address("127.0.0.1", 50051),
+        metadata=_about(_address, "where gRPC is served", metavar="HOST:PORT"),
+    )
+    metrics_listen: Address | None = field(
+        default=Address("127.0.0.1", 9464),
+        metadata=_about(
+            _address_or_off,
+            "where /metrics, /livez and /readyz are served over HTTP; empty: nowhere",
+            metavar="HOST:PORT",
+        ),
+    )
+    workers: int = field(default=1, metadata=_about(_whole(1, 256), "how many processes serve calls", metavar="COUNT"))
+    redis_url: str = field(
+        default="",
+        repr=False,
+        metadata=_about(
+            _redis_url,
+            "Redis or Valkey to keep the log in (redis://, rediss://, unix://); other users of the machine can see a "
+            "password in a flag, but not in a variable",
+            metavar="URL",
+            default="an embedded store in the data folder",
+        ),
+    )
+    data_dir: Path = field(
+        default_factory=lambda: default_data_dir(os.environ),
+        metadata=_about(
+            _path, "folder of the embedded store", metavar="FOLDER", default="topk-bandit in the user's data folder"
+        ),
+    )
+    fsync: str = field(
+        default="always",
+        metadata=_about(
+            _choice("everysec", "always"),
+            "when the embedded store's log reaches the disk; 'always' loses nothing even if the store itself is killed "
+            "or the power fails",
+            metavar="{everysec,always}",
+        ),
+    )
+    key_prefix: str = field(
+        default="topk-bandit",
+        metadata=_about(_key_prefix, "what all keys in the store begin with", metavar="TEXT"),
+    )
+    store_timeout_seconds: float = field(
+        default=1.0,
+        metadata=_about(_real(0.01, 60.0), "how long one call of the store may take", metavar="SECONDS"),
+    )
+    record_retention_seconds: float = field(
+        default=604_800.0,
+        metadata=_about(_real(1.0, 31_536_000.0), "how long a closed recommendation is remembered", metavar="SECONDS"),
+    )
+    max_calls_in_flight: int = field(
+        default=32,
+        metadata=_about(
+            _whole(1, 100_000), "calls that a worker handles at once before it refuses more", metavar="COUNT"
+        ),
+    )
+    max_bandits_per_tenant: int = field(
+        default=1000,
+        metadata=_about(_whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"),
+    )
+    max_studies_per_tenant: int = field(
+        default=1000,
+        metadata=_about(_whole(1, 1_000_000), "how many studies a tenant may have", metavar="COUNT"),
+    )
+    bandit_memory_mib: int = field(
+        default=16,
+        metadata=_about(
+            _whole(8, 65_536),
+            "what one bandit's model may take in a worker's memory; how many observations it keeps, and how many "
+            "recommendations may wait for a reward, follows from it",
+            metavar="MIB",
+        ),
+    )
+    worker_memory_mib: int = field(
+        default=6144,
+        metadata=_about(
+            _whole(8, 16_777_216),
+            "what all models of a worker may take; those used least recently rest first, until they are asked for",
+            metavar="MIB",
+        ),
+    )
+    idle_seconds: float = field(
+        default=600.0,
+        metadata=_about(
+            _real(1.0, 31_536_000.0), "how long a bandit must be idle for its model to rest", metavar="SECONDS"
+        ),
+    )
+    max_message_bytes: int = field(
+        default=4_194_304,
+        metadata=_about(_whole(1024, 1_073_741_824), "the largest message that is received", metavar="BYTES"),
+    )
+    drain_seconds: float = field(
+        default=10.0,
+        metadata=_about(
+            _real(0.0, 3600.0), "how long calls under way may take to end at a shutdown", metavar="SECONDS"
+        ),
+    )
+    beta_scale: float = field(
+        default=DEFAULT_BETA_SCALE,
+        metadata=_about(
+            _real(0.0, 1e6),
+            "exploration of a bandit created without one: scale of the confidence bound's growing width",
+            metavar="NUMBER",
+        ),
+    )
+    uniform_share: float = field(
+        default=DEFAULT_UNIFORM_SHARE,
+        metadata=_about(
+            _real(0.0, 1.0),
+            "exploration of a bandit created without one: share of slates that are drawn uniformly",
+            metavar="SHARE",
+        ),
+    )
+    log_level: str = field(
+        default="INFO",
+        metadata=_about(
+            _choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "the least severe records to log", metavar="LEVEL"
+        ),
+    )
+    log_format: str = field(
+        default="json",
+        metadata=_about(_choice("json", "text"), "how log records are written", metavar="{json,text}"),
+    )
+    tls_certificate: Path | None = field(
+        default=None,
+        metadata=_about(
+            _file,
+            "file with the server's certificate chain (PEM); gRPC is encrypted with it",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    tls_private_key: Path | None = field(
+        default=None,
+        metadata=_about(_file, "file with the certificate's private key (PEM)", metavar="FILE", default="none"),
+    )
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            value = _parse(declared, getattr(self, declared.name), origin=None)
+            object.__setattr__(self, declared.name, value)
+        _check_together(_values_of(self), {})
+
+    @property
+    def default_exploration(self) -> Exploration:
+        """How a bandit explores that was created without saying."""
+        return Exploration(beta=PaperBeta(self.beta_scale), uniform_share=self.uniform_share)
+
+    def redacted(self) -> dict[str, str]:
+        """Return all settings as text, for logs and people, without any secret."""
+        shown = {name: "" if value is None else str(value) for name, value in _values_of(self).items()}
+        return shown | {"redis_url": _redact(self.redis_url)}
+
+
+def _values_of(settings: Settings) -> dict[str, object]:
+    """Return the settings by name."""
+    return {declared.name: getattr(settings, declared.name) for declared in fields(settings)}
+
+
+def _parse(declared: Field[object], value: object, *, origin: str | None) -> object:
+    try:
+        return _of(declared).parse(value)
+    except ValueError as error:
+        raise ConfigurationError(f"{_named(declared.name, origin)}: {error}") from None
+
+
+def _of(declared: Field[object]) -> _About:
+    return cast("_About", declared.metadata["about"])
+
+
+def _named(name: str, origin: str | None) -> str:
+    return name if origin is None else f"{name} (from {origin})"
+
+
+def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
+    """Refuse values that are good by themselves and not together."""
+    for one, other in (("tls_certificate", "tls_private_key"), ("tls_private_key", "tls_certificate")):
+        if values.get(one) is not None and values.get(other) is None:
+            raise ConfigurationError(f"{_named(one, origins.get(one))}: {other} is missing; set both or neither")
+    most, all_of_them = values.get("bandit_memory_mib"), values.get("worker_memory_mib")
+    if isinstance(most, int) and isinstance(all_of_them, int) and most > all_of_them:
+        name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
+        raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
+    listen, metrics = values.get("listen"), values.get("metrics_listen")
+    if isinstance(listen, Address) and listen == metrics and listen.port != 0:
+        name = _named("metrics_listen", origins.get("metrics_listen"))
+        raise ConfigurationError(f"{name}: {listen} is where gRPC is served")
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _variable(name: str) -> str:
+    return _PREFIX + name.upper()
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Give a parser a flag per setting, and ``--config``. Values stay text until `load` checks them."""
+    parser.add_argument(
+        _flag(_CONFIG), metavar="FILE", help=f"TOML file with settings (environment: {_variable(_CONFIG)})"
+    )
+    for declared in fields(Settings):
+        about = _of(declared)
+        text = f"{about.help} (default: {_default(declared)}; environment: {_variable(declared.name)})"
+        parser.add_argument(_flag(declared.name), metavar=about.metavar, help=text.replace("%", "%%"))
+
+
+def load(namespace: Namespace, environ: Mapping[str, str]) -> Settings:
+    """Put the settings together: flags, else variables, else the file, else defaults.
+
+    Parameters
+    ----------
+    namespace
+        What a parser with `add_arguments` returned; other attributes are left alone.
+    environ
+        The environment.
+
+    Raises
+    ------
+    ConfigurationError
+        A value can't be used, or a key or variable is none of ours; the message says which and where it came from.
+    """
+    variables = _variables(environ)
+    flags = {name: value for name in _names() if (value := getattr(namespace, name, None)) is not None}
+    config_variable = variables.pop(_CONFIG, None)
+    config = getattr(namespace, _CONFIG, None) or config_variable
+    keys = _file_keys(Path(config)) if config else {}
+    given: dict[str, tuple[object, str]] = {name: (value, f"{config}, key {name}") for name, value in keys.items()}
+    given |= {name: (value, f"variable {_variable(name)}") for name, value in variables.items()}
+    given |= {name: (value, f"flag {_flag(name)}") for name, value in flags.items()}
+    return _settings(given, environ)
+
+
+def _settings(given: Mapping[str, tuple[object, str]], environ: Mapping[str, str]) -> Settings:
+    values: dict[str, Any] = {"data_dir": default_data_dir(environ)}
+    for declared in fields(Settings):
+        if declared.name in given:
+            value, origin = given[declared.name]
+            values[declared.name] = _parse(declared, value, origin=origin)
+    _check_together(values, {name: origin for name, (_, origin) in given.items()})
+    return Settings(**values)
+
+
+def _names() -> list[str]:
+    return [declared.name for declared in fields(Settings)]
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings among the variables; one that looks like ours and is not is refused."""
+    known = {_variable(name): name for name in (*_names(), _CONFIG)}
+    for variable, value in environ.items():
+        if not variable.startswith(_PREFIX) or variable in known:
+            continue
+        if not _SERVICE_LINK.fullmatch(f"{variable.removeprefix(_PREFIX)}={value}"):
+            raise ConfigurationError(f"variable {variable} is no setting{_suggestion(variable, known)}")
+    return {name: environ[variable] for variable, name in known.items() if variable in environ}
+
+
+def _file_keys(path: Path) -> dict[str, object]:
+    """Return the keys of a file; one that is no setting is refused."""
+    try:
+        keys: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"config file {path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"config file {path} is not TOML: {error}") from None
+    for key in keys:
+        if key not in _names():
+            raise ConfigurationError(f"config file {path}: {key!r} is no setting{_suggestion(key, _names())}")
+    return keys

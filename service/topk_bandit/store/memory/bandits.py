@@ -1,0 +1,385 @@
+"""A store in memory: the promises of `log` in the plainest words, for tests and for comparing other stores with.
+
+No method awaits anything between its first look and its last write, so that each is atomic on one event loop. Nothing
+survives the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    Expired,
+    ItemsChanged,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    RewardOutcome,
+    SettingsChanged,
+)
+from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice, RecordOutcome, RecordStatus, Snapshot, StoreReport
+from topk_bandit.store.refusals import finite_text, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from topk_bandit.domain.bandits import (
+        BanditName,
+        BanditSettings,
+        Event,
+        Item,
+        Prior,
+        Recommendation,
+        RecommendationRequest,
+    )
+
+__all__ = ["DEFAULT_RECORD_RETENTION_MS", "MemoryStore"]
+
+DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
+"""How long a closed recommendation is remembered: seven days."""
+
+
+class _State(Enum):
+    PENDING = auto()
+    REWARDED = auto()
+    EXPIRED = auto()
+    LATE = auto()
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """A recommendation as the store remembers it; `value` is its reward or late reward."""
+
+    request: RecommendationRequest
+    recommendation: Recommendation
+    state: _State = _State.PENDING
+    value: float | None = None
+    closed_ms: int = 0
+
+    def answers(self, request: RecommendationRequest) -> bool:
+        return (self.request.context, self.request.candidates) == (request.context, request.candidates)
+
+
+@dataclass(slots=True)
+class _Bandit:
+    """A bandit, mutable; what leaves the store is a `BanditRecord`."""
+
+    name: BanditName
+    incarnation: str
+    settings: BanditSettings
+    created_ms: int
+    revision: int = 1
+    items_position: int = 0
+    late_rewards: int = 0
+    first_position: int = 1
+    log_position: int = 0
+    events: list[LoggedEvent] = field(default_factory=list)
+    items: dict[str, ItemRecord] = field(default_factory=dict)
+    recorded: dict[str, _Recorded] = field(default_factory=dict)
+    deadlines: dict[str, int] = field(default_factory=dict)
+    snapshots: tuple[Snapshot, ...] = ()
+    followers: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def record(self) -> BanditRecord:
+        return BanditRecord(
+            name=self.name,
+            incarnation=self.incarnation,
+            settings=self.settings,
+            revision=self.revision,
+            created_ms=self.created_ms,
+            items_position=self.items_position,
+            log_position=self.log_position,
+            snapshot_position=self.snapshots[0].position if self.snapshots else 0,
+            pending=len(self.deadlines),
+            late_rewards=self.late_rewards,
+        )
+
+    def recall(self, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
+        recorded = self.recorded.get(recommendation_id)
+        if recorded is None:
+            return None
+        if not recorded.answers(request):
+            raise refusal("request_id_reused", self.name)
+        return recorded.recommendation
+
+    def expiry(self, recommendation_id: str) -> Expired:
+        default = self.settings.default_reward
+        return Expired(recommendation_id, None if default is None else default + 0.0)
+
+    def close(self, recommendation_id: str, state: _State, *, at_ms: int, value: float | None = None) -> None:
+        recorded = self.recorded[recommendation_id]
+        recorded.state, recorded.value, recorded.closed_ms = state, value, at_ms
+        self.deadlines.pop(recommendation_id, None)
+
+    def forget(self, *, before_ms: int, limit: int) -> None:
+        closed = [(self.recorded[key].closed_ms, key) for key in self.recorded if key not in self.deadlines]
+        for closed_ms, key in sorted(closed)[:limit]:
+            if closed_ms < before_ms:
+                del self.recorded[key]
+
+    def with_items(
+        self, upserted: Sequence[Item], retired: Sequence[str]
+    ) -> tuple[dict[str, ItemRecord], ItemsChanged]:
+        """Return the items as they would be, and what differs."""
+        items = dict(self.items)
+        changed = [item for item in upserted if self._upsert(items, item)]
+        gone = [item_id for item_id in retired if self._retire(items, item_id)]
+        return items, ItemsChanged(upserted=tuple(changed), retired=tuple(gone))
+
+    def _upsert(self, items: dict[str, ItemRecord], item: Item) -> bool:
+        known = items.get(item.item_id)
+        if known is None and len(items) >= self.settings.item_capacity:
+            raise refusal("item_capacity", self.name, self.settings.item_capacity)
+        if known is not None and known.retired:
+            raise refusal("item_retired", self.name, item.item_id)
+        if known is not None and known.available == item.available:
+            return False
+        index = len(items) if known is None else known.index
+        items[item.item_id] = ItemRecord(item_id=item.item_id, index=index, available=item.available, retired=False)
+        return True
+
+    def _retire(self, items: dict[str, ItemRecord], item_id: str) -> bool:
+        known = items.get(item_id)
+        if known is None:
+            raise refusal("no_item", self.name, item_id)
+        items[item_id] = replace(known, available=False, retired=True)
+        return not known.retired
+
+
+class MemoryStore:
+    """A `Store` in this process.
+
+    Parameters
+    ----------
+    clock_ms
+        The store's clock.
+    record_retention_ms
+        How long a closed recommendation is remembered.
+    """
+
+    def __init__(self, *, clock_ms: Callable[[], int], record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS) -> None:
+        self._clock_ms = clock_ms
+        self._record_retention_ms = record_retention_ms
+        self._bandits: dict[BanditName, _Bandit] = {}
+        self._listeners: set[asyncio.Queue[BanditName | None]] = set()
+        self._closed = asyncio.Event()
+
+    async def create_bandit(
+        self,
+        name: BanditName,
+        settings: BanditSettings,
+        *,
+        incarnation: str,
+        quota: int,
+        prior: Prior | None = None,
+    ) -> BanditRecord:
+        """See `Store.create_bandit`."""
+        known = self._bandits.get(name)
+        if known is not None and known.settings == settings:
+            return known.record()
+        if known is not None:
+            raise refusal("bandit_exists", name)
+        if sum(other.tenant == name.tenant for other in self._bandits) >= quota:
+            raise refusal("full", name, quota)
+        now_ms = self._clock_ms()
+        bandit = _Bandit(name=name, incarnation=incarnation, settings=settings, created_ms=now_ms)
+        self._bandits[name] = bandit
+        self._append(bandit, BanditCreated(settings, prior), at_ms=now_ms)
+        return bandit.record()
+
+    async def get_bandit(self, name: BanditName) -> BanditRecord:
+        """See `Store.get_bandit`."""
+        return self._bandit(name).record()
+
+    async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
+        """See `Store.list_bandits`."""
+        names = [name for name in self._bandits if name.tenant == tenant and name.bandit.encode() > after.encode()]
+        names.sort(key=lambda name: name.bandit.encode())
+        return tuple(self._bandits[name].record() for name in names[:limit])
+
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
+        """See `Store.update_settings`."""
+        bandit = self._bandit(name)
+        if bandit.settings == settings:
+            return bandit.record()
+        if bandit.revision != revision:
+            raise refusal("revision_changed", name)
+        bandit.settings = settings
+        bandit.revision += 1
+        self._append(bandit, SettingsChanged(settings, prior), at_ms=self._clock_ms())
+        return bandit.record()
+
+    async def delete_bandit(self, name: BanditName) -> None:
+        """See `Store.delete_bandit`."""
+        self._bandit(name)
+        del self._bandits[name]
+        self._announce(name)
+
+    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
+        """See `Store.change_items`."""
+        bandit = self._bandit(name)
+        items, changed = bandit.with_items(upserted, retired)
+        if changed != ItemsChanged():
+            bandit.items = items
+            bandit.items_position = self._append(bandit, changed, at_ms=self._clock_ms())
+        return bandit.record()
+
+    async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
+        """See `Store.note_follower`."""
+        bandit = self._bandit(name)
+        bandit.followers[follower] = (items_position, self._clock_ms())
+        return bandit.items_position
+
+    async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
+        """See `Store.slowest_follower`."""
+        bandit = self._bandit(name)
+        since_ms = self._clock_ms() - heard_within_ms
+        heard = (position for position, at_ms in bandit.followers.values() if at_ms >= since_ms)
+        return min(heard, default=bandit.items_position)
+
+    async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
+        """See `Store.list_items`."""
+        return tuple(sorted(self._bandit(name).items.values(), key=lambda item: item.index))
+
+    async def record_recommendation(
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        recommendation: Recommendation,
+        *,
+        incarnation: str,
+        items_position: int,
+    ) -> RecordOutcome:
+        """See `Store.record_recommendation`."""
+        bandit = self._bandit(name)
+        known = bandit.recall(request, recommendation.recommendation_id)
+        if known is not None:
+            return RecordOutcome(status=RecordStatus.REPEATED, recommendation=known)
+        if (bandit.incarnation, bandit.items_position) != (incarnation, items_position):
+            return RecordOutcome(status=RecordStatus.STALE)
+        now_ms = self._clock_ms()
+        dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
+        bandit.recorded[dated.recommendation_id] = _Recorded(request=request, recommendation=dated)
+        bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
+        position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
+        return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
+
+    async def find_recommendation(
+        self, name: BanditName, request: RecommendationRequest, recommendation_id: str
+    ) -> Recommendation | None:
+        """See `Store.find_recommendation`."""
+        return self._bandit(name).recall(request, recommendation_id)
+
+    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+        """See `Store.record_reward`."""
+        value = float(finite_text("value", value))
+        bandit = self._bandit(name)
+        recorded = bandit.recorded.get(recommendation_id)
+        if recorded is None:
+            raise refusal("no_recommendation", name, recommendation_id)
+        if recorded.value is not None and recorded.value != value:
+            raise refusal("reward_exists", name, recommendation_id)
+        if recorded.value is not None:
+            return RewardOutcome.DUPLICATE
+        now_ms = self._clock_ms()
+        if recorded.state is _State.PENDING and now_ms < recorded.recommendation.deadline_ms:
+            bandit.close(recommendation_id, _State.REWARDED, at_ms=now_ms, value=value)
+            self._append(bandit, Rewarded(recommendation_id, value), at_ms=now_ms)
+            return RewardOutcome.ACCEPTED
+        if recorded.state is _State.PENDING:
+            self._append(bandit, bandit.expiry(recommendation_id), at_ms=now_ms)
+        bandit.close(recommendation_id, _State.LATE, at_ms=now_ms, value=value)
+        bandit.late_rewards += 1
+        return RewardOutcome.LATE
+
+    async def expire_due(self, name: BanditName, *, limit: int) -> int:
+        """See `Store.expire_due`."""
+        bandit = self._bandits.get(name)
+        if bandit is None:
+            return 0
+        now_ms = self._clock_ms()
+        due = [(deadline, key.encode(), key) for key, deadline in bandit.deadlines.items() if deadline <= now_ms]
+        chosen = [key for _, _, key in sorted(due)[:limit]]
+        for key in chosen:
+            bandit.close(key, _State.EXPIRED, at_ms=now_ms)
+            self._append(bandit, bandit.expiry(key), at_ms=now_ms)
+        bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
+        return len(chosen)
+
+    async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
+        """See `Store.read_log`; a `start` before the first position kept gives no events."""
+        bandit = self._bandit(name)
+        offset = start - bandit.first_position
+        return LogSlice(
+            incarnation=bandit.incarnation,
+            first_position=bandit.first_position,
+            log_position=bandit.log_position,
+            events=tuple(bandit.events[offset : offset + limit]) if offset >= 0 else (),
+        )
+
+    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
+        """See `Store.save_snapshot`; a bandit that does not exist keeps none."""
+        bandit = self._bandits.get(name)
+        if bandit is None or bandit.incarnation != incarnation:
+            return False
+        newest = bandit.snapshots[0].position if bandit.snapshots else 0
+        if not newest < snapshot.position <= bandit.log_position:
+            return False
+        older = bandit.snapshots[:1]
+        bandit.snapshots = (Snapshot(position=snapshot.position, payload=bytes(snapshot.payload)), *older)
+        if older:
+            del bandit.events[: older[0].position + 1 - bandit.first_position]
+            bandit.first_position = older[0].position + 1
+        return True
+
+    async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:
+        """See `Store.load_snapshots`; a bandit that does not exist has none."""
+        bandit = self._bandits.get(name)
+        return () if bandit is None else bandit.snapshots
+
+    async def changes(self) -> AsyncIterator[BanditName | None]:
+        """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""
+        listener: asyncio.Queue[BanditName | None] = asyncio.Queue()
+        self._listeners.add(listener)
+        try:
+            yield None
+            while not self._closed.is_set():
+                name = await listener.get()
+                if name is not None:
+                    yield name
+        finally:
+            self._listeners.discard(listener)
+
+    async def check(self) -> StoreReport:
+        """See `Store.check`."""
+        return StoreReport(
+            server="memory", version="1", role="master", mode="standalone", problems=(), clock_ms=self._clock_ms()
+        )
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        self._closed.set()
+        for listener in self._listeners:
+            listener.put_nowait(None)
+
+    def _bandit(self, name: BanditName) -> _Bandit:
+        bandit = self._bandits.get(name)
+        if bandit is None:
+            raise refusal("no_bandit", name)
+        return bandit
+
+    def _append(self, bandit: _Bandit, event: Event, *, at_ms: int) -> int:
+        bandit.log_position += 1
+        bandit.events.append(LoggedEvent(position=bandit.log_position, at_ms=at_ms, event=event))
+        self._announce(bandit.name)
+        return bandit.log_position
+
+    def _announce(self, name: BanditName) -> None:
+        for listener in self._listeners:
+            listener.put_nowait(name)

@@ -1,0 +1,390 @@
+"""A store in Redis or Valkey: one server, Sentinel or Redis Cluster.
+
+Each write is one script that validates everything first and writes after, and that may be sent twice. Only creating and
+deleting a bandit take more than one step, because a tenant's index is in another slot than its bandits:
+
+- *create*: reserve an entry in the index, then create. A reservation that is not used within seconds has lapsed.
+- *delete*: delete, then take the entry out of the index.
+
+Between the steps, and for ever if the caller dies there, an entry dangles. Lists leave it out, and it is swept out of
+the index before a tenant is told that its quota is used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topk_bandit.domain.bandits import BanditCreated, BanditName, Recommended, Rewarded, RewardOutcome, SettingsChanged
+from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.store.codec import (
+    canonical,
+    decode_snapshot,
+    encode_event,
+    encode_recommended,
+    encode_settings,
+    encode_snapshot,
+    fingerprint,
+)
+from topk_bandit.store.log import RecordOutcome, RecordStatus
+from topk_bandit.store.memory.bandits import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.inspection import report
+from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.store.redis.link import Link
+from topk_bandit.store.redis.replies import read_bandit, read_items, read_recommendation, read_slice
+from topk_bandit.store.redis.studies import RedisStudies
+from topk_bandit.store.redis.subscription import Subscription
+from topk_bandit.store.redis.tenant_index import RESERVATION_MS, TenantIndex
+from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from topk_bandit.domain.bandits import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
+    from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.redis.scripts import Script
+
+__all__ = ["RedisStore"]
+
+_LOG = logging.getLogger(__name__)
+_PAGE = 256
+
+
+FOLLOWER_RETENTION_MS = 60_000
+"""How long a silent follower is kept; nothing but tidiness depends on it."""
+
+
+class _Generations(NamedTuple):
+    """The kept snapshots: `newest_position` as the bandit says, and those that verify by slot, newest first."""
+
+    newest_position: int
+    verified: Sequence[tuple[int, Snapshot]]
+
+
+class RedisStore:
+    """A `Store` in Redis or Valkey; see `connect`.
+
+    Parameters
+    ----------
+    link
+        Where to send calls; closed with the store.
+    prefix
+        What all keys begin with.
+    record_retention_ms
+        How long a closed recommendation is remembered.
+    """
+
+    def __init__(self, link: Link, *, prefix: str, record_retention_ms: int) -> None:
+        self._link = link
+        self._keys = KeySpace(prefix)
+        self._index = TenantIndex(
+            link,
+            keys=lambda tenant: self._keys.tenant(tenant).bandits,
+            meta=lambda tenant, bandit: self._keys.bandit(BanditName(tenant, bandit)).meta,
+        )
+        self._record_retention_ms = record_retention_ms
+        self._subscriptions: set[Subscription] = set()
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        *,
+        prefix: str = "topk-bandit",
+        timeout: float = 1.0,  # noqa: ASYNC109 - it bounds each later call too
+        record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> RedisStore:
+        """Connect to a store.
+
+        Parameters
+        ----------
+        url
+            ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://host:port,host:port/service-name``. Redis Cluster
+            is recognised, and asked for with the address of any of its servers.
+        timeout
+            Seconds that each call may take.
+        monotonic
+            A clock that never goes back, in seconds.
+
+        Raises
+        ------
+        ConfigurationError
+            The URL or the prefix can't be used, or the server refuses the user and password.
+        UnavailableError
+            No server answers in time.
+        """
+        KeySpace(prefix)
+        link = await Link.open(url, timeout=timeout, monotonic=monotonic)
+        return cls(link, prefix=prefix, record_retention_ms=record_retention_ms)
+
+    async def create_bandit(
+        self,
+        name: BanditName,
+        settings: BanditSettings,
+        *,
+        incarnation: str,
+        quota: int,
+        prior: Prior | None = None,
+    ) -> BanditRecord:
+        """See `Store.create_bandit`."""
+        known = await self._find(name)
+        if known is None:
+            known = await self._create(name, BanditCreated(settings, prior), incarnation, quota)
+        if known.settings != settings:
+            raise refusal("bandit_exists", name)
+        return known
+
+    async def get_bandit(self, name: BanditName) -> BanditRecord:
+        """See `Store.get_bandit`."""
+        known = await self._find(name)
+        if known is None:
+            raise refusal("no_bandit", name)
+        return known
+
+    async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
+        """See `Store.list_bandits`."""
+        records: list[BanditRecord] = []
+        while len(records) < limit:
+            bandits = await self._index.page(tenant, after=after, limit=min(limit - len(records), _PAGE))
+            if not bandits:
+                break
+            found = await asyncio.gather(*(self._find(BanditName(tenant, bandit)) for bandit in bandits))
+            records.extend(record for record in found if record is not None)
+            after = bandits[-1]
+        return tuple(records)
+
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
+        """See `Store.update_settings`."""
+        keys = self._keys.bandit(name)
+        arguments = (encode_settings(settings), encode_event(SettingsChanged(settings, prior)), revision)
+        _, meta = await self._ask(
+            scripts.UPDATE_SETTINGS,
+            name,
+            (keys.meta, keys.log),
+            (*self._announcing(name), *arguments, *_settings_for_scripts(settings)),
+        )
+        return read_bandit(name, meta)
+
+    async def delete_bandit(self, name: BanditName) -> None:
+        """See `Store.delete_bandit`."""
+        known = await self.get_bandit(name)
+        keys = self._keys.bandit(name).all
+        await self._link.run(scripts.DELETE_BANDIT, keys, (*self._announcing(name), known.incarnation))
+        with suppress(UnavailableError):
+            await self._index.release(name.tenant, name.bandit, incarnation=known.incarnation)
+
+    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
+        """See `Store.change_items`."""
+        keys = self._keys.bandit(name)
+        states = [(item.item_id, "available" if item.available else "unavailable") for item in upserted]
+        upserts = [part for state in states for part in state]
+        _, meta = await self._ask(
+            scripts.CHANGE_ITEMS,
+            name,
+            (keys.meta, keys.log, keys.items),
+            (*self._announcing(name), len(upserted), *upserts, *retired),
+        )
+        return read_bandit(name, meta)
+
+    async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
+        """See `Store.note_follower`; one that was not heard of for long is forgotten."""
+        keys = self._keys.bandit(name)
+        arguments = (follower, items_position, FOLLOWER_RETENTION_MS)
+        _, newest = await self._ask(scripts.NOTE_FOLLOWER, name, (keys.meta, keys.followers), arguments)
+        return int(newest)
+
+    async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
+        """See `Store.slowest_follower`."""
+        keys = self._keys.bandit(name)
+        _, position = await self._ask(scripts.SLOWEST_FOLLOWER, name, (keys.meta, keys.followers), (heard_within_ms,))
+        return int(position)
+
+    async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
+        """See `Store.list_items`."""
+        keys = self._keys.bandit(name)
+        _, items = await self._ask(scripts.LIST_ITEMS, name, (keys.meta, keys.items))
+        return read_items(items)
+
+    async def record_recommendation(
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        recommendation: Recommendation,
+        *,
+        incarnation: str,
+        items_position: int,
+    ) -> RecordOutcome:
+        """See `Store.record_recommendation`."""
+        keys = self._keys.bandit(name)
+        encoded = encode_recommended(Recommended(request=request, recommendation=recommendation))
+        recorded = (recommendation.recommendation_id, fingerprint(request), *encoded)
+        status, *details = await self._ask(
+            scripts.RECORD_RECOMMENDATION,
+            name,
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines),
+            (*self._announcing(name), *recorded, incarnation, items_position),
+        )
+        match RecordStatus(status.decode()):
+            case RecordStatus.RECORDED:
+                dated = replace(recommendation, deadline_ms=int(details[0]))
+                return RecordOutcome(RecordStatus.RECORDED, recommendation=dated, position=int(details[1]))
+            case RecordStatus.REPEATED:
+                return RecordOutcome(RecordStatus.REPEATED, recommendation=read_recommendation(*details))
+            case RecordStatus.STALE:
+                return RecordOutcome(RecordStatus.STALE)
+
+    async def find_recommendation(
+        self, name: BanditName, request: RecommendationRequest, recommendation_id: str
+    ) -> Recommendation | None:
+        """See `Store.find_recommendation`."""
+        keys = self._keys.bandit(name)
+        status, *details = await self._ask(
+            scripts.FIND_RECOMMENDATION,
+            name,
+            (keys.meta, keys.recommendations),
+            (recommendation_id, fingerprint(request)),
+        )
+        return None if status == b"none" else read_recommendation(*details)
+
+    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+        """See `Store.record_reward`."""
+        text = finite_text("value", value)
+        keys = self._keys.bandit(name)
+        status, *_ = await self._ask(
+            scripts.RECORD_REWARD,
+            name,
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
+            (*self._announcing(name), recommendation_id, text, encode_event(Rewarded(recommendation_id, value))),
+        )
+        return RewardOutcome(status.decode())
+
+    async def expire_due(self, name: BanditName, *, limit: int) -> int:
+        """See `Store.expire_due`."""
+        keys = self._keys.bandit(name)
+        count = await self._link.run(
+            scripts.EXPIRE_DUE,
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
+            (*self._announcing(name), limit, self._record_retention_ms),
+        )
+        return int(count)
+
+    async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
+        """See `Store.read_log`; a `start` before the first position kept gives no events."""
+        keys = self._keys.bandit(name)
+        _, *parts = await self._ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
+        return read_slice(*parts, start=start)
+
+    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
+        """See `Store.save_snapshot`; a bandit that does not exist keeps none.
+
+        The newest snapshot that verifies is the one that stays, so that the log is never trimmed for one that does not.
+        """
+        generations = await self._generations(name)
+        if generations is None:
+            return False
+        other_slot, other = generations.verified[0] if generations.verified else (1, None)
+        keys = self._keys.bandit(name)
+        frame = (snapshot.position, encode_snapshot(snapshot))
+        place = (generations.newest_position, 1 - other_slot, 0 if other is None else other.position)
+        kept = await self._link.run(
+            scripts.SAVE_SNAPSHOT, (keys.meta, keys.log, *keys.snapshots), (incarnation, *frame, *place)
+        )
+        return bool(kept)
+
+    async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:
+        """See `Store.load_snapshots`; one that does not verify is left out and logged, and no bandit has none."""
+        generations = await self._generations(name)
+        return () if generations is None else tuple(snapshot for _, snapshot in generations.verified)
+
+    async def changes(self) -> AsyncIterator[BanditName | None]:
+        """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""
+        subscription = Subscription(self._link.subscriber, channel=self._keys.changes)
+        self._subscriptions.add(subscription)
+        try:
+            async with aclosing(subscription.messages()) as messages:
+                async for message in messages:
+                    yield None if message is None else self._keys.announced(message)
+        finally:
+            self._subscriptions.discard(subscription)
+
+    def studies(self) -> RedisStudies:
+        """Return the store of studies that shares this one's connections; it is closed with this one."""
+        return RedisStudies(self._link, self._keys)
+
+    async def check(self) -> StoreReport:
+        """See `Store.check`."""
+        infos = await self._link.ask_primaries("INFO")
+        times = await self._link.ask_primaries("TIME")
+        seconds, microseconds = next(iter(times.values()))
+        return report(infos, mode=self._link.mode, clock_ms=seconds * 1000 + microseconds // 1000)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        for subscription in tuple(self._subscriptions):
+            await subscription.close()
+        await self._link.close()
+
+    async def _find(self, name: BanditName) -> BanditRecord | None:
+        meta = await self._link.call("HGETALL", self._keys.bandit(name).meta)
+        return read_bandit(name, meta) if meta else None
+
+    async def _create(self, name: BanditName, event: BanditCreated, incarnation: str, quota: int) -> BanditRecord:
+        reserved_ms = await self._index.reserve(name.tenant, name.bandit, incarnation=incarnation, quota=quota)
+        if reserved_ms is None:
+            raise refusal("full", name, quota)
+        keys = self._keys.bandit(name)
+        created = (incarnation, encode_settings(event.settings), encode_event(event))
+        status, *meta = await self._ask(
+            scripts.CREATE_BANDIT,
+            name,
+            (keys.meta, keys.log),
+            (*self._announcing(name), *created, *_settings_for_scripts(event.settings), reserved_ms, RESERVATION_MS),
+        )
+        if status == b"lapsed":
+            raise UnavailableError("creating the bandit took too long; try again")
+        return read_bandit(name, *meta)
+
+    async def _generations(self, name: BanditName) -> _Generations | None:
+        keys = self._keys.bandit(name)
+        reply = await self._link.run(scripts.LOAD_SNAPSHOTS, (keys.meta, *keys.snapshots))
+        if not reply:
+            return None
+        newest_position, *frames = reply
+        verified = [(slot, _verify(name, frame)) for slot, frame in enumerate(frames) if frame]
+        good = [(slot, snapshot) for slot, snapshot in verified if snapshot is not None]
+        return _Generations(int(newest_position), sorted(good, key=lambda kept: -kept[1].position))
+
+    async def _ask(
+        self, script: Script, name: BanditName, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
+    ) -> Any:  # noqa: ANN401 - each script has its own answer
+        """Run a script, and raise what it refuses with."""
+        reply = await self._link.run(script, keys, arguments)
+        word = reply[0].decode()
+        if word in REFUSALS:
+            raise refusal(word, name, b"".join(reply[1:]).decode())
+        return reply
+
+    def _announcing(self, name: BanditName) -> tuple[str, str]:
+        return self._keys.changes, self._keys.announcement(name)
+
+
+def _settings_for_scripts(settings: BanditSettings) -> tuple[int, str, int]:
+    """Return what scripts need of the settings: reward wait, default reward and item capacity."""
+    default = settings.default_reward
+    return settings.reward_wait_ms, "null" if default is None else canonical(default), settings.item_capacity
+
+
+def _verify(name: BanditName, frame: bytes) -> Snapshot | None:
+    try:
+        return decode_snapshot(frame)
+    except CorruptDataError as error:
+        _LOG.error("passed over a snapshot of %s: %s", name, error)
+        return None

@@ -1,0 +1,276 @@
+"""Clients of one server, of Sentinel and of Redis Cluster, behind one face; the only module that tells them apart.
+
+All options of the client library that decide how long a call takes and how often it is sent are written out here: one
+quick repetition when a connection breaks (every script may be sent twice), none when a reply does not come in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.connection import SSLConnection, parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisClusterException
+
+from topk_bandit.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+
+__all__ = ["Deployment", "open_deployment"]
+
+MAX_CONNECTIONS = 64
+"""Connections to one server, besides one for each subscription."""
+
+_SENTINEL_PORT = 26379
+_Reply = TypeVar("_Reply")
+
+
+class Deployment(Protocol):
+    """Where the keys are."""
+
+    @property
+    def mode(self) -> str:
+        """One of standalone, sentinel and cluster."""
+        ...
+
+    def node_of(self, key: str) -> str:
+        """Return which server holds a key, as far as known: two keys of one server have the same answer."""
+        ...
+
+    async def execute(self, *command: bytes | str | int) -> Any:  # noqa: ANN401 - replies have no narrower type
+        """Send a command that names its keys to the server that holds them."""
+        ...
+
+    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
+        """Send a command without keys to each server that takes writes; return the replies by server."""
+        ...
+
+    async def drop_idle_connections(self) -> None:
+        """Close the connections not in use, so that the next calls find out anew who takes writes."""
+        ...
+
+    def subscriber(self) -> Redis:
+        """Return a client of its own for listening to a channel; the caller closes it."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections, those of subscribers left out."""
+        ...
+
+
+async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: ASYNC109 - it bounds each reply
+    """Connect to what `url` names, and find out whether it is a cluster.
+
+    Parameters
+    ----------
+    url
+        ``redis://``, ``rediss://`` or ``unix://``, as the client library reads them, or
+        ``sentinel://[user:password@]host:port,host:port/service-name``.
+    timeout
+        Seconds for connecting, and for each reply.
+
+    Raises
+    ------
+    ConfigurationError
+        The URL can't be used.
+    redis.exceptions.RedisError
+        Nothing answers, or not as a server does.
+    """
+    options: dict[str, Any] = {
+        "socket_timeout": timeout,
+        "socket_connect_timeout": timeout,
+        "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        "protocol": 2,
+    }
+    if url.startswith("sentinel://"):
+        return _Sentinel(url, options)
+    single = _Standalone(url, options)
+    try:
+        about = await single.client.info("cluster")
+    except BaseException:
+        await single.close()
+        raise
+    if not about.get("cluster_enabled"):
+        return single
+    await single.close()
+    return await _Cluster.open(url, options)
+
+
+class _OneClient:
+    """A deployment that one client, with one pool of connections, is enough for."""
+
+    def __init__(self, client: Redis) -> None:
+        self.client = client
+        self._execute: Callable[..., Awaitable[Any]] = client.execute_command
+
+    def node_of(self, key: str) -> str:  # noqa: ARG002 - there is one server
+        return ""
+
+    async def execute(self, *command: bytes | str | int) -> Any:  # noqa: ANN401
+        with _closed_connections_noticed():
+            return await self._execute(*command)
+
+    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
+        return {"": await self.execute(command)}
+
+    async def drop_idle_connections(self) -> None:
+        await self.client.connection_pool.disconnect(inuse_connections=False)
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+
+class _Standalone(_OneClient):
+    mode = "standalone"
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self._url = url
+        self._options = options
+        try:
+            super().__init__(Redis.from_url(url, max_connections=MAX_CONNECTIONS, **options))
+        except ValueError as error:
+            raise ConfigurationError(f"the store's URL can't be used: {error}") from error
+
+    def subscriber(self) -> Redis:
+        return Redis.from_url(self._url, **_telling_of_losses(self._options))
+
+
+class _Sentinel(_OneClient):
+    mode = "sentinel"
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        sentinels, self._service, credentials = _parse_sentinel_url(url)
+        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
+            sentinels, sentinel_kwargs=dict(options), **options, **credentials
+        )
+        super().__init__(self._sentinel.master_for(self._service, max_connections=MAX_CONNECTIONS))
+
+    def subscriber(self) -> Redis:
+        master: Redis = self._sentinel.master_for(self._service, **_telling_of_losses({}))
+        return master
+
+    async def close(self) -> None:
+        await super().close()
+        for sentinel in self._sentinel.sentinels:
+            await sentinel.aclose()
+
+
+class _Cluster:
+    """A cluster; its client may swallow a cancellation, so each call is a task of its own that can be left behind."""
+
+    mode = "cluster"
+
+    def __init__(self, client: RedisCluster, address: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self._client = client
+        self._address = address
+        self._options = options
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    @classmethod
+    async def open(cls, url: str, options: Mapping[str, Any]) -> _Cluster:
+        address = dict(parse_url(url))
+        try:
+            client = RedisCluster.from_url(url, max_connections=MAX_CONNECTIONS, **options)
+        except (ValueError, TypeError, RedisClusterException) as error:
+            raise ConfigurationError(f"the store's URL can't be used with a cluster: {error}") from error
+        await client.initialize()
+        if address.pop("connection_class", None) is SSLConnection:
+            address["ssl"] = True
+        return cls(client, address, options)
+
+    def node_of(self, key: str) -> str:
+        try:
+            node = self._client.get_node_from_key(key)
+        except RedisClusterException:
+            return ""
+        return "" if node is None else str(node.name)
+
+    async def execute(self, *command: bytes | str | int) -> Any:  # noqa: ANN401
+        return await self._left_behind_when_cancelled(self._client.execute_command(*command))
+
+    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
+        return await self._left_behind_when_cancelled(self._ask_primaries(command))
+
+    async def drop_idle_connections(self) -> None:
+        for node in self._client.get_nodes():
+            await node.disconnect_free_connections()
+
+    def subscriber(self) -> Redis:
+        node = self._client.get_random_node()
+        options = {**self._address, **_telling_of_losses(self._options)}
+        return Redis(**{**options, "host": node.host, "port": node.port})
+
+    async def close(self) -> None:
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _ask_primaries(self, command: str) -> dict[str, Any]:
+        await self._client.initialize()
+        primaries = self._client.get_primaries()
+        return {node.name: await self._client.execute_command(command, target_nodes=node) for node in primaries}
+
+    async def _left_behind_when_cancelled(self, call: Coroutine[Any, Any, _Reply]) -> _Reply:
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._note_end)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        with _closed_connections_noticed():
+            return task.result()
+
+    def _note_end(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+
+@contextmanager
+def _closed_connections_noticed() -> Iterator[None]:
+    """Name what the client library trips over when another call, which failed, has closed a connection just taken."""
+    try:
+        yield
+    except AttributeError as error:
+        raise RedisConnectionError("another call closed the connection") from error
+
+
+def _telling_of_losses(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options for listening: a connection that breaks is an error, not one to be mended unnoticed."""
+    return {**options, "retry": Retry(NoBackoff(), 0, supported_errors=(RedisConnectionError,))}
+
+
+def _parse_sentinel_url(url: str) -> tuple[list[tuple[str, int]], str, dict[str, str]]:
+    """Return the sentinels' addresses, the service's name and the credentials of its servers."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    username, _, password = user.partition(":")
+    service = unquote(parts.path.strip("/"))
+    addresses = [_parse_address(address) for address in hosts.split(",")]
+    if not service or "/" in service:
+        raise ConfigurationError("a sentinel URL ends with the name of the service: sentinel://host:port/service-name")
+    credentials = {"username": unquote(username), "password": unquote(password)} if at else {}
+    return addresses, service, {key: value for key, value in credentials.items() if value}
+
+
+def _parse_address(address: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"{address!r} is no host:port: {error}") from error
+    if not host:
+        raise ConfigurationError(f"{address!r} is no host:port")
+    return host, _SENTINEL_PORT if port is None else port

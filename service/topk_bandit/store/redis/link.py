@@ -1,0 +1,159 @@
+"""Calls of a deployment that end in bounded time, and the one table from the client library's errors to ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions as raised
+
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, ExhaustedError, UnavailableError
+from topk_bandit.store.redis.breaker import Breaker
+from topk_bandit.store.redis.deployment import MAX_CONNECTIONS, open_deployment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from redis.asyncio import Redis
+
+    from topk_bandit.store.redis.deployment import Deployment
+    from topk_bandit.store.redis.scripts import Script
+
+__all__ = ["Link", "translate"]
+
+_COOLDOWN = 0.25
+
+_UNREACHED = (
+    TimeoutError,
+    OSError,
+    raised.ConnectionError,
+    raised.TimeoutError,
+    raised.RedisClusterException,
+)
+_ANSWERED = (raised.BusyLoadingError, raised.AuthenticationError, raised.MaxConnectionsError)
+_AWAY = (
+    *_UNREACHED,
+    raised.ClusterError,
+    raised.ReadOnlyError,
+    raised.TryAgainError,
+    raised.NoPermissionError,
+)
+_AWAY_CODES = ("LOADING", "READONLY", "MISCONF", "NOREPLICAS", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
+
+
+def translate(error: Exception) -> Exception:
+    """Return the error of `topk_bandit.domain.errors` that stands for one of the client library; others as they are."""
+    code = str(error).partition(" ")[0]
+    if isinstance(error, raised.OutOfMemoryError) or code == "OOM":
+        return ExhaustedError("STORE_FULL", "the store's memory is used up")
+    if isinstance(error, _AWAY) or code in _AWAY_CODES:
+        return UnavailableError(f"the store is away: {error}" if str(error) else "the store is away")
+    if code == "WRONGTYPE":
+        return CorruptDataError("a key of the store holds something that was not written by this service")
+    return error
+
+
+class Link:
+    """A deployment, with a bound on each call.
+
+    Parameters
+    ----------
+    deployment
+        Where to send calls.
+    timeout
+        Seconds that a call may take, waiting for a free connection and one repetition included.
+    monotonic
+        A clock that never goes back, in seconds.
+    """
+
+    def __init__(self, deployment: Deployment, *, timeout: float, monotonic: Callable[[], float]) -> None:
+        self._deployment = deployment
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._breakers: defaultdict[str, Breaker] = defaultdict(
+            lambda: Breaker(cooldown=_COOLDOWN, monotonic=monotonic)
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        timeout: float,  # noqa: ASYNC109 - it bounds each later call too
+        monotonic: Callable[[], float],
+    ) -> Link:
+        """Connect; see `open_deployment` for `url`.
+
+        Raises
+        ------
+        ConfigurationError
+            The URL can't be used, or its user and password are refused.
+        UnavailableError
+            Nothing answers in time.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                deployment = await open_deployment(url, timeout=timeout)
+        except (raised.AuthenticationError, raised.NoPermissionError) as error:
+            raise ConfigurationError(f"the store refuses the user and password of its URL: {error}") from error
+        except (raised.RedisError, raised.RedisClusterException, OSError) as error:
+            raise translate(error) from error
+        return cls(deployment, timeout=timeout, monotonic=monotonic)
+
+    @property
+    def mode(self) -> str:
+        """One of standalone, sentinel and cluster."""
+        return self._deployment.mode
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()) -> Any:  # noqa: ANN401
+        """Run a script; all of `keys` share a slot."""
+        operands = (len(keys), *keys, *arguments)
+        async with self._guard(keys[0]):
+            try:
+                return await self._deployment.execute("EVALSHA", script.digest, *operands)
+            except raised.NoScriptError:
+                return await self._deployment.execute("EVAL", script.source, *operands)
+
+    async def call(self, command: str, key: str, *arguments: bytes | str | int) -> Any:  # noqa: ANN401
+        """Send one command about one key."""
+        async with self._guard(key):
+            return await self._deployment.execute(command, key, *arguments)
+
+    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
+        """Send a command without keys to each server that takes writes; return the replies by server."""
+        async with self._guard(""):
+            return await self._deployment.ask_primaries(command)
+
+    def subscriber(self) -> Redis:
+        """Return a client of its own for listening to a channel; the caller closes it."""
+        return self._deployment.subscriber()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._deployment.close()
+
+    @asynccontextmanager
+    async def _guard(self, key: str) -> AsyncIterator[None]:
+        """Bound what happens inside, fail fast if need be, and raise only our own errors for what we know."""
+        breaker = self._breakers[self._deployment.node_of(key) if key else ""]
+        breaker.admit()
+        try:
+            async with asyncio.timeout(self._timeout), self._slots:
+                yield
+        except Exception as error:
+            await self._note(error, breaker)
+            raise translate(error) from error
+        except BaseException:
+            breaker.abandoned()
+            raise
+        breaker.reached()
+
+    async def _note(self, error: Exception, breaker: Breaker) -> None:
+        if isinstance(error, _UNREACHED) and not isinstance(error, _ANSWERED):
+            breaker.failed()
+        else:
+            breaker.reached()
+        if isinstance(error, raised.ReadOnlyError):
+            await self._deployment.drop_idle_connections()

@@ -1,0 +1,109 @@
+"""What the store answers, as values of `log`; an answer that stands for none raises `CorruptDataError`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from topk_bandit.domain.bandits import LoggedEvent, Recommended
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.codec import decode_event, decode_recommendation, decode_settings
+from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.domain.bandits import BanditName, Recommendation
+
+__all__ = ["Hash", "fields_of", "read_bandit", "read_items", "read_recommendation", "read_slice", "verified"]
+
+_Parameters = ParamSpec("_Parameters")
+_Value = TypeVar("_Value")
+Hash = Mapping[bytes, bytes] | Sequence[bytes]
+
+
+def verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
+    """Turn what goes wrong while looking into an answer into `CorruptDataError`."""
+
+    @wraps(read)
+    def wrapper(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Value:
+        try:
+            return read(*args, **kwargs)
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise CorruptDataError(
+                f"the store holds something that was not written by this service: {error!r}"
+            ) from error
+
+    return wrapper
+
+
+@verified
+def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
+    """Return the bandit in a meta hash."""
+    fields = fields_of(meta)
+    return BanditRecord(
+        name=name,
+        incarnation=fields[b"incarnation"].decode(),
+        settings=decode_settings(fields[b"settings"]),
+        revision=int(fields[b"revision"]),
+        created_ms=int(fields[b"created_ms"]),
+        items_position=int(fields[b"items_position"]),
+        log_position=int(fields[b"log_position"]),
+        snapshot_position=int(fields[b"snapshot_position"]),
+        pending=int(fields[b"pending"]),
+        late_rewards=int(fields[b"late_rewards"]),
+    )
+
+
+@verified
+def read_items(items: Hash) -> tuple[ItemRecord, ...]:
+    """Return the items in an items hash, by index."""
+    records = [_item(item_id, packed) for item_id, packed in fields_of(items).items()]
+    return tuple(sorted(records, key=lambda item: item.index))
+
+
+@verified
+def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommendation:
+    """Return a recommendation with the deadline that the store gave it."""
+    return replace(decode_recommendation(recommendation), deadline_ms=int(deadline_ms))
+
+
+@verified
+def read_slice(
+    incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[Any], *, start: int
+) -> LogSlice:
+    """Return part of a log, whose events stand at `start` and after it without gaps."""
+    events = tuple([_logged(entry) for entry in entries])
+    if [event.position for event in events] != list(range(start, start + len(events))):
+        raise CorruptDataError(f"the log has a gap after position {start}")
+    return LogSlice(
+        incarnation=incarnation.decode(),
+        first_position=int(first_position),
+        log_position=int(log_position),
+        events=events,
+    )
+
+
+def _logged(entry: bytes) -> LoggedEvent:
+    entry_id, at_ms, deadline_ms, data = entry.split(b" ", 3)
+    event = decode_event(data)
+    if isinstance(event, Recommended):
+        dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
+        event = Recommended(request=event.request, recommendation=dated)
+    return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
+
+
+def _item(item_id: bytes, packed: bytes) -> ItemRecord:
+    index, _, state = packed.partition(b" ")
+    return ItemRecord(
+        item_id=item_id.decode(), index=int(index), available=state == b"available", retired=state == b"retired"
+    )
+
+
+def fields_of(answer: Hash) -> Mapping[bytes, bytes]:
+    """Return a hash, whether it was answered as one or, by a script, as a list of names and values by turns."""
+    if isinstance(answer, Mapping):
+        return answer
+    return dict(zip(answer[::2], answer[1::2], strict=True))

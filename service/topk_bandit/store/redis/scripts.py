@@ -1,0 +1,87 @@
+"""The Lua scripts beside this module, each with the text that all share in front of it.
+
+A script's first line declares to the server what it does: ``no-writes`` for one that reads, ``allow-oom`` for one that
+frees memory. All others are refused as a whole, before they begin, when memory is used up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha1
+from importlib.resources import files
+
+__all__ = [
+    "CHANGE_ITEMS",
+    "CREATE_BANDIT",
+    "DELETE_BANDIT",
+    "EXPIRE_DUE",
+    "FIND_RECOMMENDATION",
+    "LAPSED_RESERVATIONS",
+    "LIST_ITEMS",
+    "LOAD_SNAPSHOTS",
+    "READ_LOG",
+    "RECORD_RECOMMENDATION",
+    "RECORD_REWARD",
+    "RELEASE_BANDITS",
+    "RESERVE_BANDIT",
+    "SAVE_SNAPSHOT",
+    "STUDY_ANSWER",
+    "STUDY_ASK",
+    "STUDY_CLAIM",
+    "STUDY_CREATE",
+    "STUDY_DELETE",
+    "STUDY_END_DESIGN",
+    "STUDY_LIST_DESIGN",
+    "STUDY_READ",
+    "STUDY_REPORT",
+    "STUDY_UNLIST_DESIGN",
+    "UPDATE_SETTINGS",
+    "Script",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script, and the digest that the server knows it by once it has seen it."""
+
+    source: str
+    digest: str
+
+
+def _load(name: str) -> Script:
+    """Return the script in `lua/`, behind the functions that all share."""
+    folder = files("topk_bandit.store.redis").joinpath("lua")
+    common = folder.joinpath("common.lua").read_text(encoding="utf-8")
+    declaration, _, body = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8").partition("\n")
+    source = f"{declaration}\n{common}\n{body}"
+    return Script(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+CHANGE_ITEMS = _load("bandit/change_items")
+CREATE_BANDIT = _load("bandit/create_bandit")
+DELETE_BANDIT = _load("bandit/delete_bandit")
+EXPIRE_DUE = _load("bandit/expire_due")
+FIND_RECOMMENDATION = _load("bandit/find_recommendation")
+LAPSED_RESERVATIONS = _load("bandit/lapsed_reservations")
+LIST_ITEMS = _load("bandit/list_items")
+LOAD_SNAPSHOTS = _load("bandit/load_snapshots")
+NOTE_FOLLOWER = _load("bandit/note_follower")
+READ_LOG = _load("bandit/read_log")
+RECORD_RECOMMENDATION = _load("bandit/record_recommendation")
+RECORD_REWARD = _load("bandit/record_reward")
+RELEASE_BANDITS = _load("bandit/release_bandits")
+RESERVE_BANDIT = _load("bandit/reserve_bandit")
+SAVE_SNAPSHOT = _load("bandit/save_snapshot")
+SLOWEST_FOLLOWER = _load("bandit/slowest_follower")
+UPDATE_SETTINGS = _load("bandit/update_settings")
+
+STUDY_ANSWER = _load("study/answer")
+STUDY_ASK = _load("study/ask")
+STUDY_CLAIM = _load("study/claim")
+STUDY_CREATE = _load("study/create")
+STUDY_DELETE = _load("study/delete")
+STUDY_END_DESIGN = _load("study/end_design")
+STUDY_LIST_DESIGN = _load("study/list_design")
+STUDY_READ = _load("study/read")
+STUDY_REPORT = _load("study/report")
+STUDY_UNLIST_DESIGN = _load("study/unlist_design")

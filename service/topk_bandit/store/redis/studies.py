@@ -1,0 +1,241 @@
+"""A store of studies in Redis or Valkey; what `topk_bandit.store.redis.bandits` says of bandits holds of studies too.
+
+A design that may be unfinished is listed in one place for all tenants, so that it is found when its designer died. It
+is listed before the study is created or its design tried again, and taken off the list by whoever finds it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.domain.studies import (
+    Answered,
+    DesignCancelled,
+    DesignChosen,
+    DesignFailed,
+    DesignProgress,
+    DesignState,
+    QuestionsAsked,
+    StudyCreated,
+    StudyName,
+)
+from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.study_replies import read_entries, read_study
+from topk_bandit.store.redis.tenant_index import RESERVATION_MS, TenantIndex
+from topk_bandit.store.study_codec import (
+    encode_answer,
+    encode_progress,
+    encode_shape,
+    encode_study_event,
+    settings_digest,
+    shape_of,
+)
+from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus, StudyLogSlice
+from topk_bandit.store.study_refusals import STUDY_REFUSALS, study_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.studies import Answer, DesignEnd, StudySettings
+    from topk_bandit.store.redis.keys import KeySpace
+    from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.redis.scripts import Script
+    from topk_bandit.store.study_log import StudyRecord
+
+__all__ = ["RedisStudies"]
+
+_PAGE = 256
+
+
+class RedisStudies:
+    """A `StudyStore` in Redis or Valkey; see `RedisStore.studies`.
+
+    Parameters
+    ----------
+    link
+        Where to send calls; whoever opened it closes it.
+    """
+
+    def __init__(self, link: Link, keys: KeySpace) -> None:
+        self._link = link
+        self._keys = keys
+        self._index = TenantIndex(
+            link,
+            keys=lambda tenant: keys.tenant(tenant).studies,
+            meta=lambda tenant, study: keys.study(StudyName(tenant, study)).meta,
+        )
+
+    async def create_study(
+        self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
+    ) -> StudyRecord:
+        """See `StudyStore.create_study`."""
+        known = await self._find(name)
+        reserved_ms: int | None = 0
+        if known is None:
+            reserved_ms = await self._index.reserve(name.tenant, name.study, incarnation=incarnation, quota=quota)
+        elif known.settings_digest != settings_digest(settings):
+            raise study_refusal("study_exists", name)
+        elif known.state in {DesignState.DESIGNING, DesignState.READY}:
+            return known
+        if reserved_ms is None:
+            raise study_refusal("study_full", name, quota)
+        return await self._begun(name, settings, incarnation, reserved_ms)
+
+    async def get_study(self, name: StudyName) -> StudyRecord:
+        """See `StudyStore.get_study`."""
+        known = await self._find(name)
+        if known is None:
+            raise study_refusal("no_study", name)
+        return known
+
+    async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
+        """See `StudyStore.list_studies`."""
+        records: list[StudyRecord] = []
+        while len(records) < limit:
+            studies = await self._index.page(tenant, after=after, limit=min(limit - len(records), _PAGE))
+            if not studies:
+                break
+            found = await asyncio.gather(*(self._find(StudyName(tenant, study)) for study in studies))
+            records.extend(record for record in found if record is not None)
+            after = studies[-1]
+        return tuple(records)
+
+    async def delete_study(self, name: StudyName) -> None:
+        """See `StudyStore.delete_study`."""
+        known = await self.get_study(name)
+        await self._link.run(scripts.STUDY_DELETE, self._keys.study(name).all, (known.incarnation,))
+        with suppress(UnavailableError):
+            await self._index.release(name.tenant, name.study, incarnation=known.incarnation)
+
+    async def unfinished_designs(self, *, limit: int) -> Sequence[StudyName]:
+        """See `StudyStore.unfinished_designs`."""
+        unfinished: list[StudyName] = []
+        ended: list[tuple[bytes, int]] = []
+        while len(unfinished) < limit:
+            start = len(unfinished) + len(ended)
+            key = self._keys.designs
+            entries = _scored(await self._link.call("ZRANGE", key, start, start + _PAGE - 1, "WITHSCORES"))
+            if not entries:
+                break
+            there = await asyncio.gather(*(self._is_unfinished(entry) for entry, _ in entries))
+            unfinished += [self._keys.named(entry) for (entry, _), one in zip(entries, there, strict=True) if one]
+            ended += [entry for entry, one in zip(entries, there, strict=True) if not one]
+        await asyncio.gather(*(self._unlist(*entry) for entry in ended))
+        return tuple(unfinished[:limit])
+
+    async def claim_design(self, name: StudyName, *, owner: str, lease_ms: int) -> StudyRecord | None:
+        """See `StudyStore.claim_design`."""
+        keys = self._keys.study(name)
+        status, *meta = await self._ask(scripts.STUDY_CLAIM, name, (keys.meta, keys.lease), (owner, lease_ms))
+        return read_study(name, *meta) if status == b"claimed" else None
+
+    async def report_design(
+        self, record: StudyRecord, *, owner: str, lease_ms: int, progress: DesignProgress | None
+    ) -> bool:
+        """See `StudyStore.report_design`."""
+        keys = self._keys.study(record.name)
+        noted = b"" if progress is None else encode_progress(progress)
+        arguments = (record.incarnation, record.attempt, owner, lease_ms, noted)
+        return bool(await self._link.run(scripts.STUDY_REPORT, (keys.meta, keys.lease), arguments))
+
+    async def end_design(self, record: StudyRecord, end: DesignEnd) -> StudyRecord:
+        """See `StudyStore.end_design`."""
+        keys = self._keys.study(record.name)
+        arguments = (record.incarnation, record.attempt, *_ended(end))
+        _, meta = await self._ask(scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments)
+        return read_study(record.name, meta)
+
+    async def ask(
+        self, record: StudyRecord, *, request_id: str, count: int, lists: Sequence[int], asked: int
+    ) -> AskOutcome:
+        """See `StudyStore.ask`."""
+        keys = self._keys.study(record.name)
+        event = encode_study_event(QuestionsAsked(request_id, tuple(lists)))
+        status, *numbers = await self._ask(
+            scripts.STUDY_ASK,
+            record.name,
+            (keys.meta, keys.log, keys.requests),
+            (record.incarnation, request_id, count, len(lists), asked, event),
+        )
+        return AskOutcome(AskStatus(status.decode()), *map(int, numbers))
+
+    async def record_answers(
+        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+    ) -> Sequence[AnswerStatus]:
+        """See `StudyStore.record_answers`."""
+        keys = self._keys.study(record.name)
+        triples = [
+            part
+            for question, answer in answers
+            for part in (question, encode_answer(answer), encode_study_event(Answered(question, answer)))
+        ]
+        _, *statuses = await self._ask(
+            scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
+        )
+        return [AnswerStatus(status.decode()) for status in statuses]
+
+    async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
+        """See `StudyStore.read_study`."""
+        keys = self._keys.study(name)
+        _, meta, entries = await self._ask(scripts.STUDY_READ, name, (keys.meta, keys.log), (start, limit))
+        return StudyLogSlice(read_study(name, meta), read_entries(entries, start=start))
+
+    async def _begun(self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int) -> StudyRecord:
+        """List a design, and then create its study or try it again."""
+        await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.listed(name),))
+        keys = self._keys.study(name)
+        created = (encode_shape(shape_of(settings)), encode_study_event(StudyCreated(settings)), settings.budget)
+        limits = (reserved_ms, RESERVATION_MS, MOST_ATTEMPTS)
+        status, *meta = await self._ask(
+            scripts.STUDY_CREATE,
+            name,
+            (keys.meta, keys.log),
+            (incarnation, settings_digest(settings), *created, *limits),
+        )
+        if status == b"lapsed":
+            raise UnavailableError("creating the study took too long; try again")
+        return read_study(name, *meta)
+
+    async def _find(self, name: StudyName) -> StudyRecord | None:
+        meta = await self._link.call("HGETALL", self._keys.study(name).meta)
+        return read_study(name, meta) if meta else None
+
+    async def _is_unfinished(self, listed: bytes) -> bool:
+        meta = self._keys.study(self._keys.named(listed)).meta
+        return bool(await self._link.call("HGET", meta, "state") == DesignState.DESIGNING.value.encode())
+
+    async def _unlist(self, listed: bytes, listed_ms: int) -> None:
+        await self._link.run(scripts.STUDY_UNLIST_DESIGN, (self._keys.designs,), (listed, listed_ms, RESERVATION_MS))
+
+    async def _ask(
+        self, script: Script, name: StudyName, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
+    ) -> Any:  # noqa: ANN401 - each script has its own answer
+        """Run a script, and raise what it refuses with."""
+        reply = await self._link.run(script, keys, arguments)
+        word = reply[0].decode()
+        if word in STUDY_REFUSALS:
+            raise study_refusal(word, name, b"".join(reply[1:]).decode())
+        return reply
+
+
+def _scored(listed: Any) -> list[tuple[bytes, int]]:  # noqa: ANN401 - flat or in pairs, as the protocol's version has it
+    """Return members with their scores."""
+    if listed and isinstance(listed[0], bytes):
+        listed = list(zip(listed[::2], listed[1::2], strict=True))
+    return [(member, int(score)) for member, score in listed]
+
+
+def _ended(end: DesignEnd) -> tuple[str, bytes, bytes, bytes]:
+    """Return state, event, progress and failure as the script takes them."""
+    event = encode_study_event(end)
+    match end:
+        case DesignChosen(design=design):
+            figures = DesignProgress(design.steps, design.log_det, design.gap, design.target_gap)
+            return DesignState.READY.value, event, encode_progress(figures), b""
+        case DesignCancelled():
+            return DesignState.CANCELLED.value, event, b"", b""
+        case DesignFailed():
+            return DesignState.FAILED.value, event, b"", event

@@ -1,0 +1,60 @@
+"""What the store answers about studies, as values of `study_log`; see `topk_bandit.store.redis.replies`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.studies import DesignFailed, DesignState, LoggedStudyEvent
+from topk_bandit.store.redis.replies import fields_of, verified
+from topk_bandit.store.study_codec import decode_progress, decode_shape, decode_study_event
+from topk_bandit.store.study_log import StudyRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.studies import StudyName
+    from topk_bandit.store.redis.replies import Hash
+
+__all__ = ["read_entries", "read_study"]
+
+
+@verified
+def read_study(name: StudyName, meta: Hash) -> StudyRecord:
+    """Return the study in a meta hash."""
+    fields = fields_of(meta)
+    return StudyRecord(
+        name=name,
+        incarnation=fields[b"incarnation"].decode(),
+        settings_digest=fields[b"settings_digest"].decode(),
+        shape=decode_shape(fields[b"shape"]),
+        created_ms=int(fields[b"created_ms"]),
+        attempt=int(fields[b"attempt"]),
+        state=DesignState(fields[b"state"].decode()),
+        progress=decode_progress(fields[b"progress"]) if fields[b"progress"] else None,
+        failure=_failure(fields[b"failure"]),
+        asked=int(fields[b"asked"]),
+        answered=int(fields[b"answered"]),
+        log_position=int(fields[b"log_position"]),
+    )
+
+
+def _failure(packed: bytes) -> DesignFailed | None:
+    event = decode_study_event(packed) if packed else None
+    if event is not None and not isinstance(event, DesignFailed):
+        raise CorruptDataError(f"a study can't have failed with {event!r}")
+    return event
+
+
+@verified
+def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEvent, ...]:
+    """Return events that stand at `start` and after it without gaps."""
+    events = tuple(map(_logged, entries))
+    if [event.position for event in events] != list(range(start, start + len(events))):
+        raise CorruptDataError(f"the log has a gap after position {start}")
+    return events
+
+
+def _logged(entry: bytes) -> LoggedStudyEvent:
+    entry_id, at_ms, data = entry.split(b" ", 2)
+    return LoggedStudyEvent(int(entry_id.partition(b"-")[0]), int(at_ms), decode_study_event(data))

@@ -1,0 +1,79 @@
+"""Which bandits, or studies, a tenant has, beside these themselves: for lists and quotas."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from topk_bandit.store.redis import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from topk_bandit.store.redis.keys import IndexKeys
+    from topk_bandit.store.redis.link import Link
+
+__all__ = ["RESERVATION_MS", "TenantIndex"]
+
+RESERVATION_MS = 10_000
+"""How long after its entry was reserved something can be created; far longer than two calls take."""
+
+
+class TenantIndex:
+    """The ids of one kind of things of each tenant. An entry that nothing exists for dangles: nothing to worry about.
+
+    Parameters
+    ----------
+    keys
+        Returns where a tenant's entries are.
+    meta
+        Returns the key that exists as long as what a tenant's id stands for.
+    """
+
+    def __init__(self, link: Link, *, keys: Callable[[str], IndexKeys], meta: Callable[[str, str], str]) -> None:
+        self._link = link
+        self._keys = keys
+        self._meta = meta
+
+    async def reserve(self, tenant: str, entry: str, *, incarnation: str, quota: int) -> int | None:
+        """Enter what is about to be created; return when, by the store's clock, None when the quota is used up."""
+        at_ms = await self._try_reserve(tenant, entry, incarnation, quota)
+        if at_ms is None and await self._sweep(tenant):
+            at_ms = await self._try_reserve(tenant, entry, incarnation, quota)
+        return at_ms
+
+    async def release(self, tenant: str, entry: str, *, incarnation: str) -> None:
+        """Take out what was deleted, unless another attempt to create it has reserved the entry since."""
+        await self._release(tenant, [(entry.encode(), f"{incarnation} ".encode())])
+
+    async def page(self, tenant: str, *, after: str, limit: int) -> Sequence[str]:
+        """Return up to `limit` ids that sort after `after` by bytes, in order."""
+        key = self._keys(tenant).entries
+        members = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, limit)
+        return [member.decode() for member in members]
+
+    async def _try_reserve(self, tenant: str, entry: str, incarnation: str, quota: int) -> int | None:
+        keys = self._keys(tenant)
+        reply = await self._link.run(
+            scripts.RESERVE_BANDIT, (keys.entries, keys.reservations), (entry, incarnation, quota)
+        )
+        return int(reply[1]) if reply[0] == b"reserved" else None
+
+    async def _sweep(self, tenant: str) -> bool:
+        """Take out entries that dangle and that nobody is about to use; return whether there were any."""
+        key = self._keys(tenant).reservations
+        lapsed = await self._link.run(scripts.LAPSED_RESERVATIONS, (key,), (RESERVATION_MS,))
+        entries = list(zip(lapsed[::2], lapsed[1::2], strict=True))
+        exist = await asyncio.gather(*(self._exists(tenant, entry.decode()) for entry, _ in entries))
+        dangling = [entry for entry, there in zip(entries, exist, strict=True) if not there]
+        await self._release(tenant, dangling)
+        return bool(dangling)
+
+    async def _exists(self, tenant: str, entry: str) -> bool:
+        return bool(await self._link.call("EXISTS", self._meta(tenant, entry)))
+
+    async def _release(self, tenant: str, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        keys = self._keys(tenant)
+        arguments = [part for entry in entries for part in entry]
+        if arguments:
+            await self._link.run(scripts.RELEASE_BANDITS, (keys.entries, keys.reservations), arguments)

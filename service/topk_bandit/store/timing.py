@@ -1,0 +1,67 @@
+"""How long each call of a store takes, told to telemetry: measured once, where all calls pass."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from topk_bandit.domain.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from topk_bandit.domain.hooks import Hooks
+
+__all__ = ["timed"]
+
+S = TypeVar("S")
+
+
+def timed(store: S, hooks: Hooks) -> S:
+    """Return the store, with `Hooks.store_called` after each of its calls but `close`.
+
+    Parameters
+    ----------
+    store
+        A store whose coroutine methods are its calls.
+    hooks
+        Are told the name of each call, its seconds, and whether the store was away.
+    """
+    return cast("S", _Timed(store, hooks))
+
+
+class _Timed:
+    """Stands for a store: what is no coroutine method is the store's own."""
+
+    def __init__(self, store: object, hooks: Hooks) -> None:
+        self._store = store
+        self._hooks = hooks
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has by that name
+        found = getattr(self._store, name)
+        if name == "close" or not inspect.iscoroutinefunction(found):
+            return found
+        call = self._measured(name, found)
+        setattr(self, name, call)
+        return call
+
+    def _measured(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        @functools.wraps(method)
+        async def call(*given: object, **named: object) -> object:
+            start, failed = time.perf_counter(), True
+            try:
+                result = await method(*given, **named)
+            except UnavailableError:
+                raise
+            except Exception:  # the store answered, if not what was hoped for
+                failed = False
+                raise
+            else:
+                failed = False
+                return result
+            finally:
+                self._hooks.store_called(name, time.perf_counter() - start, failed=failed)
+
+        return call

@@ -1,0 +1,364 @@
+"""The use cases as one worker has them, without a wire, over any store."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tests.contracts.harness import whole_log
+
+from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.open_slates import OpenSlate
+from topk_bandit.bandits.recommender import Recommender
+from topk_bandit.bandits.residents import Learner
+from topk_bandit.domain.bandits import (
+    BanditName,
+    BanditSettings,
+    ConstantBeta,
+    Exploration,
+    Item,
+    ItemUtility,
+    Kernel,
+    PaperBeta,
+    Prior,
+    RecommendationRequest,
+)
+from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.hooks import Hooks
+from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.posterior import Posterior
+from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.store.timing import timed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.bandits.budget import MemoryBounds
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import LoggedEvent, Recommendation
+    from topk_bandit.store.log import Store
+
+__all__ = [
+    "LIMITS",
+    "NAME",
+    "SETTINGS",
+    "Archive",
+    "Ear",
+    "Notebook",
+    "Shop",
+    "Worker",
+    "assert_same",
+    "hired",
+    "rebuilt",
+    "replayed",
+    "request",
+    "settles",
+]
+
+HOUR_MS = 3_600_000
+NAME = BanditName("shop", "home")
+LIMITS = Limits(rows=200, pending_rows=16)
+SETTINGS = BanditSettings(
+    item_capacity=12,
+    slate_size=3,
+    context_dim=2,
+    kernel=Kernel.ADAPTIVE,
+    exploration=Exploration(PaperBeta(0.1), uniform_share=0.1),
+    reward_wait_ms=HOUR_MS,
+    default_reward=None,
+)
+
+
+class Ear(Hooks):
+    """Hooks that keep what was heard."""
+
+    def __init__(self) -> None:
+        self.learned_rewards: list[float] = []
+        self.expirations = 0
+        self.failed_snapshots = 0
+        self.divergences = 0
+        self.forgotten_bandits: list[str] = []
+        self.rests: list[str] = []
+        self.store_calls: Counter[str] = Counter()
+
+    def learned(self, reward: float, delay_seconds: float) -> None:
+        assert delay_seconds >= 0.0
+        self.learned_rewards.append(reward)
+
+    def expired(self, count: int) -> None:
+        self.expirations += count
+
+    def forgotten(self, bandit: str) -> None:
+        self.forgotten_bandits.append(bandit)
+
+    def rested(self, reason: str) -> None:
+        self.rests.append(reason)
+
+    def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:  # noqa: ARG002
+        self.store_calls[operation] += 1
+
+    def snapshot_failed(self, bandit: str) -> None:
+        self.failed_snapshots += bandit == str(NAME)
+
+    def diverged(self, bandit: str) -> None:
+        self.divergences += bandit == str(NAME)
+
+
+@dataclass
+class Notebook:
+    """Priors written down by hand, by tenant and study."""
+
+    priors: dict[tuple[str, str], Prior] = field(default_factory=dict)
+
+    def write(self, study: str, utilities: Mapping[str, float | tuple[float, ...]]) -> None:
+        entries = [
+            ItemUtility(item_id, 0.0, value) if isinstance(value, tuple) else ItemUtility(item_id, value)
+            for item_id, value in utilities.items()
+        ]
+        self.priors[NAME.tenant, study] = Prior(study, len(entries), tuple(entries))
+
+    async def prior(self, tenant: str, study: str, *, context_dim: int) -> Prior:  # noqa: ARG002
+        if (tenant, study) not in self.priors:
+            raise InvalidArgumentError("prior_study", f"there is no study {study}")
+        return self.priors[tenant, study]
+
+
+@dataclass(frozen=True)
+class Worker:
+    store: Store
+    learner: Learner
+    recommender: Recommender
+    bandits: Bandits
+    ear: Ear
+    notebook: Notebook
+
+
+_births = itertools.count()
+
+
+@asynccontextmanager
+async def hired(
+    store: Store, *, limits: Limits = LIMITS, bounds: MemoryBounds | None = None, look_seconds: float = 0.2
+) -> AsyncIterator[Worker]:
+    """Run a worker on a store until the end of the block."""
+    ear, notebook = Ear(), Notebook()
+
+    def new_id() -> str:
+        return f"id-{next(_births)}"
+
+    async with AsyncExitStack() as stack:
+        deciders = stack.enter_context(ThreadPoolExecutor(2))
+        learners = stack.enter_context(ThreadPoolExecutor(1))
+        observed = timed(store, ear)
+        learner = Learner(
+            observed,
+            learners,
+            limits=limits,
+            hooks=ear,
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            follower=new_id(),
+            bounds=bounds,
+            look_seconds=look_seconds,
+        )
+        stack.push_async_callback(learner.stop)
+        learner.start()
+        yield Worker(
+            store=store,
+            learner=learner,
+            recommender=Recommender(observed, learner, deciders, hooks=ear, new_id=new_id),
+            bandits=Bandits(
+                observed,
+                learner,
+                default_exploration=Exploration(ConstantBeta(1.0), 0.1),
+                quota=9,
+                new_id=new_id,
+                priors=notebook,
+            ),
+            ear=ear,
+            notebook=notebook,
+        )
+
+
+def request(
+    request_id: str = "", *, context: Sequence[float] = (1.0, 0.5), candidates: Sequence[str] | None = None
+) -> RecommendationRequest:
+    return RecommendationRequest(request_id, tuple(context), None if candidates is None else tuple(candidates))
+
+
+@dataclass
+class Archive:
+    """Every event of a bandit, also those that are trimmed later, as long as it looks often enough."""
+
+    store: Store
+    events: list[LoggedEvent] = field(default_factory=list)
+
+    async def look(self) -> None:
+        while True:
+            part = await self.store.read_log(NAME, start=len(self.events) + 1, limit=1000)
+            self.events.extend(part.events)
+            if not part.events:
+                assert len(self.events) == part.log_position, "the archive came too late"
+                return
+
+
+@dataclass
+class Shop:
+    """A storefront with customers, slow rewards and changing shelves; everything it does comes from one seed."""
+
+    worker: Worker
+    stores: Stores
+    rng: np.random.Generator
+    open: list[str] = field(default_factory=list)
+    rounds: int = 0
+
+    async def create(self, settings: BanditSettings = SETTINGS) -> None:
+        await self.worker.bandits.create_bandit(NAME, settings)
+        await self.worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(8)])
+
+    async def trade(self, rounds: int, *, archive: Archive | None = None) -> None:
+        """Do `rounds` things; the rarer ones every so often."""
+        for _ in range(rounds):
+            self.rounds += 1
+            if self.rounds % 60 == 30:
+                await self._miss_deadlines()
+            if self.rounds % 45 == 20:
+                await self._change_items()
+            if self.rounds % 70 == 40:
+                await self._change_settings()
+            if self.rounds % 90 == 50:
+                await self._change_prior(self.rounds // 90)
+            await self._serve_one()
+            if archive is not None:
+                await archive.look()
+
+    async def _serve_one(self) -> None:
+        if self.open and self.rng.random() < 0.45:
+            chosen = self.open.pop(int(self.rng.integers(len(self.open))))
+            await self.worker.recommender.reward(NAME, chosen, float(self.rng.normal()))
+        else:
+            self.open.append((await self.recommend()).recommendation_id)
+
+    async def recommend(self) -> Recommendation:
+        items = [item.item_id for item in await self.worker.store.list_items(NAME) if not item.retired]
+        wanted = request(
+            f"r{self.rng.integers(10**12)}",
+            context=self.rng.normal(size=2).tolist(),
+            candidates=items if self.rng.random() < 0.3 else None,
+        )
+        return await self.worker.recommender.recommend(NAME, wanted)
+
+    async def _miss_deadlines(self) -> None:
+        """Close some slates without a reward, others with a late one; by turns with and without a default."""
+        default = 0.25 if self.rounds % 120 == 30 else None
+        await self._update(reward_wait_ms=1, default_reward=default)
+        missed = [(await self.recommend()).recommendation_id for _ in range(6)]
+        await self.stores.pass_time(10)
+        outcomes = [await self.worker.recommender.reward(NAME, one, 3.0) for one in missed[:3]]
+        assert set(outcomes) == {"late"}
+        await self.worker.learner.expire(NAME)
+        await self._update(reward_wait_ms=HOUR_MS, default_reward=None)
+
+    async def _change_items(self) -> None:
+        turn = self.rounds // 45
+        changed = [Item(f"i{turn % 7}", available=False), Item(f"i{(turn - 1) % 7}")]
+        await self.worker.bandits.upsert_items(NAME, [*changed, Item("early")] if turn < 5 else changed)
+        if turn in {5, 9}:
+            await self.worker.bandits.retire_items(NAME, ["early"] if turn == 5 else ["i7"])
+
+    async def _change_settings(self) -> None:
+        beta = ConstantBeta(float(self.rng.random())) if self.rounds % 140 == 40 else PaperBeta(0.2)
+        await self._update(exploration=Exploration(beta, uniform_share=float(self.rng.random()) / 3))
+
+    async def _change_prior(self, turn: int) -> None:
+        """Name a study of constants, one of contexts, none, then newer constants, those again, and so on."""
+        ids = [*(f"i{n}" for n in range(9)), "early", "nowhere"]
+        study = ("", "constants", "constants", "contexts")[(turn + 2) % 4]
+        if study == "constants":
+            self.worker.notebook.write(study, dict(zip(ids, self.rng.normal(size=len(ids)).tolist(), strict=True)))
+        if study == "contexts":
+            rows = map(tuple, self.rng.normal(size=(len(ids), 2)).tolist())
+            self.worker.notebook.write(study, dict(zip(ids, rows, strict=True)))
+        await self._update(prior_study=study, prior_digest="")
+
+    async def _update(self, **changed: object) -> None:
+        await self.worker.bandits.update_bandit(NAME, lambda settings: replace(settings, **changed))
+
+
+def replayed(incarnation: str, events: Sequence[LoggedEvent], *, limits: Limits = LIMITS) -> list[Model]:
+    """Fold a whole log from nothing; return the model after each event."""
+    models = [begin(incarnation, events[0], limits=limits)]
+    for logged in events[1:]:
+        models.append(fold(models[-1], logged))
+    return models
+
+
+async def rebuilt(store: Store, *, limits: Limits = LIMITS) -> Model:
+    """Return the model of a log that is whole."""
+    record = await store.get_bandit(NAME)
+    return replayed(record.incarnation, await whole_log(store, NAME), limits=limits)[-1]
+
+
+def assert_same(one: Model, other: Model) -> None:
+    """Hold two models to be the same to the bit, in what they are made of and in what they predict."""
+    assert one.version == other.version
+    assert _plain(one) == _plain(other)
+    kernel = one.state.posterior.kernel
+    rng = np.random.default_rng(7)
+    items = np.arange(kernel.n_items, dtype=np.int32)
+    rankings = random_rankings(items, slate_size=kernel.slate_size, count=40, rng=rng)
+    for context in rng.normal(size=(4, one.settings.context_dim)):
+        mine, theirs = (model.state.posterior.predict(context, rankings) for model in (one, other))
+        assert mine.mean.tobytes() == theirs.mean.tobytes()
+        assert mine.variance.tobytes() == theirs.variance.tobytes()
+
+
+def _plain(value: object) -> object:
+    """Take a model apart into values that can be compared with ``==``; arrays become their bytes."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, np.ascontiguousarray(value).tobytes()
+    if isinstance(value, Posterior):
+        return _plain_posterior(value)
+    if isinstance(value, Mapping):
+        return [(key, _plain(entry)) for key, entry in value.items()]
+    if isinstance(value, OpenSlate):
+        return _plain((value.context, value.ranking, value.at_ms))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, float):
+        return value.hex()
+    return tuple(_plain(entry) for entry in value) if isinstance(value, tuple) else value
+
+
+def _plain_posterior(posterior: Posterior) -> object:
+    """Leave out the room that arrays have beyond the rows in use, and whom it is shared with."""
+    n = posterior.n_rows
+    scalars = (posterior.noise_variance, posterior.offset, posterior.slope, posterior.amplitude, n, *posterior._sums)
+    return (
+        _plain(scalars),
+        _plain(posterior.evidence),
+        _plain(posterior._rows.whitener[:n, :n]),
+        _plain(posterior._weights),
+        _plain(posterior._pending),
+        _plain(posterior.prior_mean),
+        _plain(posterior.kernel),
+    )
+
+
+async def settles(worker: Worker) -> bool:
+    """Tell whether a worker's model has folded in the whole log by itself."""
+    try:
+        record = await worker.store.get_bandit(NAME)
+    except TopkBanditError:
+        return False
+    model = worker.learner.published(NAME)
+    return model is not None and model.version == record.log_position

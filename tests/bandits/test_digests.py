@@ -1,0 +1,152 @@
+"""Workers notice when their models of one log are not the same, where they must be."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, hired, replayed
+from tests.contracts.harness import run
+
+from topk_bandit.bandits.digests import Digests, digests_of
+from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
+from topk_bandit.domain.bandits import Item, ItemsChanged, LoggedEvent
+
+if TYPE_CHECKING:
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.store.log import Store
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({}, ""),
+        ({"log": "other"}, "log"),
+        ({"log": "other", "arithmetic": "other"}, "log"),
+        ({"posterior": "other"}, "posterior"),
+        ({"posterior": "other", "arithmetic": "other"}, ""),
+        ({"arithmetic": "other"}, ""),
+    ],
+)
+def test_what_must_be_equal(changed: dict[str, str], difference: str) -> None:
+    digests = Digests(log="l", posterior="p", arithmetic="a")
+    assert digests.difference(digests._replace(**changed)) == difference
+    assert digests._replace(**changed).difference(digests) == difference
+
+
+async def history(store: Store, stores: Stores) -> list[LoggedEvent]:
+    async with hired(store) as worker:
+        shop, archive = Shop(worker, stores, np.random.default_rng(5)), Archive(store)
+        await shop.create()
+        await shop.trade(420, archive=archive)
+        await worker.learner.refreshed(NAME)
+        await archive.look()
+        return archive.events
+
+
+def test_every_event_changes_the_log_s_digest_and_a_replay_does_not(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        events = await history(store, stores)
+        models = replayed("birth", events)
+        digests = [digests_of(model) for model in models]
+        assert len({one.log for one in digests}) == len(models)
+        assert digests_of(replayed("birth", events)[-1]) == digests[-1]
+        assert digests_of(replace(models[-1], incarnation="another")).log != digests[-1].log
+        # The same posterior, and another log: an item that nobody was shown.
+        changed = ItemsChanged((Item("new"),), ())
+        more = fold(models[-1], LoggedEvent(models[-1].version + 1, models[-1].last.at_ms, changed))
+        assert digests_of(more).log != digests[-1].log
+        if more.since_checkpoint:
+            assert digests_of(more).posterior == digests[-1].posterior
+
+    run(stores, scenario)
+
+
+def tampered(model: Model, **changed: str) -> bytes:
+    """Return a model as bytes, with other digests than it has."""
+    with np.load(io.BytesIO(encode_model(model))) as archive:
+        arrays = dict(archive)
+    header = json.loads(arrays.pop("header").tobytes())
+    header["digests"].update(changed)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
+    return buffer.getvalue()
+
+
+def test_a_snapshot_tells_the_digests_of_its_model(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        events = await history(store, stores)
+        for model in replayed("birth", events):
+            if model.since_checkpoint == 0:
+                assert decode_digests(encode_model(model)) == digests_of(model)
+                assert digests_of(decode_model(encode_model(model), limits=LIMITS)) == digests_of(model)
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize(
+    ("changed", "divergences"),
+    [({}, 0), ({"posterior": "other"}, 1), ({"posterior": "other", "arithmetic": "abacus"}, 0)],
+)
+def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
+    stores: Stores,
+    changed: dict[str, str],
+    divergences: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("topk_bandit.bandits.follower.encode_model", lambda model: tampered(model, **changed))
+
+    async def scenario(store: Store) -> None:
+        events = await history(store, stores)
+        record = await store.get_bandit(NAME)
+        assert record.snapshot_position > 0
+        async with hired(store) as worker:
+            assert_same(await worker.learner.refreshed(NAME), replayed(record.incarnation, events)[-1])
+            assert worker.ear.divergences == divergences
+            assert worker.ear.failed_snapshots == 0
+        assert ("is not that of the snapshot" in caplog.text) == bool(divergences)
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize(("changed", "divergences"), [({}, 0), ({"posterior": "other"}, 1)])
+def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
+    stores: Stores, changed: dict[str, str], divergences: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topk_bandit.bandits.follower.encode_model", lambda model: tampered(model, **changed))
+
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker, hired(store) as other:
+            shop = Shop(worker, stores, np.random.default_rng(5))
+            await shop.create()
+            while not (await store.get_bandit(NAME)).snapshot_position:
+                await shop.trade(1)
+                for one in (worker, other):
+                    await one.learner.refreshed(NAME)
+            # One of the two kept it, and the other had the same checkpoint.
+            assert worker.ear.divergences + other.ear.divergences == divergences
+
+    run(stores, scenario)
+
+
+def test_stats_tell_the_digests_of_the_answering_worker(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker, hired(store) as other:
+            shop = Shop(worker, stores, np.random.default_rng(5))
+            await shop.create()
+            await shop.trade(80)
+            mine, theirs = await worker.bandits.stats(NAME), await other.bandits.stats(NAME)
+            assert mine.model_version == theirs.model_version
+            told = digests_of(await worker.learner.refreshed(NAME))
+            for stats in (mine, theirs):
+                assert (stats.log_digest, stats.posterior_digest, stats.arithmetic) == told
+
+    run(stores, scenario)

@@ -1,0 +1,118 @@
+"""Where slates are chosen: short decisions at once, long ones away from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tests.bandits.harness import NAME, SETTINGS, Shop, hired, request, settles
+from tests.contracts.harness import MemoryStores, run
+
+from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Kernel
+from topk_bandit.domain.hooks import Hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.store.log import Store
+
+ITEMS, REWARDS = 400, 45
+
+
+class Counted(ThreadPoolExecutor):
+    """Threads that count what they are given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.works = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        self.works += 1
+        return super().submit(*args, **kwargs)
+
+
+def test_only_long_decisions_leave_the_event_loop() -> None:
+    assert (REWARDS - 8) * ITEMS < ROWS_TIMES_ITEMS_AT_ONCE < REWARDS * ITEMS
+    stores, rng = MemoryStores(), np.random.default_rng(1)
+
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker:
+            # Slates that are all different stay rows of their own.
+            exploration = Exploration(ConstantBeta(1.0), uniform_share=1.0)
+            await Shop(worker, stores, rng).create(replace(SETTINGS, item_capacity=ITEMS, exploration=exploration))
+            await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(ITEMS)])
+            with Counted() as deciders:
+                recommender = Recommender(store, worker.learner, deciders, hooks=Hooks(), new_id=fresh_ids())
+                some = [f"i{n}" for n in range(300)]
+                for number in range(REWARDS):
+                    slate = await recommender.recommend(NAME, request(context=rng.normal(size=2), candidates=some))
+                    await recommender.reward(NAME, slate.recommendation_id, float(number))
+                while not await settles(worker):
+                    await asyncio.sleep(0.01)
+                assert deciders.works == 0
+                at_once = await recommender.recommend(NAME, request(candidates=some))
+                assert deciders.works == 0
+                handed_over = await recommender.recommend(NAME, request())
+                assert deciders.works == 1
+                assert (at_once.observations, handed_over.observations) == (REWARDS, REWARDS)
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize(
+    ("items", "slate_size", "leaves"),
+    [
+        (ITEMS_AT_ONCE, 3, False),
+        (ITEMS_AT_ONCE + 1, 3, True),
+        (20, SLATE_SIZE_AT_ONCE, False),
+        (20, SLATE_SIZE_AT_ONCE + 1, True),
+    ],
+)
+def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_learned(
+    *, items: int, slate_size: int, leaves: bool
+) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker:
+            settings = replace(SETTINGS, item_capacity=items, slate_size=slate_size)
+            await worker.bandits.create_bandit(NAME, settings)
+            await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(items)])
+            with Counted() as deciders:
+                recommender = Recommender(store, worker.learner, deciders, hooks=Hooks(), new_id=fresh_ids())
+                slate = await recommender.recommend(NAME, request())
+                assert (slate.observations, deciders.works) == (0, int(leaves))
+
+    run(MemoryStores(), scenario)
+
+
+def fresh_ids() -> Callable[[], str]:
+    return map("request-{}".format, range(10**6)).__next__
+
+
+@pytest.mark.parametrize(
+    ("kernel", "power"),
+    [
+        (Kernel.ADAPTIVE, 0.5),
+        (Kernel.WEIGHTED_CONVOLUTIONAL, 1.0),
+        (Kernel.CONVOLUTIONAL, 0.0),
+        (Kernel.WEIGHTED, 1.0),
+    ],
+)
+def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create(replace(SETTINGS, kernel=kernel))
+            assert (await worker.bandits.stats(NAME)).rank_weight_power == power
+            if kernel is Kernel.ADAPTIVE:
+                await shop.trade(60)
+                model = await worker.learner.refreshed(NAME)
+                chosen = model.state.posterior.kernel.power
+                assert (await worker.bandits.stats(NAME)).rank_weight_power == chosen != power
+
+    stores = MemoryStores()
+    run(stores, scenario)

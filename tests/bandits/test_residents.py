@@ -1,0 +1,78 @@
+"""The learner in the background: what happens though nobody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tests.bandits.harness import NAME, SETTINGS, Shop, assert_same, hired, rebuilt, request, settles
+from tests.contracts.harness import RedisStores, run
+
+from topk_bandit.domain.bandits import Expired, RewardOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.store.embedded import EmbeddedStore
+    from topk_bandit.store.log import Store
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await holds():
+            await asyncio.sleep(0.01)
+
+
+def test_what_one_worker_takes_in_the_other_learns(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as near, hired(store) as far:
+            shop = Shop(near, stores, np.random.default_rng(1))
+            await shop.create()
+            await far.learner.current(NAME)
+            for value in (1.0, -2.0):
+                await near.recommender.reward(NAME, (await shop.recommend()).recommendation_id, value)
+            await until(lambda: settles(far))
+            assert_same(await far.learner.current(NAME), await rebuilt(store))
+            assert far.ear.learned_rewards == [1.0, -2.0]
+
+    run(stores, scenario)
+
+
+def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as one, hired(store) as other:
+            shop = Shop(one, stores, np.random.default_rng(1))
+            await shop.create(replace(SETTINGS, reward_wait_ms=1, default_reward=0.5))
+            shown = [(await worker.recommender.recommend(NAME, request())) for worker in (one, other) * 5]
+            await stores.pass_time(5)
+
+            async def closed() -> bool:
+                return (await store.get_bandit(NAME)).pending == 0 and await settles(one) and await settles(other)
+
+            await until(closed)
+            part = await store.read_log(NAME, start=1, limit=100)
+            expired = [logged.event for logged in part.events if isinstance(logged.event, Expired)]
+            assert sorted(one.recommendation_id for one in expired) == sorted(one.recommendation_id for one in shown)
+            assert one.ear.expirations + other.ear.expirations == 10
+            assert_same(await one.learner.current(NAME), await other.learner.current(NAME))
+            assert (await one.bandits.stats(NAME)).defaults == 10
+            late = await one.recommender.reward(NAME, shown[0].recommendation_id, 1.0)
+            assert late is RewardOutcome.LATE
+
+    run(stores, scenario)
+
+
+def test_a_worker_can_be_stopped_at_any_moment_of_its_start(embedded: EmbeddedStore) -> None:
+    """Connecting to the store may swallow a cancellation, which must then be repeated."""
+    stores = RedisStores(embedded.url)
+
+    async def scenario(store: Store) -> None:
+        for microseconds in range(0, 12_000, 100):
+            async with asyncio.timeout(20), hired(store):
+                await asyncio.sleep(microseconds / 1e6)
+
+    run(stores, scenario)

@@ -1,0 +1,367 @@
+"""Snapshots that do not verify, and followers that have to find another way."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import shutil
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.bandits.harness import (
+    LIMITS,
+    NAME,
+    SETTINGS,
+    Archive,
+    Shop,
+    Worker,
+    assert_same,
+    hired,
+    rebuilt,
+    replayed,
+    request,
+)
+from tests.contracts.harness import RedisStores, run
+from tests.contracts.samples import recommendation
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
+from topk_bandit.domain.bandits import BanditCreated, Item, ItemsChanged, Kernel, LoggedEvent, Recommended, Rewarded
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
+from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS
+from topk_bandit.learning.policy import State
+from topk_bandit.store.log import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+    from pathlib import Path
+
+    from tests.contracts.harness import Stores
+    from tests.servers import RunningServer
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.store.log import Store
+
+
+def checkpoint(settings: BanditSettings = SETTINGS) -> Model:
+    """Return a small model at a checkpoint, with an open slate and a retired item."""
+    rng = np.random.default_rng(0)
+    events: list[object] = [
+        BanditCreated(settings),
+        ItemsChanged(tuple(Item(f"i{n}", available=n != 2) for n in range(6)), ("i5",)),
+    ]
+    template = replace(recommendation(), slate=("i0", "i1", "i3"))
+    for number in range(9):
+        shown = replace(template, recommendation_id=f"r{number}")
+        events.append(Recommended(request(f"q{number}", context=rng.normal(size=2).tolist()), shown))
+        if number < 8:
+            events.append(Rewarded(f"r{number}", float(rng.normal())))
+    events[-1], events[-2] = events[-2], events[-1]
+    logged = [LoggedEvent(position, 1000 + position, event) for position, event in enumerate(events, 1)]  # type: ignore[arg-type]
+    model = replayed("birth", logged)[-1]
+    assert (model.since_checkpoint, len(model.open)) == (0, 1)
+    return model
+
+
+MODEL = checkpoint()
+PAYLOAD = encode_model(MODEL)
+FIXED = checkpoint(replace(SETTINGS, kernel=Kernel.WEIGHTED_CONVOLUTIONAL))
+
+
+def with_header(
+    change: Callable[[dict[str, object]], object], *, of: Model = MODEL, without: Collection[str] = ()
+) -> bytes:
+    """Return the payload with another header, and without some of the arrays."""
+    with np.load(io.BytesIO(encode_model(of))) as archive:
+        arrays = {name: archive[name] for name in archive if name not in without}
+    header = json.loads(arrays.pop("header").tobytes())
+    changed = change(header)
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(json.dumps(header if changed is None else changed).encode(), dtype=np.uint8),
+        **arrays,
+    )
+    return buffer.getvalue()
+
+
+def test_a_model_survives_as_bytes() -> None:
+    assert_same(decode_model(PAYLOAD, limits=LIMITS), MODEL)
+    assert_same(decode_model(with_header(lambda _: None), limits=LIMITS), MODEL)
+
+
+def test_another_schema_is_refused_by_its_number() -> None:
+    with pytest.raises(CorruptDataError, match="unknown schema 1"):
+        decode_model(with_header(lambda header: header.update(schema=1)), limits=LIMITS)
+
+
+def test_models_from_before_they_told_their_digests_are_read() -> None:
+    def change(header: dict[str, object]) -> None:
+        del header["digests"]
+        header["schema"] = 4
+
+    payload = with_header(change)
+    assert_same(decode_model(payload, limits=LIMITS), MODEL)
+    assert decode_digests(payload) is None
+
+
+def test_models_from_before_there_were_kernels_to_choose_from_are_read() -> None:
+    def change(header: dict[str, object]) -> None:
+        assert header.pop("rank_weight_power") is None
+        header["schema"] = 3
+
+    assert_same(decode_model(with_header(change, of=FIXED), limits=LIMITS), FIXED)
+
+
+def test_models_from_before_there_were_priors_are_read() -> None:
+    def change(header: dict[str, object]) -> None:
+        del header["rank_weight_power"], header["prior_items"]
+        header["schema"] = 2
+
+    payload = with_header(change, of=FIXED, without={"prior_constants", "prior_slopes"})
+    assert_same(decode_model(payload, limits=LIMITS), FIXED)
+
+
+def test_the_kernel_comes_back_as_it_was_chosen() -> None:
+    for power in RANK_WEIGHT_POWERS:
+        kernel = MODEL.state.posterior.kernel.at_power(power)
+        posterior = replace(MODEL.state.posterior, kernel=kernel)
+        model = replace(
+            MODEL, state=State.restored(kernel, replace(MODEL.state, posterior=posterior).memory, limits=LIMITS)
+        )
+        assert_same(decode_model(encode_model(model), limits=LIMITS), model)
+
+
+def _without(name: str) -> Callable[[dict[str, object]], None]:
+    def change(header: dict[str, object]) -> None:
+        del header[name]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _without("settings"),
+        _without("rank_weight_power"),
+        lambda header: header.update(open_ids=["one", "too", "many"]),
+        lambda header: header.update(tally={"nonsense": 1}),
+        lambda header: header.update(settings=3),
+        lambda header: header.update(last=None),
+        lambda header: header.update(noise_variance=-1.0),
+        lambda header: header.update(rank_weight_power=0.3),
+        lambda _: ["a", "list"],
+        lambda _: 3,
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(change: Callable[[dict[str, object]], object]) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_model(with_header(change), limits=LIMITS)
+
+
+@given(place=st.integers(0, len(PAYLOAD) - 1), bits=st.integers(1, 255))
+def test_a_flipped_byte_is_refused_or_harmless(place: int, bits: int) -> None:
+    spoiled = bytearray(PAYLOAD)
+    spoiled[place] ^= bits
+    try:
+        model = decode_model(bytes(spoiled), limits=LIMITS)
+    except CorruptDataError:
+        return
+    assert_same(model, MODEL)
+
+
+@given(length=st.integers(0, len(PAYLOAD) - 1))
+def test_a_payload_that_is_cut_short_is_refused(length: int) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_model(PAYLOAD[:length], limits=LIMITS)
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused(payload: bytes) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_model(payload, limits=LIMITS)
+
+
+async def traded(store: Store, stores: Stores, *, rounds: int) -> tuple[Model, list[LoggedEvent]]:
+    """Let a shop trade; return the live model, and all events as they were."""
+    async with hired(store) as worker:
+        shop, archive = Shop(worker, stores, np.random.default_rng(1)), Archive(store)
+        await shop.create()
+        await shop.trade(rounds, archive=archive)
+        live = await worker.learner.refreshed(NAME)
+        await archive.look()
+    return live, archive.events
+
+
+def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        live, events = await traded(store, stores, rounds=700)
+        assert (await store.read_log(NAME, start=1, limit=1)).first_position > 256
+        async with hired(store) as other:
+            assert_same(await other.learner.refreshed(NAME), live)
+            assert other.ear.failed_snapshots == 0
+        assert_same(replayed(live.incarnation, events)[-1], live)
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.update(schema=1))])
+def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
+    stores: Stores, payload: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Store) -> None:
+        live, _ = await traded(store, stores, rounds=700)
+        older = (await store.load_snapshots(NAME))[0]
+        record = await store.get_bandit(NAME)
+        bad = Snapshot(record.log_position, payload)
+        assert await store.save_snapshot(NAME, bad, incarnation=record.incarnation)
+        assert list(await store.load_snapshots(NAME)) == [bad, older]
+        async with hired(store) as other:
+            assert_same(await other.learner.refreshed(NAME), live)
+            assert other.ear.failed_snapshots == 1
+        assert "a snapshot is passed over" in caplog.text
+
+    run(stores, scenario)
+
+
+def test_without_any_snapshot_a_whole_log_is_folded_from_its_beginning(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        live, _ = await traded(store, stores, rounds=100)
+        assert await store.load_snapshots(NAME) == ()
+        await store.save_snapshot(NAME, Snapshot(50, b"nonsense"), incarnation=live.incarnation)
+        async with hired(store) as other:
+            assert_same(await other.learner.refreshed(NAME), live)
+
+    run(stores, scenario)
+
+
+def test_a_trimmed_log_without_a_snapshot_that_fits_is_no_bandit_that_knows_nothing(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        live, _ = await traded(store, stores, rounds=100)
+        for position in (50, 60):
+            assert await store.save_snapshot(NAME, Snapshot(position, b"nonsense"), incarnation=live.incarnation)
+        async with hired(store) as other:
+            with pytest.raises(CorruptDataError, match="begins at 51 and no snapshot fits"):
+                await other.learner.refreshed(NAME)
+
+    run(stores, scenario)
+
+
+def test_a_bandit_that_is_deleted_and_made_anew_is_another_one(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker, hired(store) as follower:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            await shop.trade(60)
+            first = await follower.learner.refreshed(NAME)
+            await worker.bandits.delete_bandit(NAME)
+            with pytest.raises(NotFoundError):
+                await follower.learner.refreshed(NAME)
+            assert follower.learner.published(NAME) is None
+            assert set(follower.ear.forgotten_bandits) == {str(NAME)}
+            with pytest.raises(NotFoundError):
+                await follower.recommender.recommend(NAME, request())
+            await shop.create(replace(SETTINGS, slate_size=2))
+            second = await follower.recommender.recommend(NAME, request("again"))
+            assert (len(second.slate), second.observations) == (2, 0)
+            assert (await follower.learner.current(NAME)).incarnation != first.incarnation
+            await shop.trade(30)
+            assert_same(await follower.learner.refreshed(NAME), await rebuilt(store))
+
+    run(stores, scenario)
+
+
+def test_a_bandit_made_anew_between_two_looks_is_noticed(stores: Stores) -> None:
+    """The new log is longer than the old one was, so that only its events and its incarnation tell them apart."""
+
+    async def scenario(store: Store) -> None:
+        async with hired(store) as worker, hired(store, look_seconds=600.0) as follower:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            await shop.trade(20)
+            await follower.learner.refreshed(NAME)
+            await worker.bandits.delete_bandit(NAME)
+            await shop.create()
+            shop.open.clear()
+            await shop.trade(40)
+            assert_same(await follower.learner.refreshed(NAME), await rebuilt(store))
+
+    run(stores, scenario)
+
+
+@asynccontextmanager
+async def connected(server: RunningServer) -> AsyncIterator[tuple[Store, Stores]]:
+    stores = RedisStores(server.url)
+    async with stores.connect() as store:
+        yield store, stores
+
+
+async def refreshed(worker: Worker) -> Model:
+    """Follow the log to its end, as soon as the store answers."""
+    while True:
+        try:
+            return await worker.learner.refreshed(NAME)
+        except UnavailableError:
+            await asyncio.sleep(0.05)
+
+
+class Rewinder:
+    """Takes a server back to an earlier moment, as a failover to a replica that lags does."""
+
+    def __init__(self, server: RunningServer, folder: Path) -> None:
+        self._server = server
+        self._data = server.folder / "appendonlydir"
+        self._copy = folder / "copy"
+
+    def remember(self) -> None:
+        self._server.kill()
+        shutil.copytree(self._data, self._copy)
+        self._server.start()
+
+    def rewind(self) -> None:
+        self._server.kill()
+        shutil.rmtree(self._data)
+        shutil.copytree(self._copy, self._data)
+        self._server.start()
+
+
+@pytest.mark.parametrize("before", [40, 700], ids=["a whole log", "a trimmed log"])
+@pytest.mark.parametrize("after", [0, 120], ids=["shorter", "with other events"])
+def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, before: int, after: int) -> None:
+    async def scenario(server: RunningServer) -> None:
+        async with connected(server) as (store, stores), hired(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            await shop.trade(before)
+            kept = await worker.learner.refreshed(NAME)
+            rewinder = Rewinder(server, tmp_path)
+            rewinder.remember()
+            await refreshed(worker)
+            open_then, rounds_then = list(shop.open), shop.rounds
+            await shop.trade(60)
+            lost = await worker.learner.refreshed(NAME)
+            assert lost.version > kept.version
+            rewinder.rewind()
+            if after == 0:
+                assert_same(await refreshed(worker), kept)
+                return
+            async with connected(server) as (_, other_stores):
+                other_stores.prefix = stores.prefix  # type: ignore[attr-defined]
+                async with other_stores.connect() as elsewhere, hired(elsewhere) as other:
+                    rng = np.random.default_rng(99)
+                    elsewhere_shop = Shop(other, stores, rng, open=open_then, rounds=rounds_then)
+                    await elsewhere_shop.trade(after)
+                    truth = await other.learner.refreshed(NAME)
+                    assert truth.version > lost.version
+                    assert_same(await refreshed(worker), truth)
+
+    # With everysec the server may hold writes back while the disk is busy, and lose what it acknowledged when killed.
+    with running_server(valkey_binary(), config=["appendfsync always"]) as server:
+        asyncio.run(scenario(server))

@@ -1,0 +1,163 @@
+"""The command as a person meets it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.service import COMMAND, clean_environment, commands
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.process.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = [declared.name for declared in fields(Settings)]
+
+
+def run(*words: str, command: tuple[str, ...] = (COMMAND,), **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *words],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=clean_environment(COLUMNS="200", **variables),
+    )
+
+
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+def test_help_names_every_setting_its_variable_and_its_default(command: str) -> None:
+    done = run(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in [*SETTINGS, "config"]:
+        assert f"--{name.replace('_', '-')} " in done.stdout
+        assert f"environment: TOPK_BANDIT_{name.upper()})" in done.stdout
+    assert done.stdout.count("default: ") == len(SETTINGS)
+
+
+def test_help_says_what_there_is_to_do() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for command in ("serve", "doctor", "demo", "study", "experiment"):
+        assert re.search(rf"^    {command}\s+\w", done.stdout, re.MULTILINE)
+    demo = run("demo", "--help").stdout
+    assert "--rounds" in demo
+    assert "--seed" in demo
+
+
+@pytest.mark.parametrize("command", [(COMMAND,), (sys.executable, "-m", "topk_bandit")])
+def test_the_version_is_the_distribution_s(command: tuple[str, ...]) -> None:
+    done = run("--version", command=command)
+    assert (done.returncode, done.stdout) == (0, f"topk-bandit {version('topk-bandit')}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("serve", "--colour=red"), ("serve", "word"), ("sell",), ("demo", "--rounds=many"), ("--workers=2",)]
+)
+def test_a_wrong_call_is_told_and_exits_with_2(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: topk-bandit")
+    assert "error: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "problem"),
+    [
+        (["serve", "--workers=0"], {}, "workers (from flag --workers): 0 is not between 1 and 256"),
+        (["serve"], {"TOPK_BANDIT_FSYNC": "sometimes"}, "fsync (from variable TOPK_BANDIT_FSYNC): 'sometimes' is none"),
+        (["serve"], {"TOPK_BANDIT_WORKER": "2"}, "variable TOPK_BANDIT_WORKER is no setting; did you mean"),
+        (["serve", "--redis-url=http://x"], {}, "redis_url (from flag --redis-url): "),
+        (["serve", "--config=/nowhere.toml"], {}, "config file /nowhere.toml can't be read"),
+        (["doctor", "--listen=nowhere"], {}, "listen (from flag --listen): 'nowhere' is not host:port"),
+        (["demo", "--rounds=0"], {}, "--rounds: expected at least 1, got 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_and_exits_with_1(
+    words: list[str], variables: dict[str, str], problem: str
+) -> None:
+    done = run(*words, **variables)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"topk-bandit: {problem}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_gives_settings_and_flags_go_before(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('workers = 3\nlisten = "127.0.0.1:7"\nuniform_share = 2.0\n')
+    done = run("serve", f"--config={file}")
+    assert done.stderr.startswith(f"topk-bandit: uniform_share (from {file}, key uniform_share): 2 is not between")
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Return what is in a folder for temporary files, without what belongs to no run of ours."""
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("topk-bandit"))
+
+
+def processes_of(folder: Path) -> list[str]:
+    return [line for line in commands() if str(folder) in line]
+
+
+def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
+    embedded = run("doctor", "--log-format=text", TMPDIR=str(tmp_path))
+    assert (embedded.returncode, embedded.stderr) == (0, "")
+    assert "valkey" in embedded.stdout
+    assert "sample decision: 6 of 50 items" in embedded.stdout
+    assert re.search(r"All \d checks passed\.", embedded.stdout)
+    assert leftovers(tmp_path) == []
+    assert processes_of(tmp_path) == []
+    with running_server(valkey_binary()) as server:
+        given = run("doctor", f"--redis-url={server.url}")
+        assert given.returncode == 0, given.stdout
+        with server.client() as client:
+            assert client.dbsize() == 0
+
+
+def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
+    with running_server(valkey_binary(), append_only=False, config=["maxmemory-policy allkeys-lru"]) as server:
+        done = run("doctor", f"--redis-url={server.url}")
+    assert done.returncode == 1
+    assert "set appendonly to yes" in done.stdout
+    assert "set it to noeviction" in done.stdout
+    assert re.search(r"1 of \d checks failed\.", done.stdout)
+    away = run("doctor", f"--redis-url={server.url}", "--store-timeout-seconds=0.2")
+    assert away.returncode == 1
+    assert "store: can't be examined" in away.stdout
+    crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", TMPDIR=str(tmp_path))
+    assert crowded.returncode == 1
+    assert "lower --workers" in crowded.stdout
+
+
+def test_the_doctor_hides_the_password() -> None:
+    with running_server(valkey_binary(), password="opensesame") as server:
+        url = server.url.replace("//", "//:opensesame@")
+        done = run("doctor", TOPK_BANDIT_REDIS_URL=url)
+        assert done.returncode == 0, done.stdout
+        assert "opensesame" not in done.stdout + done.stderr
+        wrong = run("doctor", TOPK_BANDIT_REDIS_URL=url.replace("sesame", "simsim"))
+        assert wrong.returncode == 1
+        assert "opensimsim" not in wrong.stdout + wrong.stderr
+
+
+def test_the_demo_shows_what_it_learns_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = run("demo", "--rounds=30", TMPDIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "request 30 of 30" in done.stdout
+    assert re.search(r"its regret was \d+% of the random policy's", done.stdout)
+    assert "and expects a reward of" in done.stdout
+    assert leftovers(tmp_path) == []
+    assert processes_of(tmp_path) == []
+
+
+def test_one_round_is_a_demo_too() -> None:
+    done = run("demo", "--rounds=1", "--seed=3")
+    assert (done.returncode, done.stderr) == (0, "")

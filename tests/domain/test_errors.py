@@ -1,0 +1,44 @@
+"""The error tree: drawn as it is, and whole after a trip to another process."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from topk_bandit.domain import errors
+
+EXAMPLES = [
+    errors.InvalidArgumentError("context[3]", "is not finite"),
+    errors.NotFoundError("tenants/acme/bandits/home"),
+    errors.ConflictError("REWARD_EXISTS", "another value was accepted"),
+    errors.ExhaustedError("STORE_FULL", "the store is full", retry_after=3.0),
+    errors.UnavailableError("the store is away", retry_after=0.25),
+    errors.CorruptDataError("a snapshot is cut short"),
+    errors.NotReadyError("DESIGN_UNFINISHED", "the design is not done"),
+    errors.ConfigurationError("workers: 0 is not between 1 and 256"),
+]
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_crosses_a_process_whole(error: errors.TopkBanditError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_every_error_has_an_example_and_a_place_in_the_drawing() -> None:
+    names = {type(error).__name__ for error in EXAMPLES}
+    assert names == set(errors.__all__) - {"TopkBanditError"}
+    drawing = errors.__doc__ or ""
+    assert all(name in drawing for name in errors.__all__)
+
+
+def test_messages_are_for_people() -> None:
+    assert [str(error) for error in EXAMPLES[:4]] == [
+        "context[3]: is not finite",
+        "tenants/acme/bandits/home not found",
+        "another value was accepted",
+        "the store is full",
+    ]

@@ -1,0 +1,142 @@
+"""What is told of the service's work is what its own code does, watched through arrays that count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from topk_bandit.lab.simulation.service_work import ServiceApproach
+from topk_bandit.lab.simulation.work import Work, of_brackets, of_cholesky, of_eigenvectors
+from topk_bandit.learning import _layout, _rows, _ties, _triangles, evidence, hyperparameters, posterior
+from topk_bandit.learning.compiled import kendall
+from topk_bandit.learning.kendall import weighted_convolutional_kendall
+from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.rankings import all_rankings
+
+N_ITEMS, SLATE_SIZE, CONTEXT_DIM = 12, 3, 3
+EVERY_SLATE = all_rankings(np.arange(N_ITEMS), slate_size=SLATE_SIZE)
+COUNTED = {np.multiply, np.divide, np.sqrt, np.square, np.power}
+
+
+class Watched(np.ndarray):
+    """An array that counts multiplications, divisions and roots in which it takes part."""
+
+    count = 0
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, out: object = None, **kwargs: object
+    ) -> object:
+        given = [bare(value) for value in inputs]
+        if out is not None:
+            kwargs["out"] = tuple(bare(value) for value in out)
+        result = getattr(ufunc, method)(*given, **kwargs)
+        if method == "__call__" and ufunc in COUNTED:
+            Watched.count += np.size(result)
+        if ufunc is np.matmul:
+            Watched.count += np.size(result) * given[0].shape[-1]
+        return watched(out[0] if out is not None else result)
+
+    def __array_function__(self, func: object, types: object, args: object, kwargs: object) -> object:
+        work = {np.linalg.cholesky: of_cholesky, np.linalg.eigh: of_eigenvectors, np.linalg.matrix_rank: of_rank}
+        if func in work:
+            Watched.count += work[func](*(args[0].shape if func is np.linalg.matrix_rank else args[0].shape[:1]))
+            return func(bare(args[0]), **kwargs)
+        return super().__array_function__(func, types, args, kwargs)
+
+
+def of_rank(rows: int, columns: int) -> int:
+    """Singular values by Golub and Van Loan, half of whose 4 m n^2 - 4 n^3 / 3 are multiplications; roughly."""
+    return 2 * rows * columns**2
+
+
+def bare(value: object) -> object:
+    return value.view(np.ndarray) if isinstance(value, Watched) else value
+
+
+def watched(value: object) -> object:
+    floats = isinstance(value, np.ndarray) and value.dtype == np.float64
+    return value.view(Watched) if floats else value
+
+
+class WatchedNumpy:
+    """Numpy whose new arrays count."""
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(np, name)
+        if name in {
+            "array",
+            "zeros",
+            "ones",
+            "eye",
+            "asarray",
+            "concatenate",
+            "vstack",
+            "ascontiguousarray",
+            "zeros_like",
+        }:
+            return lambda *args, **kwargs: watched(value(*args, **kwargs))
+        return value
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (posterior, evidence, hyperparameters, _layout, _rows, _ties, _triangles):
+        monkeypatch.setattr(module, "np", WatchedNumpy())
+    gram, dtrtri = kendall.gram, _triangles.dtrtri
+
+    def watched_gram(left: object, right: object, n_items: int, *weights: object) -> object:
+        Watched.count += of_brackets(left, right, n_items=n_items)
+        return watched(gram(left, right, n_items, *weights))
+
+    def watched_dtrtri(triangle: object, **kwargs: object) -> object:
+        Watched.count += of_cholesky(len(triangle))
+        return dtrtri(bare(triangle), **kwargs)
+
+    monkeypatch.setattr(kendall, "gram", watched_gram)
+    monkeypatch.setattr(_triangles, "dtrtri", watched_dtrtri)
+
+
+def played(approach: ServiceApproach, work: Work, rounds: int) -> tuple[list[int], list[int], list[int]]:
+    """Return how much more was done than told: by each prediction, by each plain update, and by each with a refit."""
+    rng = np.random.default_rng(3)
+    slates = rng.permutation(EVERY_SLATE)
+    predictions, plain, refits = [], [], []
+    for ranking in slates[:rounds]:
+        context, asked = rng.normal(size=CONTEXT_DIM).view(Watched), slates[rng.choice(len(slates), size=2)]
+        before = Watched.count - work.count
+        approach.moments(context, asked)
+        predicted = Watched.count - work.count
+        approach.update(context, ranking, float(rng.normal()))
+        predictions.append(predicted - before)
+        kind = plain if approach.state.since_refit else refits
+        kind.append(Watched.count - work.count - predicted)
+    return predictions, plain, refits
+
+
+@pytest.mark.usefixtures("watching")
+@pytest.mark.parametrize(("limit", "rounds"), [(512, 110), (70, 140)])
+def test_the_work_told_is_the_work_done(limit: int, rounds: int) -> None:
+    work = Work()
+    kernel = weighted_convolutional_kendall(N_ITEMS, SLATE_SIZE)
+    approach = ServiceApproach(kernel, work, context_dim=CONTEXT_DIM, limits=Limits(rows=limit))
+    predictions, plain, refits = played(approach, work, rounds)
+    assert set(predictions) == set(plain) == {0}
+    assert len(refits) >= 9
+    # What is left out does not grow with the rows, of which there are 8 at first.
+    assert set(refits) == {refits[0]}
+    assert 0 < refits[0] < 1000
+    assert work.count > 1000 * refits[0]
+
+
+def test_it_is_the_services_state() -> None:
+    rng, kernel, limits = np.random.default_rng(4), weighted_convolutional_kendall(N_ITEMS, SLATE_SIZE), Limits(rows=20)
+    approach = ServiceApproach(kernel, Work(), context_dim=2, limits=limits)
+    state = State.initial(kernel, context_dim=2, limits=limits)
+    for ranking in rng.permutation(EVERY_SLATE)[:40]:
+        context, reward = rng.normal(size=2), float(rng.normal())
+        approach.update(context, ranking, reward)
+        state = state.shown("a", context, ranking).rewarded("a", context, ranking, reward=reward)
+    asked = EVERY_SLATE[:9]
+    for ours, its in zip(approach.moments(context, asked), state.posterior.predict(context, asked), strict=True):
+        np.testing.assert_array_equal(ours, its)
+    assert approach.memory_bytes == state.memory_bytes

@@ -1,0 +1,442 @@
+"""The metrics as their readers see them: Prometheus's own parser and linter, real sockets, real processes."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from topk_bandit.domain.bandits import Recommendation
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.hooks import Hooks
+from topk_bandit.process.metrics import Metrics, MetricsServer, forget_worker, render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METHODS = (("topk_bandit.v1.RecommenderService", "Recommend"), ("topk_bandit.v1.RecommenderService", "Reward"))
+
+PROMISED = {
+    "grpc_server_started_total": "counter",
+    "grpc_server_handled_total": "counter",
+    "grpc_server_handling_seconds": "histogram",
+    "topk_bandit_decision_seconds": "histogram",
+    "topk_bandit_rewards_total": "counter",
+    "topk_bandit_reward_value": "summary",
+    "topk_bandit_regret_bound_total": "counter",
+    "topk_bandit_estimated_regret_total": "counter",
+    "topk_bandit_exploration_total": "counter",
+    "topk_bandit_observations": "gauge",
+    "topk_bandit_pending": "gauge",
+    "topk_bandit_learner_lag_events": "gauge",
+    "topk_bandit_model_age_seconds": "gauge",
+    "topk_bandit_reward_delay_seconds": "histogram",
+    "topk_bandit_posterior_rows": "gauge",
+    "topk_bandit_models": "gauge",
+    "topk_bandit_model_memory_bytes": "gauge",
+    "topk_bandit_largest_model_bytes": "gauge",
+    "topk_bandit_model_limit_bytes": "gauge",
+    "topk_bandit_models_rested_total": "counter",
+    "topk_bandit_store_seconds": "histogram",
+    "topk_bandit_answers_total": "counter",
+    "topk_bandit_design_seconds": "histogram",
+}
+
+SLATE = Recommendation(
+    recommendation_id="r1",
+    slate=("a", "b"),
+    propensity=0.5,
+    mean=1.0,
+    standard_deviation=0.1,
+    regret_bound=2.0,
+    estimated_regret=0.5,
+    explored=False,
+    model_version=3,
+    observations=2,
+)
+
+WORKER = """
+import sys
+from pathlib import Path
+from prometheus_client import CollectorRegistry
+from topk_bandit.process.metrics import Metrics, share_metrics
+share_metrics(Path(sys.argv[1]), worker=int(sys.argv[2]))
+metrics = Metrics(CollectorRegistry(), methods=[("service", "Method")])
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Bench:
+    """Metrics of one process, and what they show."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.registry = CollectorRegistry()
+        self.metrics = Metrics(self.registry, methods=METHODS, clock=self.clock)
+
+    @property
+    def text(self) -> str:
+        return generate_latest(self.registry).decode()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> None:
+    metrics.rpc_started(*METHODS[0])
+    metrics.rpc_handled(*METHODS[0], "OK", 0.002)
+    metrics.decided(SLATE, 0.001)
+    metrics.recommended(SLATE)
+    metrics.rewarded("accepted", 0.5)
+    metrics.learned(0.5, 12.0)
+    metrics.answered("accepted")
+    metrics.designed("ready", 0.02)
+    metrics.expired(2)
+    metrics.followed(bandit, 3, 4.0)
+    metrics.bounded(2**24)
+    metrics.posterior(bandit, observations=5, pending=1, rows=4, memory_bytes=2**20)
+    metrics.rested("idle")
+    metrics.snapshot_failed(bandit)
+    metrics.diverged(bandit)
+    metrics.store_called("record_reward", 0.001, failed=False)
+    metrics.store_called("record_reward", 0.001, failed=True)
+
+
+def promtool(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("promtool")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("promtool is missing")
+        pytest.skip("promtool is missing")
+    return subprocess.run([program, *arguments], input=text, text=True, capture_output=True, check=False)
+
+
+def test_every_promised_metric_is_there_with_its_type_and_help(bench: Bench) -> None:
+    use_everything(bench.metrics)
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", bench.text, re.MULTILINE))
+    helps = dict(re.findall(r"^# HELP (\S+) (.+)$", bench.text, re.MULTILINE))
+    assert types.items() >= PROMISED.items()
+    assert helps.keys() == types.keys()
+    assert all(text.endswith(".") for text in helps.values())
+
+
+def test_all_hooks_are_heard() -> None:
+    hooks = {name for name in vars(Hooks) if not name.startswith("_")}
+    assert hooks <= vars(Metrics).keys()
+
+
+def test_promtool_finds_nothing_to_say(bench: Bench) -> None:
+    use_everything(bench.metrics)
+    check = promtool("check", "metrics", text=bench.text)
+    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+
+
+def test_promtool_would_say_something() -> None:
+    check = promtool("check", "metrics", text="# TYPE no_help_milliseconds counter\nno_help_milliseconds 1\n")
+    assert check.returncode != 0
+
+
+def test_the_number_of_series_is_bounded(bench: Bench) -> None:
+    def series() -> int:
+        return sum(len(family.samples) for family in text_string_to_metric_families(bench.text))
+
+    use_everything(bench.metrics)
+    bench.metrics.rewarded("made up", 0.0)
+    bench.metrics.answered("made up")
+    bench.metrics.designed("made up", 1.0)
+    bench.metrics.rpc_started("made", "up")
+    bench.metrics.rpc_handled(*METHODS[0], "UNKNOWN", 0.1)
+    bench.metrics.rpc_handled("made", "up", "UNIMPLEMENTED", 0.1)
+    before = series()
+    for number in range(1000):
+        use_everything(bench.metrics, bandit=f"tenants/{number}/bandits/b")
+        bench.metrics.rpc_started(f"service{number}", "Method")
+        bench.metrics.rpc_handled("service", f"Method{number}", "UNIMPLEMENTED", 0.1)
+        bench.metrics.rpc_handled(*METHODS[0], f"CODE{number}", 0.1)
+        bench.metrics.rewarded(f"outcome{number}", 0.0)
+        bench.metrics.answered(f"outcome{number}")
+        bench.metrics.designed(f"outcome{number}", 1.0)
+    assert series() == before < 400
+
+
+def test_calls_are_counted_by_method_and_code(bench: Bench) -> None:
+    service, method = METHODS[1]
+    bench.metrics.rpc_started(service, method)
+    bench.metrics.rpc_started("made", "up")
+    bench.metrics.rpc_handled(service, method, "NOT_FOUND", 0.004)
+    call = {"grpc_service": service, "grpc_method": method}
+    assert bench.value("grpc_server_started_total", **call) == 1
+    assert bench.value("grpc_server_started_total", grpc_service="unknown", grpc_method="unknown") == 1
+    assert bench.value("grpc_server_handled_total", **call, grpc_code="NOT_FOUND") == 1
+    assert bench.value("grpc_server_handled_total", **call, grpc_code="OK") == 0
+    assert bench.value("grpc_server_handling_seconds_sum", **call) == 0.004
+    assert bench.value("grpc_server_handling_seconds_bucket", **call, le="0.003") == 0
+    assert bench.value("grpc_server_handling_seconds_bucket", **call, le="0.005") == 1
+
+
+def test_slates_are_counted_with_their_regrets(bench: Bench) -> None:
+    bench.metrics.recommended(SLATE)
+    bench.metrics.recommended(replace(SLATE, explored=True, degraded=True, estimated_regret=-1e-17))
+    assert bench.value("topk_bandit_exploration_total", mode="exploited") == 1
+    assert bench.value("topk_bandit_exploration_total", mode="explored") == 1
+    assert bench.value("topk_bandit_degraded_total") == 1
+    assert bench.value("topk_bandit_regret_bound_total") == 4
+    assert bench.value("topk_bandit_estimated_regret_total") == 0.5
+
+
+def test_rewards_are_counted_by_outcome_and_summed_once(bench: Bench) -> None:
+    assert bench.value("topk_bandit_rewards_total", outcome="late") == 0
+    for outcome, value in (
+        ("accepted", 2.0),
+        ("accepted", -0.5),
+        ("duplicate", 2.0),
+        ("late", 7.0),
+        ("not_found", 9.0),
+    ):
+        bench.metrics.rewarded(outcome, value)
+    bench.metrics.learned(2.0, 90.0)
+    assert bench.value("topk_bandit_rewards_total", outcome="accepted") == 2
+    assert bench.value("topk_bandit_rewards_total", outcome="duplicate") == 1
+    assert bench.value("topk_bandit_rewards_total", outcome="late") == 1
+    assert bench.value("topk_bandit_reward_value_sum") == 1.5
+    assert bench.value("topk_bandit_reward_value_count") == 2
+    assert bench.value("topk_bandit_reward_delay_seconds_sum") == 90
+
+
+def test_store_calls_are_timed_by_operation_and_outcome(bench: Bench) -> None:
+    bench.metrics.store_called("read_log", 0.25, failed=False)
+    bench.metrics.store_called("read_log", 0.5, failed=True)
+    assert bench.value("topk_bandit_store_seconds_sum", operation="read_log", outcome="ok") == 0.25
+    assert bench.value("topk_bandit_store_seconds_count", operation="read_log", outcome="failed") == 1
+
+
+def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:
+    bench.metrics.posterior("a", observations=5, pending=1, rows=4, memory_bytes=1000)
+    bench.metrics.posterior("b", observations=10, pending=2, rows=8, memory_bytes=3000)
+    bench.metrics.posterior("a", observations=6, pending=0, rows=4, memory_bytes=1000)
+    assert bench.value("topk_bandit_observations") == 16
+    assert bench.value("topk_bandit_pending") == 2
+    assert bench.value("topk_bandit_posterior_rows") == 12
+    assert bench.value("topk_bandit_models") == 2
+    assert bench.value("topk_bandit_model_memory_bytes") == 4000
+    assert bench.value("topk_bandit_largest_model_bytes") == 3000
+    bench.metrics.forgotten("b")
+    bench.metrics.forgotten("never known")
+    assert bench.value("topk_bandit_observations") == 6
+    assert bench.value("topk_bandit_models") == 1
+    assert bench.value("topk_bandit_model_memory_bytes") == 1000
+    assert bench.value("topk_bandit_largest_model_bytes") == 1000
+    bench.metrics.forgotten("a")
+    assert bench.value("topk_bandit_models") == 0
+    assert bench.value("topk_bandit_largest_model_bytes") == 0
+
+
+def test_models_that_rest_are_counted_by_reason_beside_the_bound(bench: Bench) -> None:
+    bench.metrics.bounded(16 * 2**20)
+    assert bench.value("topk_bandit_model_limit_bytes") == 16 * 2**20
+    assert bench.value("topk_bandit_models_rested_total", reason="memory") == 0
+    for reason in ("idle", "memory", "memory"):
+        bench.metrics.rested(reason)
+    assert bench.value("topk_bandit_models_rested_total", reason="idle") == 1
+    assert bench.value("topk_bandit_models_rested_total", reason="memory") == 2
+
+
+def test_the_lag_is_the_largest_of_any_bandit(bench: Bench) -> None:
+    lag = "topk_bandit_learner_lag_events"
+    bench.metrics.followed("a", 3, 1.0)
+    bench.metrics.followed("b", 7, 1.0)
+    assert bench.value(lag) == 7
+    bench.metrics.followed("b", 1, 1.0)
+    assert bench.value(lag) == 3
+    bench.metrics.forgotten("a")
+    assert bench.value(lag) == 1
+    bench.metrics.forgotten("b")
+    assert bench.value(lag) == 0
+
+
+def test_the_age_grows_while_there_is_work_and_is_zero_when_there_is_none(bench: Bench) -> None:
+    age = "topk_bandit_model_age_seconds"
+    bench.metrics.followed("idle", 0, 86400.0)
+    assert bench.value(age) == 0
+    bench.metrics.followed("behind", 5, 2.0)
+    assert bench.value(age) == 2
+    bench.clock.now += 10
+    bench.metrics.decided(SLATE, 0.001)
+    assert bench.value(age) == 12
+    bench.metrics.followed("further behind", 5, 30.0)
+    assert bench.value(age) == 30
+    bench.metrics.followed("further behind", 0, 0.0)
+    assert bench.value(age) == 12
+    bench.metrics.followed("behind", 0, 0.0)
+    assert bench.value(age) == 0
+
+
+class Worker:
+    """A real process that counts into a shared folder."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(folder), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *statements: str) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        for statement in statements:
+            self.process.stdin.write(statement + "\n")
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == "done\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def samples(folder: Path) -> dict[str, float]:
+    families = text_string_to_metric_families(render(folder).decode())
+    return {
+        sample.name + "".join(f",{value}" for _, value in sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Path) -> None:
+    workers = [Worker(tmp_path, 0), Worker(tmp_path, 1)]
+    try:
+        for worker, size in zip(workers, (5, 9), strict=True):
+            worker.run(
+                "metrics.rewarded('accepted', 1.5)",
+                "metrics.rpc_handled('service', 'Method', 'OK', 0.004)",
+                f"metrics.posterior('a', observations={size}, pending=1, rows=2, memory_bytes=9)",
+                f"metrics.followed('a', {size}, {size}.0)",
+            )
+        text = render(tmp_path).decode()
+        check = promtool("check", "metrics", text=text)
+        assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+        seen = samples(tmp_path)
+        assert seen["topk_bandit_rewards_total,accepted"] == 2
+        assert seen["topk_bandit_reward_value_sum"] == 3
+        assert seen["grpc_server_handling_seconds_count,Method,service"] == 2
+        assert seen["grpc_server_handling_seconds_bucket,Method,service,+Inf"] == 2
+        assert seen["topk_bandit_observations"] == 9
+        assert seen["topk_bandit_learner_lag_events"] == 9
+
+        workers[1].kill()
+        forget_worker(tmp_path, worker=1)
+        assert samples(tmp_path)["topk_bandit_observations"] == 5
+        assert samples(tmp_path)["topk_bandit_rewards_total,accepted"] == 2
+
+        files = sorted(path.name for path in tmp_path.iterdir())
+        workers[1] = Worker(tmp_path, 1)
+        workers[1].run("metrics.rewarded('accepted', 1.5)", "metrics.followed('a', 0, 0.0)")
+        assert samples(tmp_path)["topk_bandit_rewards_total,accepted"] == 3
+        assert samples(tmp_path)["topk_bandit_observations"] == 5
+        forget_worker(tmp_path, worker=1)
+        assert sorted(path.name for path in tmp_path.iterdir()) == files
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def ask(port: int, path: str, *, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str, bytes, str]:
+    connection = http.client.HTTPConnection(host, port, timeout=10)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read(), answer.headers["Content-Length"]
+    finally:
+        connection.close()
+
+
+def test_the_server_answers_scrapes_and_probes(capfd: pytest.CaptureFixture[str]) -> None:
+    ready = [True]
+    with MetricsServer(0, host="127.0.0.1", render=lambda: b"up 1\n", ready=lambda: ready[0]) as server:
+        assert ask(server.port, "/metrics?x=1")[:3] == (200, "text/plain; version=0.0.4; charset=utf-8", b"up 1\n")
+        assert ask(server.port, "/metrics", method="HEAD") == (
+            200,
+            "text/plain; version=0.0.4; charset=utf-8",
+            b"",
+            "5",
+        )
+        assert ask(server.port, "/livez")[0] == 200
+        assert ask(server.port, "/readyz")[0] == 200
+        ready[0] = False
+        assert ask(server.port, "/readyz")[0] == 503
+        assert ask(server.port, "/readyz", method="HEAD")[0] == 503
+        assert ask(server.port, "/livez")[0] == 200
+        assert ask(server.port, "/")[0] == 404
+        assert ask(server.port, "/metrics/")[0] == 404
+        assert ask(server.port, "/metrics", method="POST")[0] == 501
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(ConnectionRefusedError):
+        ask(server.port, "/livez")
+
+
+def test_a_failing_render_or_probe_is_an_answer_and_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> bool:
+        raise RuntimeError("private detail")
+
+    with MetricsServer(0, host="127.0.0.1", render=lambda: bytes(fail()), ready=fail) as server:
+        assert ask(server.port, "/metrics")[0] == 500
+        status, _, body, _ = ask(server.port, "/readyz")
+        assert (status, body) == (500, b"Internal Server Error\n")
+        assert ask(server.port, "/livez")[0] == 200
+    assert "answering /metrics failed" in caplog.text
+
+
+def test_a_scraper_that_hangs_does_not_hold_up_the_others_or_the_stop() -> None:
+    with (
+        MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: True) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as hanging,
+    ):
+        hanging.sendall(b"GET /met")
+        assert ask(server.port, "/readyz")[0] == 200
+
+
+def test_a_port_in_use_is_a_configuration_error() -> None:
+    with (
+        MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: True) as server,
+        pytest.raises(ConfigurationError, match=rf"127\.0\.0\.1:{server.port}: Address already in use"),
+    ):
+        MetricsServer(server.port, host="127.0.0.1", render=bytes, ready=lambda: True)
+
+
+def test_a_server_that_never_started_stops() -> None:
+    MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: True).stop()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_the_server_listens_on_ipv6() -> None:
+    with MetricsServer(0, host="::1", render=bytes, ready=lambda: True) as server:
+        assert ask(server.port, "/livez", host="::1")[0] == 200

@@ -1,0 +1,494 @@
+"""Studies by their use cases: questions as the design has them, what is learned, and workers that agree."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.rpc.studies import new_id, studies_of
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.domain.bandits import ItemUtility
+from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, TopkBanditError
+from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.studies import (
+    AnswerKind,
+    AnswerOutcome,
+    DesignProgress,
+    DesignState,
+    GivenRanking,
+    GivenRatings,
+    StudyItem,
+    StudyName,
+    StudyQuery,
+    StudySettings,
+)
+from topk_bandit.store.memory.studies import MemoryStudies
+from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.studies.model import StudyModel
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from tests.servers import RunningServer
+
+    from topk_bandit.domain.studies import AskedQuestions, GivenAnswer, Question, StudyDesign
+    from topk_bandit.store.study_log import StudyStore
+    from topk_bandit.studies.administration import Studies
+    from topk_bandit.studies.designer import Designer
+
+TASTE = StudyName("shop", "taste")
+RNG = np.random.default_rng(12)
+ITEMS = RNG.normal(size=(10, 3))
+QUERIES = RNG.normal(size=(4, 2))
+THETA = RNG.normal(size=(2, 3))
+PLAIN = StudySettings(
+    items=tuple(StudyItem(f"i{number}", tuple(row.tolist())) for number, row in enumerate(ITEMS)),
+    queries=(),
+    answer_kind=AnswerKind.RANKING,
+    list_size=3,
+    budget=40,
+)
+QUERIED = replace(
+    PLAIN, queries=tuple(StudyQuery(f"q{number}", tuple(row.tolist())) for number, row in enumerate(QUERIES))
+)
+
+
+class Clock:
+    """The store's clock, moved by hand on top of real time."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+
+def run(scenario: Callable[[StudyStore, ThreadPoolExecutor, Clock], Awaitable[None]]) -> None:
+    clock = Clock()
+    with ThreadPoolExecutor(4) as executor:
+        asyncio.run(scenario(MemoryStudies(clock_ms=clock), executor, clock))
+
+
+async def opened(studies: Studies, settings: StudySettings = PLAIN, name: StudyName = TASTE) -> None:
+    await studies.create_study(name, settings)
+    record = await studies.wait_for_design(name, seconds=30.0)
+    assert record.state is DesignState.READY
+
+
+async def design_of(store: StudyStore, name: StudyName = TASTE) -> StudyDesign:
+    part = await store.read_study(name, start=1, limit=9)
+    model = StudyModel(part.record.incarnation, part.events[0])
+    for logged in part.events[1:]:
+        model.fold(logged)
+    assert model.design is not None
+    return model.design
+
+
+def given(question: Question, settings: StudySettings) -> GivenAnswer:
+    """Return what somebody says who likes items by the weights above."""
+    rows = {item.item_id: np.array(item.features) for item in settings.items}
+    queries = {query.query_id: np.array(query.features) for query in settings.queries}
+    seen = queries.get(question.query_id, np.array([1.0, 0.0]))
+    liked = {one: float(seen @ THETA @ rows[one]) for one in question.item_ids}
+    if settings.answer_kind is AnswerKind.RATINGS:
+        return GivenRatings(tuple(liked.items()))
+    return GivenRanking(tuple(sorted(liked, key=lambda one: -liked[one])))
+
+
+async def answered(studies: Studies, settings: StudySettings, count: int) -> AskedQuestions:
+    asked = await studies.next_questions(TASTE, count=count, request_id="")
+    outcomes = await studies.submit_answers(TASTE, [(one.question_id, given(one, settings)) for one in asked.questions])
+    assert set(outcomes) == {AnswerOutcome.ACCEPTED}
+    return asked
+
+
+def shown(questions: Sequence[Question]) -> Counter[tuple[str, ...]]:
+    return Counter((question.query_id, *sorted(question.item_ids)) for question in questions)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, QUERIED], ids=["plain", "queried"])
+def test_questions_follow_the_weights_of_the_design(settings: StudySettings) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies, replace(settings, budget=2000))
+        design = await design_of(store)
+        keys = [
+            (settings.queries[one.query].query_id if settings.queries else "", *sorted(f"i{n}" for n in one.items))
+            for one in design.lists
+        ]
+        counts: Counter[tuple[str, ...]] = Counter()
+        for number in range(20):
+            asked = await studies.next_questions(TASTE, count=100, request_id=f"r{number}")
+            counts += shown(asked.questions)
+            if number > 3:
+                expected = dict(zip(keys, np.array(design.weights) * 100 * (number + 1), strict=True))
+                assert max(abs(counts[key] - expected[key]) for key in keys) <= 2.0
+        assert set(counts) <= set(keys)
+
+    run(scenario)
+
+
+def test_the_first_questions_tell_of_every_direction() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies)
+        asked = await studies.next_questions(TASTE, count=2, request_id="r")
+        rows = {item.item_id: np.array(item.features) for item in PLAIN.items}
+        seen = np.vstack([rows[one] - rows[question.item_ids[0]] for question in asked.questions
+                          for one in question.item_ids[1:]])  # fmt: skip
+        assert np.linalg.matrix_rank(seen) == 3
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", [AnswerKind.RANKING, AnswerKind.RATINGS])
+def test_what_was_gathered_is_the_efficiency_of_the_answers(kind: AnswerKind) -> None:
+    settings = replace(PLAIN, answer_kind=kind)
+
+    def information(lists: list[list[str]], weights: np.ndarray) -> np.ndarray:
+        rows = {item.item_id: np.array([*item.features, 1.0]) for item in settings.items}
+        total = np.zeros((4, 4))
+        for ids, weight in zip(lists, weights, strict=True):
+            if kind is AnswerKind.RATINGS:
+                total += weight * sum(np.outer(rows[one], rows[one]) for one in ids)
+            else:
+                pairs = [(rows[a] - rows[b]) for n, a in enumerate(ids) for b in ids[n + 1 :]]
+                total += weight * sum(np.outer(pair, pair) for pair in pairs)
+        return total if kind is AnswerKind.RATINGS else total[:3, :3]
+
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies, settings)
+        design = await design_of(store)
+        asked = await answered(studies, settings, 25)
+        now = await studies.next_questions(TASTE, count=1, request_id="")
+        lists = [[f"i{number}" for number in one.items] for one in design.lists]
+        one_question = information(lists, np.array(design.weights))
+        have = information([list(question.item_ids) for question in asked.questions], np.ones(25))
+        prior = 1e-3 * one_question
+        determinants = [np.linalg.slogdet(v)[1] for v in (have + prior, 40 * one_question + prior, prior)]
+        d = len(prior)
+        share = np.expm1((determinants[0] - determinants[2]) / d) / np.expm1((determinants[1] - determinants[2]) / d)
+        assert now.gathered == pytest.approx(share, rel=1e-6)
+        assert (now.asked, now.answered) == (26, 25)
+        assert 0.5 < now.gathered < 0.7
+
+    run(scenario)
+
+
+def test_a_prior_of_a_study_without_queries_is_its_utilities() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies)
+        await answered(studies, PLAIN, 30)
+        prior = await studies.prior("shop", "taste", context_dim=7)
+        learned = await studies.preferences(TASTE, after=0, queries=9, items=999)
+        utilities = {one.item_id: one.utility for one in learned.queries[0].items}
+        assert (prior.study, prior.answers) == ("taste", 30)
+        assert prior.utilities == tuple(ItemUtility(item.item_id, utilities[item.item_id]) for item in PLAIN.items)
+        assert sum(utilities.values()) == pytest.approx(0.0, abs=1e-9)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", [AnswerKind.RANKING, AnswerKind.RATINGS])
+def test_a_prior_of_a_study_with_queries_has_its_utilities_in_every_context(kind: AnswerKind) -> None:
+    settings = replace(QUERIED, answer_kind=kind)
+
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies, settings)
+        await answered(studies, settings, 40)
+        prior = await studies.prior("shop", "taste", context_dim=2)
+        learned = await studies.preferences(TASTE, after=0, queries=9, items=999)
+        slopes = np.array([one.slopes for one in prior.utilities])
+        assert [one.constant for one in prior.utilities] == [0.0] * len(ITEMS)
+        for query, of_query in zip(QUERIES, learned.queries, strict=True):
+            by_id = {one.item_id: one.utility for one in of_query.items}
+            utilities = np.array([by_id[item.item_id] for item in settings.items])
+            assert slopes @ query == pytest.approx(utilities - utilities.mean(), abs=1e-9)
+        # And in a context that nobody was asked about they are the ones of the weights that people had.
+        context = np.array([0.3, -0.8])
+        assert np.corrcoef(slopes @ context, ITEMS @ (context @ THETA))[0, 1] > 0.7
+
+    run(scenario)
+
+
+def test_a_prior_that_is_not_there_is_refused_by_name() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies, QUERIED)
+        problems = []
+        for tenant, study, context_dim in (
+            ("shop", "none", 2),
+            ("other", "taste", 2),
+            ("shop", "taste", 2),
+            ("shop", "taste", 3),
+        ):
+            if context_dim == 3:
+                await answered(studies, QUERIED, 3)
+            with pytest.raises(InvalidArgumentError) as caught:
+                await studies.prior(tenant, study, context_dim=context_dim)
+            assert caught.value.field == "prior_study"
+            problems.append(caught.value.problem)
+        assert problems == [
+            "tenants/shop/studies/none not found",
+            "tenants/other/studies/taste not found",
+            "tenants/shop/studies/taste has no answers yet",
+            "tenants/shop/studies/taste has queries of 2 features, and the bandit contexts of 3 numbers",
+        ]
+
+    run(scenario)
+
+
+def test_workers_agree_whatever_each_of_them_has_seen() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        (one, _first), (two, _second) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))
+        await opened(one, QUERIED)
+        asked = await one.next_questions(TASTE, count=5, request_id="r1")
+        assert await two.next_questions(TASTE, count=5, request_id="r1") == asked
+        answers = [(question.question_id, given(question, QUERIED)) for question in asked.questions]
+        assert set(await two.submit_answers(TASTE, answers)) == {AnswerOutcome.ACCEPTED}
+        assert set(await one.submit_answers(TASTE, answers)) == {AnswerOutcome.DUPLICATE}
+        more = await asyncio.gather(
+            *((one, two)[n % 2].next_questions(TASTE, count=2, request_id=f"m{n}") for n in range(6))
+        )
+        ids = [question.question_id for part in more for question in part.questions]
+        assert len(set(ids)) == 12
+        pages = [await worker.preferences(TASTE, after=0, queries=9, items=999) for worker in (one, two)]
+        assert pages[0] == pages[1]
+        fresh, _third = studies_of(store, executor, owner="three")
+        assert await fresh.preferences(TASTE, after=0, queries=9, items=999) == pages[0]
+
+    run(scenario)
+
+
+def test_a_study_created_anew_is_not_taken_for_the_old_one() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        (one, _first), (two, _second) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))
+        await opened(one)
+        old = await one.next_questions(TASTE, count=2, request_id="r1")
+        await two.delete_study(TASTE)
+        with pytest.raises(NotFoundError):
+            await one.submit_answers(TASTE, [(old.questions[0].question_id, given(old.questions[0], PLAIN))])
+        await opened(two)
+        new = await two.next_questions(TASTE, count=2, request_id="r1")
+        assert {q.question_id for q in new.questions}.isdisjoint(q.question_id for q in old.questions)
+        batch = [(part.questions[0].question_id, given(part.questions[0], PLAIN)) for part in (old, new)]
+        results = await one.submit_answers(TASTE, batch)
+        assert isinstance(results[0], NotFoundError)
+        assert results[1] is AnswerOutcome.ACCEPTED
+
+    run(scenario)
+
+
+def test_a_log_that_lost_its_end_is_folded_anew() -> None:
+    """As after a failover: the store holds other events in places that were folded already."""
+
+    async def scenario(store: MemoryStudies, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies)
+        kept = await studies.next_questions(TASTE, count=2, request_id="kept")
+        lost = await studies.next_questions(TASTE, count=3, request_id="lost")
+        known = store._studies[TASTE]
+        known.events.pop()
+        known.asked = 2
+        del known.requests["lost"]
+        other = await studies.next_questions(TASTE, count=3, request_id="other")
+        assert (other.asked, len(other.questions)) == (5, 3)
+        results = await studies.submit_answers(
+            TASTE, [(part.questions[0].question_id, given(part.questions[0], PLAIN)) for part in (kept, lost, other)]
+        )
+        assert [isinstance(result, TopkBanditError) for result in results] == [False, True, False]
+
+    run(scenario)
+
+
+def test_the_least_used_study_leaves_memory_and_comes_back() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, _designer = studies_of(store, executor)
+        studies._desks._most_bytes = 1000
+        for number in range(3):
+            await opened(studies, PLAIN, StudyName("shop", f"s{number}"))
+            await studies.next_questions(StudyName("shop", f"s{number}"), count=1, request_id="r")
+        assert list(studies._desks._desks) == [StudyName("shop", "s2")]
+        again = await studies.next_questions(StudyName("shop", "s0"), count=1, request_id="r")
+        assert again.asked == 1
+
+    run(scenario)
+
+
+SLOW = replace(
+    PLAIN,
+    items=tuple(
+        StudyItem(f"i{n}", tuple(row)) for n, row in enumerate(np.random.default_rng(0).normal(size=(2000, 64)))
+    ),
+    list_size=10,
+)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while not await holds():
+            await asyncio.sleep(0.02)
+
+
+def test_a_lease_that_lapses_is_taken_over_and_the_loser_adds_nothing() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, clock: Clock) -> None:
+        designers: list[Designer] = []
+        for owner in ("one", "two"):
+            studies, designer = studies_of(store, executor, owner=owner)
+            designers.append(designer)
+        await studies.create_study(TASTE, SLOW)  # the second begins
+        clock.ahead_ms += 4000  # and is not heard of for longer than a lease holds
+        claimed = await store.claim_design(TASTE, owner="one", lease_ms=60_000)
+        assert claimed is not None
+        await until(lambda: _is_idle(designers[1]))
+        record = await store.get_study(TASTE)
+        assert (record.state, record.log_position) == (DesignState.DESIGNING, 1)
+
+    run(scenario)
+
+
+async def _is_idle(designer: Designer) -> bool:
+    return not designer._tasks
+
+
+def test_whoever_looks_finds_a_design_that_nobody_works_at() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, clock: Clock) -> None:
+        dead = await store.create_study(TASTE, PLAIN, incarnation=new_id(), quota=9)
+        assert await store.claim_design(TASTE, owner="dead", lease_ms=3000) == dead
+        studies, designer = studies_of(store, executor)
+        designer.start()
+        try:
+            assert (await studies.wait_for_design(TASTE, seconds=0.1)).state is DesignState.DESIGNING
+            clock.ahead_ms += 3000
+            assert (await studies.wait_for_design(TASTE, seconds=30.0)).state is DesignState.READY
+        finally:
+            await designer.stop()
+
+    run(scenario)
+
+
+def test_a_cancelled_design_lets_its_thread_go() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        (one, mine), (other, _theirs) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))
+        for canceller in (one, other):  # by this worker, and by another one
+            await one.create_study(TASTE, SLOW)
+            await until(lambda: _is_under_way(mine))
+            await canceller.cancel_design(TASTE)
+            await until(lambda: _is_idle(mine))
+        assert (await store.get_study(TASTE)).state is DesignState.CANCELLED
+        # The same study again, with less time than it takes: its design is what was found by then.
+        mine._most_seconds = 0.5
+        await one.create_study(TASTE, SLOW)
+        record = await one.wait_for_design(TASTE, seconds=30.0)
+        assert record.state is DesignState.READY
+        assert isinstance(record.progress, DesignProgress)
+        assert record.progress.gap > record.progress.target_gap
+        assert (await one.next_questions(TASTE, count=2, request_id="r")).asked == 2
+
+    run(scenario)
+
+
+async def _is_under_way(designer: Designer) -> bool:
+    return any(work.progress is not None for work in designer._works.values())
+
+
+def test_progress_is_told_while_it_is_made() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        studies, designer = studies_of(store, executor)
+        await studies.create_study(TASTE, SLOW)
+        seen: set[DesignProgress] = set()
+
+        async def has_moved() -> bool:
+            progress = (await store.get_study(TASTE)).progress
+            seen.update([progress] if progress else [])
+            return len(seen) > 1
+
+        await until(has_moved)
+        first, *_, last = sorted(seen, key=lambda one: one.steps)
+        assert first.steps < last.steps
+        assert first.target_gap == last.target_gap == pytest.approx(0.64)
+        await designer.stop()
+
+    run(scenario)
+
+
+class Listening(Hooks):
+    """Hooks that keep what they are told of studies."""
+
+    def __init__(self) -> None:
+        self.answers: Counter[str] = Counter()
+        self.designs: list[str] = []
+
+    def answered(self, outcome: str) -> None:
+        self.answers[outcome] += 1
+
+    def designed(self, outcome: str, seconds: float) -> None:
+        assert seconds > 0.0
+        self.designs.append(outcome)
+
+
+def test_telemetry_hears_of_answers_and_designs() -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        heard = Listening()
+        studies, designer = studies_of(store, executor, hooks=heard)
+        await studies.create_study(TASTE, SLOW)
+        await until(lambda: _is_under_way(designer))
+        await studies.cancel_design(TASTE)
+        await until(lambda: _is_idle(designer))
+        await studies.delete_study(TASTE)
+        await opened(studies)
+        await until(lambda: _is_idle(designer))
+        assert heard.designs == ["abandoned", "ready"]
+        one, two = (await studies.next_questions(TASTE, count=2, request_id="r")).questions
+        good, other = given(one, PLAIN), GivenRanking(tuple(reversed(given(one, PLAIN).item_ids)))
+        batch = [(one.question_id, good), (one.question_id, good), (one.question_id, other), ("nil", good)]
+        await studies.submit_answers(TASTE, [*batch, (two.question_id, GivenRanking(()))])
+        with pytest.raises(NotFoundError):
+            await studies.submit_answers(StudyName("shop", "none"), batch)
+        assert heard.answers == {"accepted": 1, "duplicate": 1, "conflict": 1, "not_found": 5, "invalid": 1}
+
+    run(scenario)
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RunningServer]:
+    with running_server(valkey_binary()) as server:
+        yield server
+
+
+def test_a_design_that_can_not_be_made_fails_with_a_reference(
+    valkey: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    prefix = f"test-{new_id()[:8]}"
+
+    async def scenario(executor: ThreadPoolExecutor) -> None:
+        store = await RedisStore.connect(valkey.unix_url, prefix=prefix, timeout=5.0)
+        try:
+            studies, designer = studies_of(store.studies(), executor)
+            await store.studies().create_study(TASTE, PLAIN, incarnation="first", quota=9)
+            keys = KeySpace(prefix).study(TASTE)
+            with valkey.client() as client:
+                client.delete(keys.log)
+                client.xadd(keys.log, {"at_ms": 1, "event": "spoiled"}, id="1-0")
+            designer.begin(TASTE)
+            record = await studies.wait_for_design(TASTE, seconds=20.0)
+            assert record.state is DesignState.FAILED
+            assert record.failure is not None
+            assert (record.failure.field, record.failure.problem) == ("", "reference")
+        finally:
+            await store.close()
+
+    with ThreadPoolExecutor(2) as executor:
+        asyncio.run(scenario(executor))
+    assert "reference reference" in caplog.text
