@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -333,34 +333,48 @@ def decide(
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
-    # The same choices for the same state, so that the best slate is a function of it.
-    of_state = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
-    items = _items_to_search(state.posterior, context, eligible, of_state)
-    landscape = state.posterior.at(context, items)
-    log_n_slates = log_count(len(eligible), slate_size)
-    beta = _beta(exploration, log_n_slates, state.observations + 1)
-    found = local_search(landscape, beta=beta, starts=best_seen(landscape), rng=of_state)
-    best = items[found.ranking]
+    best = _best_slate(state, exploration, context, eligible)
     explored = bool(rng.random() < exploration.uniform_share)
-    shown = best
-    if explored:
-        shown = random_rankings(eligible, slate_size=slate_size, count=1, rng=rng)[0]
-    is_best = bool((shown == best).all())
+    shown = random_rankings(eligible, slate_size=slate_size, count=1, rng=rng)[0] if explored else best.ranking
+    is_best = bool((shown == best.ranking).all())
     share = exploration.uniform_share
-    propensity = share * math.exp(-log_n_slates) + (1.0 - share) * is_best
-    moments = state.posterior.predict(context, shown[None] if is_best else np.array([shown, best]))
-    bounds = UpperConfidenceBound(beta)(moments)
+    propensity = share * math.exp(-log_count(len(eligible), slate_size)) + (1.0 - share) * is_best
+    moments = state.posterior.predict(context, shown[None] if is_best else np.array([shown, best.ranking]))
+    bounds = UpperConfidenceBound(best.beta)(moments)
     mean, deviation = float(moments.mean[0]), math.sqrt(float(moments.variance[0]))
     return Decision(
         ranking=shown,
         propensity=propensity,
         mean=mean,
         standard_deviation=deviation,
-        regret_bound=float(bounds.max()) - (mean - math.sqrt(beta) * deviation),
-        estimated_regret=max(found.highest_mean - mean, 0.0),
+        regret_bound=float(bounds.max()) - (mean - math.sqrt(best.beta) * deviation),
+        estimated_regret=max(best.highest_mean - mean, 0.0),
         explored=explored,
-        evaluations=found.evaluations,
+        evaluations=best.evaluations,
     )
+
+
+class _Best(NamedTuple):
+    """The best slate by the upper confidence bound, that bound's beta, and what the search met."""
+
+    ranking: NDArray[np.int32]
+    beta: float
+    highest_mean: float
+    evaluations: int
+
+
+def _best_slate(
+    state: State, exploration: Exploration, context: NDArray[np.float64], eligible: NDArray[np.int32]
+) -> _Best:
+    """Search for the best slate: a function of the state, the context and the eligible items."""
+    # The same choices for the same state.
+    rng = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
+    items = _items_to_search(state.posterior, context, eligible, rng)
+    landscape = state.posterior.at(context, items)
+    log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
+    beta = _beta(exploration, log_n_slates, state.observations + 1)
+    found = local_search(landscape, beta=beta, starts=best_seen(landscape), rng=rng)
+    return _Best(items[found.ranking], beta, found.highest_mean, found.evaluations)
 
 
 MOST_ITEMS_TO_SEARCH = 256
