@@ -18,7 +18,7 @@ from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.open_slates import OpenSlate
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Learner
+from topk_bandit.bandits.residents import Residents
 from topk_bandit.domain.bandits import (
     BanditName,
     BanditSettings,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.bandits.budget import MemoryBounds
+    from topk_bandit.bandits.budget import MemoryBudget
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import LoggedEvent, Recommendation
     from topk_bandit.store.log import Store
@@ -53,15 +53,15 @@ __all__ = [
     "NAME",
     "SETTINGS",
     "Archive",
-    "Ear",
     "Notebook",
+    "RecordedHooks",
     "Shop",
     "Worker",
     "assert_same",
-    "hired",
     "rebuilt",
     "replayed",
     "request",
+    "running_worker",
     "settles",
 ]
 
@@ -79,13 +79,14 @@ SETTINGS = BanditSettings(
 )
 
 
-class Ear(Hooks):
-    """Hooks that keep what was heard."""
+class RecordedHooks(Hooks):
+    """Hooks that record what they were called with."""
 
     def __init__(self) -> None:
         self.learned_rewards: list[float] = []
         self.expirations = 0
         self.failed_snapshots = 0
+        self.failed_folds = 0
         self.divergences = 0
         self.forgotten_bandits: list[str] = []
         self.rests: list[str] = []
@@ -109,6 +110,9 @@ class Ear(Hooks):
 
     def snapshot_failed(self, bandit: str) -> None:
         self.failed_snapshots += bandit == str(NAME)
+
+    def fold_failed(self, bandit: str) -> None:
+        self.failed_folds += bandit == str(NAME)
 
     def diverged(self, bandit: str) -> None:
         self.divergences += bandit == str(NAME)
@@ -136,10 +140,10 @@ class Notebook:
 @dataclass(frozen=True)
 class Worker:
     store: Store
-    learner: Learner
+    residents: Residents
     recommender: Recommender
     bandits: Bandits
-    ear: Ear
+    hooks: RecordedHooks
     notebook: Notebook
 
 
@@ -147,11 +151,11 @@ _births = itertools.count()
 
 
 @asynccontextmanager
-async def hired(
-    store: Store, *, limits: Limits = LIMITS, bounds: MemoryBounds | None = None, look_seconds: float = 0.2
+async def running_worker(
+    store: Store, *, limits: Limits = LIMITS, budget: MemoryBudget | None = None, look_seconds: float = 0.2
 ) -> AsyncIterator[Worker]:
     """Run a worker on a store until the end of the block."""
-    ear, notebook = Ear(), Notebook()
+    hooks, notebook = RecordedHooks(), Notebook()
 
     def new_id() -> str:
         return f"id-{next(_births)}"
@@ -159,32 +163,32 @@ async def hired(
     async with AsyncExitStack() as stack:
         deciders = stack.enter_context(ThreadPoolExecutor(2))
         learners = stack.enter_context(ThreadPoolExecutor(1))
-        observed = timed(store, ear)
-        learner = Learner(
+        observed = timed(store, hooks)
+        residents = Residents(
             observed,
             learners,
             limits=limits,
-            hooks=ear,
+            hooks=hooks,
             clock_ms=lambda: time.time_ns() // 1_000_000,
-            follower=new_id(),
-            bounds=bounds,
+            worker_id=new_id(),
+            budget=budget,
             look_seconds=look_seconds,
         )
-        stack.push_async_callback(learner.stop)
-        learner.start()
+        stack.push_async_callback(residents.stop)
+        residents.start()
         yield Worker(
             store=store,
-            learner=learner,
-            recommender=Recommender(observed, learner, deciders, hooks=ear, new_id=new_id),
+            residents=residents,
+            recommender=Recommender(observed, residents, deciders, hooks=hooks, new_id=new_id),
             bandits=Bandits(
                 observed,
-                learner,
+                residents,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quota=9,
                 new_id=new_id,
                 priors=notebook,
             ),
-            ear=ear,
+            hooks=hooks,
             notebook=notebook,
         )
 
@@ -265,7 +269,7 @@ class Shop:
         await self.stores.pass_time(10)
         outcomes = [await self.worker.recommender.reward(NAME, one, 3.0) for one in missed[:3]]
         assert set(outcomes) == {"late"}
-        await self.worker.learner.expire(NAME)
+        await self.worker.residents.expire(NAME)
         await self._update(reward_wait_ms=HOUR_MS, default_reward=None)
 
     async def _change_items(self) -> None:
@@ -360,5 +364,5 @@ async def settles(worker: Worker) -> bool:
         record = await worker.store.get_bandit(NAME)
     except TopkBanditError:
         return False
-    model = worker.learner.published(NAME)
+    model = worker.residents.peek_model(NAME)
     return model is not None and model.version == record.log_position

@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import NAME, SETTINGS, Archive, Shop, assert_same, hired, rebuilt, replayed, request, settles
+from tests.bandits.harness import (
+    NAME,
+    SETTINGS,
+    Archive,
+    Shop,
+    assert_same,
+    rebuilt,
+    replayed,
+    request,
+    running_worker,
+    settles,
+)
 from tests.contracts.harness import RedisStores, run
 
-from topk_bandit.bandits.budget import MIB, MemoryBounds, Residents
+from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import SHORT_TAIL
 from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
 from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store
 
 A, B, C = (BanditName("shop", bandit) for bandit in "abc")
-SOON = MemoryBounds(idle_seconds=0.3)
+SOON = MemoryBudget(idle_seconds=0.3)
 
 
 async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
@@ -40,59 +51,59 @@ async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
 
 
 def rests(worker: Worker, name: BanditName = NAME) -> bool:
-    return worker.learner.published(name) is None
+    return worker.residents.peek_model(name) is None
 
 
 def test_who_was_used_least_recently_leaves_first() -> None:
-    residents = Residents(most_bytes=100)
+    sizes = ModelSizes(most_bytes=100)
     for name in (A, B, C):
-        residents.use(name)
-    assert residents.resize(A, 40) == []
-    assert residents.resize(B, 30) == []
-    residents.use(A)
-    assert residents.resize(C, 31) == [B]
-    assert residents.total_bytes == 101
-    residents.leave(B)
-    assert residents.total_bytes == 71
-    assert residents.resize(C, 300) == [C], "it was used before the other"
-    residents.use(C)
-    assert residents.resize(C, 1000) == [A], "who was used last stays, however large"
+        sizes.touch(name)
+    assert sizes.resize(A, 40) == []
+    assert sizes.resize(B, 30) == []
+    sizes.touch(A)
+    assert sizes.resize(C, 31) == [B]
+    assert sizes.total_bytes == 101
+    sizes.remove(B)
+    assert sizes.total_bytes == 71
+    assert sizes.resize(C, 300) == [C], "it was used before the other"
+    sizes.touch(C)
+    assert sizes.resize(C, 1000) == [A], "who was used last stays, however large"
 
 
 def test_who_left_counts_no_more() -> None:
-    residents = Residents(most_bytes=100)
-    residents.use(A)
-    residents.resize(A, 60)
-    residents.leave(A)
-    residents.leave(A)
-    assert residents.resize(A, 60) == []
-    assert residents.total_bytes == 0
+    sizes = ModelSizes(most_bytes=100)
+    sizes.touch(A)
+    sizes.resize(A, 60)
+    sizes.remove(A)
+    sizes.remove(A)
+    assert sizes.resize(A, 60) == []
+    assert sizes.total_bytes == 0
 
 
 def test_rows_follow_from_the_memory() -> None:
-    small, large = (MemoryBounds(model_bytes=mib * MIB).limits(context_dim=64, slate_size=12) for mib in (8, 32))
+    small, large = (MemoryBudget(model_bytes=mib * MIB).limits(context_dim=64, slate_size=12) for mib in (8, 32))
     assert 2 * small.rows < large.rows < 4 * small.rows, "the rows' memory is about quadratic"
     with pytest.raises(InvalidArgumentError):
-        MemoryBounds(model_bytes=1000).limits(context_dim=64, slate_size=12)
+        MemoryBudget(model_bytes=1000).limits(context_dim=64, slate_size=12)
 
 
 def test_a_model_stays_within_its_bound(stores: Stores) -> None:
     """A bound so tight that rows are forgotten: every model of the bandit's life is within it."""
-    bounds = MemoryBounds(model_bytes=MIB // 2)
-    limits = Limits.within(bounds.model_bytes * 3 // 8, context_dim=2, slate_size=3, pending_rows=16)
+    budget = MemoryBudget(model_bytes=MIB // 2)
+    limits = Limits.within(budget.model_bytes * 3 // 8, context_dim=2, slate_size=3, pending_rows=16)
 
     async def scenario(store: Store) -> None:
-        async with hired(store, limits=limits, bounds=bounds) as worker:
+        async with running_worker(store, limits=limits, budget=budget) as worker:
             shop, archive = Shop(worker, stores, np.random.default_rng(2)), Archive(store)
             await shop.create()
             await shop.trade(5 * limits.rows // 2, archive=archive)
-            model = await worker.learner.refreshed(NAME)
+            model = await worker.residents.follow(NAME)
             assert model.state.observations > limits.rows
             models = replayed(model.incarnation, archive.events, limits=limits)
-            assert max(one.memory_bytes for one in models) <= bounds.model_bytes
+            assert max(one.memory_bytes for one in models) <= budget.model_bytes
             assert max(one.state.memory_bytes for one in models) > 0.9 * limits_bytes(limits), "the bound is no guess"
             stats = await worker.bandits.stats(NAME)
-            assert (stats.memory_bytes, stats.memory_limit_bytes) == (model.memory_bytes, bounds.model_bytes)
+            assert (stats.memory_bytes, stats.memory_limit_bytes) == (model.memory_bytes, budget.model_bytes)
 
     def limits_bytes(limits: Limits) -> float:
         return 8.0 * (limits.rows**2 + 16 * limits.rows)
@@ -102,10 +113,10 @@ def test_a_model_stays_within_its_bound(stores: Stores) -> None:
 
 
 def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) -> None:
-    bounds = MemoryBounds(model_bytes=64 * 1024)
+    budget = MemoryBudget(model_bytes=64 * 1024)
 
     async def scenario(store: Store) -> None:
-        async with hired(store, bounds=bounds) as worker:
+        async with running_worker(store, budget=budget) as worker:
             await Shop(worker, stores, np.random.default_rng(2)).create()
             given: list[str] = []
 
@@ -113,14 +124,14 @@ def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) ->
                 while len(given) < 1000:
                     shown = await worker.recommender.recommend(NAME, request(f"r{len(given)}"))
                     given.append(shown.recommendation_id)
-                    await worker.learner.refreshed(NAME)
+                    await worker.residents.follow(NAME)
 
             with pytest.raises(ExhaustedError, match="bandit_memory_mib") as full:
                 await fill()
             assert full.value.reason == "BANDIT_MEMORY"
             assert len(given) > 50
-            model = await worker.learner.refreshed(NAME)
-            assert model.waiting_bytes < bounds.model_bytes
+            model = await worker.residents.follow(NAME)
+            assert model.waiting_bytes < budget.model_bytes
             before = (await store.get_bandit(NAME)).log_position
             assert (await worker.recommender.recommend(NAME, request("r0"))).recommendation_id == given[0]
             with pytest.raises(ExhaustedError):
@@ -140,20 +151,20 @@ def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: in
     """One worker lets its model rest and takes it up again and again; another keeps it, and both follow one log."""
 
     async def scenario(store: Store) -> None:
-        async with hired(store, bounds=SOON, look_seconds=0.05) as resting, hired(store) as staying:
+        async with running_worker(store, budget=SOON, look_seconds=0.05) as resting, running_worker(store) as staying:
             shop, archive = Shop(staying, stores, np.random.default_rng(4)), Archive(store)
             await shop.create()
             for part in range(4):
                 await shop.trade(rounds // 4, archive=archive)
                 await resting.recommender.recommend(NAME, request(f"awake {part}"))
-                assert_same(await resting.learner.refreshed(NAME), await staying.learner.refreshed(NAME))
+                assert_same(await resting.residents.follow(NAME), await staying.residents.follow(NAME))
                 await until(lambda: rests(resting))
-            assert resting.ear.rests == ["idle"] * 4
-            assert resting.ear.forgotten_bandits == [str(NAME)] * 4
-            assert staying.ear.rests == []
+            assert resting.hooks.rests == ["idle"] * 4
+            assert resting.hooks.forgotten_bandits == [str(NAME)] * 4
+            assert staying.hooks.rests == []
             await archive.look()
             truth = replayed((await store.get_bandit(NAME)).incarnation, archive.events)[-1]
-            assert_same(await resting.learner.refreshed(NAME), truth)
+            assert_same(await resting.residents.follow(NAME), truth)
 
     run(stores, scenario)
 
@@ -162,44 +173,44 @@ def test_too_many_models_take_turns(stores: Stores) -> None:
     """There is room for no more than one; whoever is asked for is there, and none differs for it."""
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as keeper:
+        async with running_worker(store) as keeper:
             for name in (A, B, C):
                 await keeper.bandits.create_bandit(name, SETTINGS)
                 await keeper.bandits.upsert_items(name, [Item(f"i{n}") for n in range(5)])
                 for number in range(30):
                     shown = await keeper.recommender.recommend(name, request(f"r{number}"))
                     await keeper.recommender.reward(name, shown.recommendation_id, float(number))
-            async with hired(store, bounds=MemoryBounds(worker_bytes=1)) as worker:
+            async with running_worker(store, budget=MemoryBudget(worker_bytes=1)) as worker:
                 for turn in range(4):
                     for name in (A, B, C):
                         shown = await worker.recommender.recommend(name, request(f"turn {turn}"))
                         assert len(shown.slate) == 3
                         assert [one for one in (A, B, C) if not rests(worker, one)] == [name]
-                assert worker.ear.rests == ["memory"] * 11
+                assert worker.hooks.rests == ["memory"] * 11
                 for name in (A, B, C):
-                    assert_same(await worker.learner.refreshed(name), await keeper.learner.refreshed(name))
+                    assert_same(await worker.residents.follow(name), await keeper.residents.follow(name))
 
     run(stores, scenario)
 
 
 def test_a_long_tail_is_folded_after_the_first_answer(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(700)
             while not await a_long_tail_of_no_item_changes(store):
                 shown = await shop.recommend()
                 await worker.recommender.reward(NAME, shown.recommendation_id, 1.0)
-                await worker.learner.refreshed(NAME)
-            live = await worker.learner.refreshed(NAME)
-        async with hired(store) as other:
+                await worker.residents.follow(NAME)
+            live = await worker.residents.follow(NAME)
+        async with running_worker(store) as other:
             first = await other.recommender.recommend(NAME, request("first"))
             assert first.model_version == await saved(store) < live.version
             await until(lambda: settles(other))
             second = await other.recommender.recommend(NAME, request("second"))
             assert second.model_version > live.version
-            assert other.ear.learned_rewards == [], "what others heard before is not heard again"
+            assert other.hooks.learned_rewards == [], "what others heard before is not heard again"
 
     async def a_long_tail_of_no_item_changes(store: Store) -> bool:
         record = await store.get_bandit(NAME)
@@ -215,16 +226,16 @@ def test_an_item_that_was_retired_meanwhile_is_in_no_slate(stores: Stores) -> No
     """Also not in one that can't be recorded: a model is not used before the store was asked about its items."""
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(700)
             await worker.bandits.retire_items(NAME, ["i3"])
             for _ in range(SHORT_TAIL):
                 await worker.recommender.recommend(NAME, request())
-        async with hired(store) as other:
-            model = await other.learner.current(NAME)
-            assert "i3" in model.catalogue.retired
+        async with running_worker(store) as other:
+            model = await other.residents.get_model(NAME)
+            assert "i3" in model.items.retired
             assert model.items_position == (await store.get_bandit(NAME)).items_position
 
     run(stores, scenario)
@@ -234,7 +245,7 @@ def test_an_item_that_was_retired_meanwhile_is_in_no_slate(stores: Stores) -> No
 def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, default_reward: float | None) -> None:
     async def scenario(store: Store) -> None:
         settings = replace(SETTINGS, reward_wait_ms=700, default_reward=default_reward)
-        async with hired(store, bounds=SOON, look_seconds=0.05) as worker:
+        async with running_worker(store, budget=SOON, look_seconds=0.05) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(settings)
             shown = [await shop.recommend() for _ in range(5)]
@@ -244,7 +255,7 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             late = await worker.recommender.reward(NAME, shown[0].recommendation_id, 9.0)
             assert late is RewardOutcome.LATE
             assert rests(worker), "a reward alone brings no model back"
-            await worker.learner.current(NAME)
+            await worker.residents.get_model(NAME)
 
             async def closed() -> bool:
                 return (await store.get_bandit(NAME)).pending == 0 and await settles(worker)
@@ -253,19 +264,19 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             stats = await worker.bandits.stats(NAME)
             assert (stats.expirations, stats.late_rewards, stats.pending) == (5, 1, 0)
             assert stats.defaults == (0 if default_reward is None else 5)
-            assert_same(await worker.learner.refreshed(NAME), await rebuilt(store))
+            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
 
 def test_the_default_is_the_one_that_held_when_the_deadline_passed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, reward_wait_ms=1, default_reward=0.25))
             await shop.recommend()
         await stores.pass_time(5)
-        async with hired(store) as other:
+        async with running_worker(store) as other:
             await other.bandits.update_bandit(NAME, lambda settings: replace(settings, default_reward=9.0))
             part = await store.read_log(NAME, start=1, limit=100)
             expired = [logged.event for logged in part.events if isinstance(logged.event, Expired)]
@@ -276,7 +287,7 @@ def test_the_default_is_the_one_that_held_when_the_deadline_passed(stores: Store
 
 def test_a_bandit_that_trickles_rewards_stays(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store, bounds=SOON, look_seconds=0.05) as worker:
+        async with running_worker(store, budget=SOON, look_seconds=0.05) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             shown = [await shop.recommend() for _ in range(10)]
@@ -294,18 +305,18 @@ def test_a_bandit_that_nothing_happens_to_costs_little(embedded: EmbeddedStore) 
     stores = RedisStores(embedded.url)
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as busy, hired(store, look_seconds=0.02) as idle:
+        async with running_worker(store) as busy, running_worker(store, look_seconds=0.02) as idle:
             shop = Shop(busy, stores, np.random.default_rng(1))
             await shop.create()
             waiting = await shop.recommend()
-            await idle.learner.refreshed(NAME)
+            await idle.residents.follow(NAME)
             await asyncio.sleep(1.0)
-            before = idle.ear.store_calls.total()
+            before = idle.hooks.store_calls.total()
             await asyncio.sleep(1.0)
-            assert idle.ear.store_calls.total() - before <= 12, "at each look it would be 150"
+            assert idle.hooks.store_calls.total() - before <= 12, "at each look it would be 150"
             start = time.monotonic()
             await busy.recommender.reward(NAME, waiting.recommendation_id, 1.0)
-            await until(lambda: idle.ear.learned_rewards == [1.0])
+            await until(lambda: idle.hooks.learned_rewards == [1.0])
             assert time.monotonic() - start < 0.3
 
     run(stores, scenario)
@@ -315,11 +326,11 @@ def test_a_deadline_is_noticed_though_looks_have_become_rare(embedded: EmbeddedS
     stores = RedisStores(embedded.url)
 
     async def scenario(store: Store) -> None:
-        async with hired(store, look_seconds=0.1) as worker:
+        async with running_worker(store, look_seconds=0.1) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, reward_wait_ms=1500, default_reward=0.5))
             shown = await shop.recommend()
-            await until(lambda: worker.ear.expirations == 1)
+            await until(lambda: worker.hooks.expirations == 1)
             late_ms = time.time_ns() // 1_000_000 - shown.deadline_ms
             assert late_ms < 700, "by then the pause between two looks is 1.6 s"
 
@@ -333,22 +344,22 @@ def test_a_frame_that_does_not_verify_is_counted(embedded: EmbeddedStore) -> Non
         live = await traded(store)
         saved = (await store.load_snapshots(NAME))[0]
         slots = KeySpace(stores.prefix).bandit(NAME).snapshots
-        async with hired(store) as other:
+        async with running_worker(store) as other:
             frames = [await store._link.call("GET", slot) for slot in slots]
             newest = next(slot for slot, frame in zip(slots, frames, strict=True) if saved.payload in frame)
             spoiled = bytearray(frames[slots.index(newest)])
             spoiled[len(spoiled) // 2] ^= 1
             await store._link.call("SET", newest, bytes(spoiled))
-            assert_same(await other.learner.refreshed(NAME), live)
-            assert other.ear.failed_snapshots == 1
+            assert_same(await other.residents.follow(NAME), live)
+            assert other.hooks.failed_snapshots == 1
 
     async def traded(store: Store) -> Model:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(700)
             assert len(await store.load_snapshots(NAME)) == 2
-            return await worker.learner.refreshed(NAME)
+            return await worker.residents.follow(NAME)
 
     run(stores, scenario)
 
@@ -358,14 +369,14 @@ def test_learning_goes_on_when_a_snapshot_can_not_be_saved(embedded: EmbeddedSto
 
     async def scenario(store: Store) -> None:
         slot = KeySpace(stores.prefix).bandit(NAME).snapshots[1]
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(20)
             await store._link.call("LPUSH", slot, "not a snapshot")
             await shop.trade(480)
-            model = await worker.learner.refreshed(NAME)
-            assert worker.ear.failed_snapshots > 0
+            model = await worker.residents.follow(NAME)
+            assert worker.hooks.failed_snapshots > 0
             assert (await store.get_bandit(NAME)).snapshot_position == 0
             assert_same(model, await rebuilt(store))
             await store._link.call("DEL", slot)

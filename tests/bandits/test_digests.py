@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, hired, replayed
+from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, replayed, running_worker
 from tests.contracts.harness import run
 
 from topk_bandit.bandits.digests import Digests, digests_of
@@ -42,11 +42,11 @@ def test_what_must_be_equal(changed: dict[str, str], difference: str) -> None:
 
 
 async def history(store: Store, stores: Stores) -> list[LoggedEvent]:
-    async with hired(store) as worker:
+    async with running_worker(store) as worker:
         shop, archive = Shop(worker, stores, np.random.default_rng(5)), Archive(store)
         await shop.create()
         await shop.trade(420, archive=archive)
-        await worker.learner.refreshed(NAME)
+        await worker.residents.follow(NAME)
         await archive.look()
         return archive.events
 
@@ -102,16 +102,16 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("topk_bandit.bandits.follower.encode_model", lambda model: tampered(model, **changed))
+    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **changed))
 
     async def scenario(store: Store) -> None:
         events = await history(store, stores)
         record = await store.get_bandit(NAME)
         assert record.snapshot_position > 0
-        async with hired(store) as worker:
-            assert_same(await worker.learner.refreshed(NAME), replayed(record.incarnation, events)[-1])
-            assert worker.ear.divergences == divergences
-            assert worker.ear.failed_snapshots == 0
+        async with running_worker(store) as worker:
+            assert_same(await worker.residents.follow(NAME), replayed(record.incarnation, events)[-1])
+            assert worker.hooks.divergences == divergences
+            assert worker.hooks.failed_snapshots == 0
         assert ("is not that of the snapshot" in caplog.text) == bool(divergences)
 
     run(stores, scenario)
@@ -121,31 +121,31 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
 def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
     stores: Stores, changed: dict[str, str], divergences: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_bandit.bandits.follower.encode_model", lambda model: tampered(model, **changed))
+    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **changed))
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker, hired(store) as other:
+        async with running_worker(store) as worker, running_worker(store) as other:
             shop = Shop(worker, stores, np.random.default_rng(5))
             await shop.create()
             while not (await store.get_bandit(NAME)).snapshot_position:
                 await shop.trade(1)
                 for one in (worker, other):
-                    await one.learner.refreshed(NAME)
+                    await one.residents.follow(NAME)
             # One of the two kept it, and the other had the same checkpoint.
-            assert worker.ear.divergences + other.ear.divergences == divergences
+            assert worker.hooks.divergences + other.hooks.divergences == divergences
 
     run(stores, scenario)
 
 
 def test_stats_tell_the_digests_of_the_answering_worker(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker, hired(store) as other:
+        async with running_worker(store) as worker, running_worker(store) as other:
             shop = Shop(worker, stores, np.random.default_rng(5))
             await shop.create()
             await shop.trade(80)
             mine, theirs = await worker.bandits.stats(NAME), await other.bandits.stats(NAME)
             assert mine.model_version == theirs.model_version
-            told = digests_of(await worker.learner.refreshed(NAME))
+            told = digests_of(await worker.residents.follow(NAME))
             for stats in (mine, theirs):
                 assert (stats.log_digest, stats.posterior_digest, stats.arithmetic) == told
 

@@ -56,21 +56,21 @@ class SlatesAndDicts(RuleBasedStateMachine):
         slates, like = version
         if key in like:
             with pytest.raises(ValueError, match="open already"):
-                slates.opened(key, slate(number))
+                slates.add(key, slate(number))
             return multiple()
         new = slate(number)
-        return self._keep(slates.opened(key, new), {**like, key: new})
+        return self._keep(slates.add(key, new), {**like, key: new})
 
     @rule(target=versions, version=versions, keys=st.lists(KEYS, min_size=1, max_size=30))
     def close(self, version: tuple[OpenSlates, dict[str, OpenSlate]], keys: list[str]) -> object:
         slates, like = version[0], dict(version[1])
         for key in keys:
             if key in like:
-                slates = slates.closed(key)
+                slates = slates.remove(key)
                 del like[key]
             else:
                 with pytest.raises(KeyError):
-                    slates.closed(key)
+                    slates.remove(key)
         return self._keep(slates, like)
 
     @invariant()
@@ -92,7 +92,7 @@ def test_the_memory_is_about_what_is_taken(context_dim: int, slate_size: int) ->
     try:
         slates = OpenSlates()
         for number in range(5000):
-            slates = slates.opened(rng.bytes(16).hex(), slate(number, context_dim=context_dim, slate_size=slate_size))
+            slates = slates.add(rng.bytes(16).hex(), slate(number, context_dim=context_dim, slate_size=slate_size))
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -105,5 +105,5 @@ def test_a_change_of_many_slates_costs_little() -> None:
     oldest = list(slates)[:2000]
     start = time.process_time()
     for number, key in enumerate(oldest):
-        slates = slates.opened(f"new{number}", slates[key]).closed(key)
+        slates = slates.add(f"new{number}", slates[key]).remove(key)
     assert (time.process_time() - start) / 4000 < 0.0001, "copying them all takes a millisecond"

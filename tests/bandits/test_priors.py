@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.bandits.harness import LIMITS, NAME, SETTINGS, Worker, assert_same, hired, rebuilt, request
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, Worker, assert_same, rebuilt, request, running_worker
 from tests.contracts.harness import run, whole_log
 
-from topk_bandit.bandits.budget import MemoryBounds
+from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.domain.bandits import (
     BanditCreated,
@@ -45,7 +45,7 @@ async def named(worker: Worker, study: str = "tastes") -> BanditRecord:
 
 
 async def shown(worker: Worker, request_id: str, **asked: object) -> list[str]:
-    await worker.learner.refreshed(NAME)
+    await worker.residents.follow(NAME)
     return list((await worker.recommender.recommend(NAME, request(request_id, **asked))).slate)  # type: ignore[arg-type]
 
 
@@ -53,7 +53,7 @@ def test_a_prior_that_is_named_is_followed_and_its_newest_utilities_are_taken_wh
     stores: Stores,
 ) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             await set_up(worker)
             record = await named(worker)
             assert (record.settings.prior_study, record.revision) == ("tastes", 2)
@@ -62,14 +62,14 @@ def test_a_prior_that_is_named_is_followed_and_its_newest_utilities_are_taken_wh
             worker.notebook.write("tastes", {item_id: -value for item_id, value in CONSTANTS.items()})
             await named(worker)
             assert await shown(worker, "two", context=(-0.3, 1.0)) == ["i0", "i2", "i4"]
-            assert_same(await worker.learner.refreshed(NAME), await rebuilt(store))
+            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
 
 def test_naming_what_is_there_already_changes_nothing(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             await set_up(worker)
             assert await named(worker) == await named(worker)
             other = await worker.bandits.update_bandit(NAME, lambda settings: replace(settings, default_reward=0.0))
@@ -82,7 +82,7 @@ def test_naming_what_is_there_already_changes_nothing(stores: Stores) -> None:
 
 def test_utilities_of_contexts_are_followed_in_each_context(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             await set_up(worker)
             worker.notebook.write("by context", {f"i{n}": (float(n), -float(n)) for n in range(6)})
             await named(worker, "by context")
@@ -94,20 +94,20 @@ def test_utilities_of_contexts_are_followed_in_each_context(stores: Stores) -> N
 
 def test_a_bandit_may_be_created_with_a_prior_and_items_that_come_later_have_their_place(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             await set_up(worker, replace(SURE, prior_study="tastes"))
             assert await shown(worker, "one") == ["i3", "i1", "i5"]
             await worker.bandits.upsert_items(NAME, [Item("unheard-of"), Item("later")])
             assert await shown(worker, "two", context=(5.0, -9.0)) == ["later", "i3", "i1"]
-            async with hired(store) as other:
-                assert_same(await other.learner.refreshed(NAME), await rebuilt(store))
+            async with running_worker(store) as other:
+                assert_same(await other.residents.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
 
 def test_to_create_it_again_is_no_conflict_after_the_study_went_on(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             wanted = replace(SURE, prior_study="tastes")
             await set_up(worker, wanted)
             made = await worker.bandits.get_bandit(NAME)
@@ -122,21 +122,21 @@ def test_to_create_it_again_is_no_conflict_after_the_study_went_on(stores: Store
 
 def test_what_was_learned_stays_when_the_prior_changes_or_goes(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             await set_up(worker)
             for number in range(20):
                 given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, number / 10)))
                 await worker.recommender.reward(NAME, given.recommendation_id, 1.0 * ("i4" in given.slate))
-                await worker.learner.refreshed(NAME)
-            before = await worker.learner.refreshed(NAME)
+                await worker.residents.follow(NAME)
+            before = await worker.residents.follow(NAME)
             await named(worker)
-            believing = await worker.learner.refreshed(NAME)
+            believing = await worker.residents.follow(NAME)
             assert believing.state.observations == before.state.observations == 20
             assert believing.since_checkpoint == 0
             assert believing.memory_bytes > before.memory_bytes
             assert (await worker.bandits.stats(NAME)).mean_reward == before.tally.reward_sum / 20
             await named(worker, "")
-            after = await worker.learner.refreshed(NAME)
+            after = await worker.residents.follow(NAME)
             assert after.settings == before.settings
             assert_same(replace(after, last=before.last, since_checkpoint=before.since_checkpoint, state=before.state),
                         before)  # fmt: skip
@@ -159,7 +159,7 @@ def test_a_prior_that_can_not_be_used_is_refused_by_name_and_changes_nothing(
     stores: Stores, settings: BanditSettings, study: str, problem: str
 ) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store, bounds=MemoryBounds(model_bytes=2**20)) as worker:
+        async with running_worker(store, budget=MemoryBudget(model_bytes=2**20)) as worker:
             await set_up(worker, settings)
             worker.notebook.write("of three numbers", {"i0": (1.0, 2.0, 3.0)})
             worker.notebook.write("huge", {f"i{n}": (1.0, 2.0) for n in range(2000)})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.bandits.harness import NAME, SETTINGS, Shop, hired, request, settles
+from tests.bandits.harness import NAME, SETTINGS, Shop, request, running_worker, settles
 from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
@@ -41,13 +41,13 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
     stores, rng = MemoryStores(), np.random.default_rng(1)
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             # Slates that are all different stay rows of their own.
             exploration = Exploration(ConstantBeta(1.0), uniform_share=1.0)
             await Shop(worker, stores, rng).create(replace(SETTINGS, item_capacity=ITEMS, exploration=exploration))
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(ITEMS)])
             with Counted() as deciders:
-                recommender = Recommender(store, worker.learner, deciders, hooks=Hooks(), new_id=fresh_ids())
+                recommender = Recommender(store, worker.residents, deciders, hooks=Hooks(), new_id=fresh_ids())
                 some = [f"i{n}" for n in range(300)]
                 for number in range(REWARDS):
                     slate = await recommender.recommend(NAME, request(context=rng.normal(size=2), candidates=some))
@@ -77,12 +77,12 @@ def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_lea
     *, items: int, slate_size: int, leaves: bool
 ) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             settings = replace(SETTINGS, item_capacity=items, slate_size=slate_size)
             await worker.bandits.create_bandit(NAME, settings)
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(items)])
             with Counted() as deciders:
-                recommender = Recommender(store, worker.learner, deciders, hooks=Hooks(), new_id=fresh_ids())
+                recommender = Recommender(store, worker.residents, deciders, hooks=Hooks(), new_id=fresh_ids())
                 slate = await recommender.recommend(NAME, request())
                 assert (slate.observations, deciders.works) == (0, int(leaves))
 
@@ -104,13 +104,13 @@ def fresh_ids() -> Callable[[], str]:
 )
 def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, kernel=kernel))
             assert (await worker.bandits.stats(NAME)).rank_weight_power == power
             if kernel is Kernel.ADAPTIVE:
                 await shop.trade(60)
-                model = await worker.learner.refreshed(NAME)
+                model = await worker.residents.follow(NAME)
                 chosen = model.state.posterior.kernel.power
                 assert (await worker.bandits.stats(NAME)).rank_weight_power == chosen != power
 

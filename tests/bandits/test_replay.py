@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, hired, replayed, request
+from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, replayed, request, running_worker
 from tests.contracts.harness import MemoryStores, RedisStores, run
 
 from topk_bandit.bandits.model import fold
@@ -48,11 +48,11 @@ def history(request: pytest.FixtureRequest) -> History:
     found: list[History] = []
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker:
+        async with running_worker(store) as worker:
             shop, archive = Shop(worker, stores, np.random.default_rng(3)), Archive(store)
             await shop.create()
             await shop.trade(ROUNDS, archive=archive)
-            live = await worker.learner.refreshed(NAME)
+            live = await worker.residents.follow(NAME)
             await archive.look()
             record = await store.get_bandit(NAME)
             found.append(History(live, archive.events, snapshots=record.snapshot_position))
@@ -93,9 +93,9 @@ def test_where_a_fold_pauses_and_what_is_done_meanwhile_makes_no_difference(hist
     while position < len(history.events):
         size = int(rng.integers(1, 120))
         part = history.events[position : position + size]
-        _folded(model, part)  # given up, and folded again from where it was
-        model, position = _folded(model, part), position + len(part)
-        if len(model.catalogue.available) >= model.settings.slate_size:
+        _fold_all(model, part)  # given up, and folded again from where it was
+        model, position = _fold_all(model, part), position + len(part)
+        if len(model.items.available) >= model.settings.slate_size:
             choose_slate(model, request("meanwhile", context=rng.normal(size=2).tolist()))
     assert_same(model, history.live)
 
@@ -106,7 +106,7 @@ def test_a_snapshot_and_the_events_after_it_give_the_same_model(history: History
     for checkpoint in [*checkpoints[::4], checkpoints[-1]]:
         restored = decode_model(encode_model(checkpoint), limits=LIMITS)
         assert_same(restored, checkpoint)
-        assert_same(_folded(restored, history.events[checkpoint.version :]), history.live)
+        assert_same(_fold_all(restored, history.events[checkpoint.version :]), history.live)
 
 
 def test_a_snapshot_is_the_same_bytes_for_the_same_model(history: History) -> None:
@@ -133,7 +133,7 @@ def test_another_request_id_explores_otherwise_and_exploits_alike(history: Histo
     assert len({one.slate for one in explored}) > len(explored) / 2 > 1
 
 
-def _folded(model: Model, events: list[LoggedEvent]) -> Model:
+def _fold_all(model: Model, events: list[LoggedEvent]) -> Model:
     for logged in events:
         model = fold(model, logged)
     return model

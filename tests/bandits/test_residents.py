@@ -1,4 +1,4 @@
-"""The learner in the background: what happens though nobody asks for it."""
+"""Models that are followed in the background: what happens though nobody asks for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tests.bandits.harness import NAME, SETTINGS, Shop, assert_same, hired, rebuilt, request, settles
+from tests.bandits.harness import NAME, SETTINGS, Shop, assert_same, rebuilt, request, running_worker, settles
 from tests.contracts.harness import RedisStores, run
 
 from topk_bandit.domain.bandits import Expired, RewardOutcome
@@ -29,22 +29,22 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 def test_what_one_worker_takes_in_the_other_learns(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as near, hired(store) as far:
+        async with running_worker(store) as near, running_worker(store) as far:
             shop = Shop(near, stores, np.random.default_rng(1))
             await shop.create()
-            await far.learner.current(NAME)
+            await far.residents.get_model(NAME)
             for value in (1.0, -2.0):
                 await near.recommender.reward(NAME, (await shop.recommend()).recommendation_id, value)
             await until(lambda: settles(far))
-            assert_same(await far.learner.current(NAME), await rebuilt(store))
-            assert far.ear.learned_rewards == [1.0, -2.0]
+            assert_same(await far.residents.get_model(NAME), await rebuilt(store))
+            assert far.hooks.learned_rewards == [1.0, -2.0]
 
     run(stores, scenario)
 
 
 def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as one, hired(store) as other:
+        async with running_worker(store) as one, running_worker(store) as other:
             shop = Shop(one, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, reward_wait_ms=1, default_reward=0.5))
             shown = [(await worker.recommender.recommend(NAME, request())) for worker in (one, other) * 5]
@@ -57,8 +57,8 @@ def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -
             part = await store.read_log(NAME, start=1, limit=100)
             expired = [logged.event for logged in part.events if isinstance(logged.event, Expired)]
             assert sorted(one.recommendation_id for one in expired) == sorted(one.recommendation_id for one in shown)
-            assert one.ear.expirations + other.ear.expirations == 10
-            assert_same(await one.learner.current(NAME), await other.learner.current(NAME))
+            assert one.hooks.expirations + other.hooks.expirations == 10
+            assert_same(await one.residents.get_model(NAME), await other.residents.get_model(NAME))
             assert (await one.bandits.stats(NAME)).defaults == 10
             late = await one.recommender.reward(NAME, shown[0].recommendation_id, 1.0)
             assert late is RewardOutcome.LATE
@@ -72,7 +72,7 @@ def test_a_worker_can_be_stopped_at_any_moment_of_its_start(embedded: EmbeddedSt
 
     async def scenario(store: Store) -> None:
         for microseconds in range(0, 12_000, 100):
-            async with asyncio.timeout(20), hired(store):
+            async with asyncio.timeout(20), running_worker(store):
                 await asyncio.sleep(microseconds / 1e6)
 
     run(stores, scenario)

@@ -22,10 +22,10 @@ from tests.bandits.harness import (
     Shop,
     Worker,
     assert_same,
-    hired,
     rebuilt,
     replayed,
     request,
+    running_worker,
 )
 from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import recommendation
@@ -191,11 +191,11 @@ def test_other_bytes_are_refused(payload: bytes) -> None:
 
 async def traded(store: Store, stores: Stores, *, rounds: int) -> tuple[Model, list[LoggedEvent]]:
     """Let a shop trade; return the live model, and all events as they were."""
-    async with hired(store) as worker:
+    async with running_worker(store) as worker:
         shop, archive = Shop(worker, stores, np.random.default_rng(1)), Archive(store)
         await shop.create()
         await shop.trade(rounds, archive=archive)
-        live = await worker.learner.refreshed(NAME)
+        live = await worker.residents.follow(NAME)
         await archive.look()
     return live, archive.events
 
@@ -204,9 +204,9 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         live, events = await traded(store, stores, rounds=700)
         assert (await store.read_log(NAME, start=1, limit=1)).first_position > 256
-        async with hired(store) as other:
-            assert_same(await other.learner.refreshed(NAME), live)
-            assert other.ear.failed_snapshots == 0
+        async with running_worker(store) as other:
+            assert_same(await other.residents.follow(NAME), live)
+            assert other.hooks.failed_snapshots == 0
         assert_same(replayed(live.incarnation, events)[-1], live)
 
     run(stores, scenario)
@@ -223,9 +223,9 @@ def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
         bad = Snapshot(record.log_position, payload)
         assert await store.save_snapshot(NAME, bad, incarnation=record.incarnation)
         assert list(await store.load_snapshots(NAME)) == [bad, older]
-        async with hired(store) as other:
-            assert_same(await other.learner.refreshed(NAME), live)
-            assert other.ear.failed_snapshots == 1
+        async with running_worker(store) as other:
+            assert_same(await other.residents.follow(NAME), live)
+            assert other.hooks.failed_snapshots == 1
         assert "a snapshot is passed over" in caplog.text
 
     run(stores, scenario)
@@ -236,8 +236,8 @@ def test_without_any_snapshot_a_whole_log_is_folded_from_its_beginning(stores: S
         live, _ = await traded(store, stores, rounds=100)
         assert await store.load_snapshots(NAME) == ()
         await store.save_snapshot(NAME, Snapshot(50, b"nonsense"), incarnation=live.incarnation)
-        async with hired(store) as other:
-            assert_same(await other.learner.refreshed(NAME), live)
+        async with running_worker(store) as other:
+            assert_same(await other.residents.follow(NAME), live)
 
     run(stores, scenario)
 
@@ -247,33 +247,33 @@ def test_a_trimmed_log_without_a_snapshot_that_fits_is_no_bandit_that_knows_noth
         live, _ = await traded(store, stores, rounds=100)
         for position in (50, 60):
             assert await store.save_snapshot(NAME, Snapshot(position, b"nonsense"), incarnation=live.incarnation)
-        async with hired(store) as other:
+        async with running_worker(store) as other:
             with pytest.raises(CorruptDataError, match="begins at 51 and no snapshot fits"):
-                await other.learner.refreshed(NAME)
+                await other.residents.follow(NAME)
 
     run(stores, scenario)
 
 
 def test_a_bandit_that_is_deleted_and_made_anew_is_another_one(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker, hired(store) as follower:
+        async with running_worker(store) as worker, running_worker(store) as follower:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(60)
-            first = await follower.learner.refreshed(NAME)
+            first = await follower.residents.follow(NAME)
             await worker.bandits.delete_bandit(NAME)
             with pytest.raises(NotFoundError):
-                await follower.learner.refreshed(NAME)
-            assert follower.learner.published(NAME) is None
-            assert set(follower.ear.forgotten_bandits) == {str(NAME)}
+                await follower.residents.follow(NAME)
+            assert follower.residents.peek_model(NAME) is None
+            assert set(follower.hooks.forgotten_bandits) == {str(NAME)}
             with pytest.raises(NotFoundError):
                 await follower.recommender.recommend(NAME, request())
             await shop.create(replace(SETTINGS, slate_size=2))
             second = await follower.recommender.recommend(NAME, request("again"))
             assert (len(second.slate), second.observations) == (2, 0)
-            assert (await follower.learner.current(NAME)).incarnation != first.incarnation
+            assert (await follower.residents.get_model(NAME)).incarnation != first.incarnation
             await shop.trade(30)
-            assert_same(await follower.learner.refreshed(NAME), await rebuilt(store))
+            assert_same(await follower.residents.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -282,16 +282,16 @@ def test_a_bandit_made_anew_between_two_looks_is_noticed(stores: Stores) -> None
     """The new log is longer than the old one was, so that only its events and its incarnation tell them apart."""
 
     async def scenario(store: Store) -> None:
-        async with hired(store) as worker, hired(store, look_seconds=600.0) as follower:
+        async with running_worker(store) as worker, running_worker(store, look_seconds=600.0) as follower:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(20)
-            await follower.learner.refreshed(NAME)
+            await follower.residents.follow(NAME)
             await worker.bandits.delete_bandit(NAME)
             await shop.create()
             shop.open.clear()
             await shop.trade(40)
-            assert_same(await follower.learner.refreshed(NAME), await rebuilt(store))
+            assert_same(await follower.residents.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -303,11 +303,11 @@ async def connected(server: RunningServer) -> AsyncIterator[tuple[Store, Stores]
         yield store, stores
 
 
-async def refreshed(worker: Worker) -> Model:
+async def follow_patiently(worker: Worker) -> Model:
     """Follow the log to its end, as soon as the store answers."""
     while True:
         try:
-            return await worker.learner.refreshed(NAME)
+            return await worker.residents.follow(NAME)
         except UnavailableError:
             await asyncio.sleep(0.05)
 
@@ -336,31 +336,31 @@ class Rewinder:
 @pytest.mark.parametrize("after", [0, 120], ids=["shorter", "with other events"])
 def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, before: int, after: int) -> None:
     async def scenario(server: RunningServer) -> None:
-        async with connected(server) as (store, stores), hired(store) as worker:
+        async with connected(server) as (store, stores), running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(before)
-            kept = await worker.learner.refreshed(NAME)
+            kept = await worker.residents.follow(NAME)
             rewinder = Rewinder(server, tmp_path)
             rewinder.remember()
-            await refreshed(worker)
+            await follow_patiently(worker)
             open_then, rounds_then = list(shop.open), shop.rounds
             await shop.trade(60)
-            lost = await worker.learner.refreshed(NAME)
+            lost = await worker.residents.follow(NAME)
             assert lost.version > kept.version
             rewinder.rewind()
             if after == 0:
-                assert_same(await refreshed(worker), kept)
+                assert_same(await follow_patiently(worker), kept)
                 return
             async with connected(server) as (_, other_stores):
                 other_stores.prefix = stores.prefix  # type: ignore[attr-defined]
-                async with other_stores.connect() as elsewhere, hired(elsewhere) as other:
+                async with other_stores.connect() as elsewhere, running_worker(elsewhere) as other:
                     rng = np.random.default_rng(99)
                     elsewhere_shop = Shop(other, stores, rng, open=open_then, rounds=rounds_then)
                     await elsewhere_shop.trade(after)
-                    truth = await other.learner.refreshed(NAME)
+                    truth = await other.residents.follow(NAME)
                     assert truth.version > lost.version
-                    assert_same(await refreshed(worker), truth)
+                    assert_same(await follow_patiently(worker), truth)
 
     # With everysec the server may hold writes back while the disk is busy, and lose what it acknowledged when killed.
     with running_server(valkey_binary(), config=["appendfsync always"]) as server:

@@ -124,6 +124,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.posterior(bandit, observations=5, pending=1, rows=4, memory_bytes=2**20)
     metrics.rested("idle")
     metrics.snapshot_failed(bandit)
+    metrics.fold_failed(bandit)
     metrics.diverged(bandit)
     metrics.store_called("record_reward", 0.001, failed=False)
     metrics.store_called("record_reward", 0.001, failed=True)

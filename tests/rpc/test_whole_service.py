@@ -16,7 +16,7 @@ from tests.rpc.studies import studies_of
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Learner
+from topk_bandit.bandits.residents import Residents
 from topk_bandit.client import (
     AlreadyExists,
     AsyncClient,
@@ -44,15 +44,15 @@ async def service() -> AsyncIterator[AsyncClient]:
         executor = stack.enter_context(ThreadPoolExecutor(1))
         store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
         stack.push_async_callback(store.close)
-        learner = Learner(store, executor, limits=Limits(), hooks=Hooks(), clock_ms=lambda: 0, follower="here")
-        stack.push_async_callback(learner.stop)
-        learner.start()
+        residents = Residents(store, executor, limits=Limits(), hooks=Hooks(), clock_ms=lambda: 0, worker_id="here")
+        stack.push_async_callback(residents.stop)
+        residents.start()
         server = Server(
             "127.0.0.1:0",
-            recommender=Recommender(store, learner, executor, hooks=Hooks(), new_id=lambda: f"id-{next(counter)}"),
+            recommender=Recommender(store, residents, executor, hooks=Hooks(), new_id=lambda: f"id-{next(counter)}"),
             bandits=Bandits(
                 store,
-                learner,
+                residents,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quota=2,
                 new_id=lambda: f"birth-{next(counter)}",

@@ -1,4 +1,8 @@
-"""What operators and shops set up: bandits and their items."""
+"""The use cases of operators and shops: bandits, their settings and their items.
+
+A call that changes items returns when every worker that is heard of knows the change. Settings are changed as they are
+now, never as they were read before. Nothing here checks the shape of names and numbers, which `rpc` has done.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.digests import Digests
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.priors import Priors
-    from topk_bandit.bandits.residents import Learner
+    from topk_bandit.bandits.residents import Residents
     from topk_bandit.bandits.use_cases import SettingsChange
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
     from topk_bandit.store.log import BanditRecord, ItemRecord, Store
@@ -27,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["Bandits"]
 
 FOLLOWER_SILENCE_MS = 3000
-"""A follower not heard of for so long is taken for dead; live ones are heard of every second."""
+"""A follower that was silent for so long is taken for dead; live ones tell of themselves every second."""
 
 FOLLOWER_PAUSE_SECONDS = 0.005
 
 PRIOR_SHARE = 3 / 16
-"""Of the memory that a bandit may take, the most that a prior may."""
+"""The largest share of the memory of a bandit that its prior may take."""
 
 UPDATES_PER_CALL = 16
 """How often a call reads the settings again because somebody else changed them meanwhile, before it gives up."""
@@ -45,10 +49,10 @@ class Bandits:
     ----------
     store
         Where bandits are kept.
-    learner
+    residents
         Where models come from.
     default_exploration
-        What a bandit explores with that was created without saying.
+        What a bandit explores with if its settings do not say.
     quota
         How many bandits a tenant may have.
     new_id
@@ -60,7 +64,7 @@ class Bandits:
     def __init__(
         self,
         store: Store,
-        learner: Learner,
+        residents: Residents,
         *,
         default_exploration: Exploration,
         quota: int,
@@ -69,7 +73,7 @@ class Bandits:
     ) -> None:
         self._store = store
         self._priors = priors
-        self._learner = learner
+        self._residents = residents
         self._default_exploration = default_exploration
         self._quota = quota
         self._new_id = new_id
@@ -81,15 +85,15 @@ class Bandits:
 
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """See `BanditUseCases.create_bandit`."""
-        taken, prior = await self._with_prior(name, settings)
+        resolved, prior = await self._resolve_prior(name, settings)
         try:
             return await self._store.create_bandit(
-                name, taken, incarnation=self._new_id(), quota=self._quota, prior=prior
+                name, resolved, incarnation=self._new_id(), quota=self._quota, prior=prior
             )
         except ConflictError:
             # The study may have learned more since the bandit was created with it.
             known = await self._store.get_bandit(name)
-            if replace(taken, prior_digest=known.settings.prior_digest) == known.settings:
+            if replace(resolved, prior_digest=known.settings.prior_digest) == known.settings:
                 return known
             raise
 
@@ -102,19 +106,19 @@ class Bandits:
         return await self._store.list_bandits(tenant, after=after, limit=limit)
 
     async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
-        """See `BanditUseCases.update_bandit`; what is overdue is closed on the terms that were in place.
+        """See `BanditUseCases.update_bandit`; what is overdue is closed under the old settings.
 
         When it returns, this worker decides with the new settings; the others hear of them within a moment.
         """
-        await self._learner.expire(name)
+        await self._residents.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
-            settings, prior = await self._with_prior(name, change(record.settings))
+            settings, prior = await self._resolve_prior(name, change(record.settings))
             try:
                 updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
             except ConflictError:
                 continue
-            await self._learner.refreshed(name)
+            await self._residents.follow(name)
             return updated
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
 
@@ -124,11 +128,11 @@ class Bandits:
 
     async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
         """See `BanditUseCases.upsert_items`."""
-        return await self._changed(name, await self._store.change_items(name, upserted=items, retired=()))
+        return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
         """See `BanditUseCases.retire_items`."""
-        return await self._changed(name, await self._store.change_items(name, upserted=(), retired=item_ids))
+        return await self._await_followers(name, await self._store.change_items(name, upserted=(), retired=item_ids))
 
     async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[ItemRecord]:
         """See `BanditUseCases.list_items`."""
@@ -138,38 +142,38 @@ class Bandits:
 
     async def stats(self, name: BanditName) -> BanditStats:
         """See `BanditUseCases.stats`."""
-        await self._learner.expire(name)
+        await self._residents.expire(name)
         record = await self._store.get_bandit(name)
-        model = await self._learner.refreshed(name)
+        model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)
-        return _stats(record, model, digests, model_bytes=self._learner.model_bytes)
+        return _make_stats(record, model, digests, model_bytes=self._residents.model_bytes)
 
-    async def _with_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
-        """Return the settings with the prior that they name, if it is not taken yet, and that prior."""
+    async def _resolve_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
+        """Return the settings with the digest of the prior they name, and the prior; None if it was taken before."""
         if not settings.prior_study or settings.prior_digest:
             return settings, None
         try:
             prior = await self._priors.prior(name.tenant, settings.prior_study, context_dim=settings.context_dim)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(FIELD, error.problem) from error
-        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._learner.model_bytes))
+        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._residents.model_bytes))
         return replace(settings, prior_digest=prior_digest(prior)), prior
 
-    async def _changed(self, name: BanditName, record: BanditRecord) -> int:
-        """Return how many items there are, once every follower that is heard of knows of the change.
+    async def _await_followers(self, name: BanditName, record: BanditRecord) -> int:
+        """Wait until every follower that is heard of knows a change of the items; return how many items there are.
 
-        A slate of an older model is not recorded in any case. The wait is for the slates that can't be recorded: a
-        follower that loses the store afterwards goes on from a model that knows of the change.
+        A slate of an older model is not recorded in any case. The wait is for slates that can't be recorded: a follower
+        that loses the store afterwards goes on from a model that knows the change.
         """
-        model = self._learner.published(name)
+        model = self._residents.peek_model(name)
         if model is None or model.items_position < record.items_position:
-            model = await self._learner.refreshed(name)
+            model = await self._residents.follow(name)
         while await self._store.slowest_follower(name, heard_within_ms=FOLLOWER_SILENCE_MS) < record.items_position:
             await asyncio.sleep(FOLLOWER_PAUSE_SECONDS)
-        return model.catalogue.size
+        return model.items.size
 
 
-def _stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes: int) -> BanditStats:
+def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes: int) -> BanditStats:
     state, tally = model.state, model.tally
     posterior = state.posterior
     return BanditStats(
@@ -181,8 +185,8 @@ def _stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes:
         expirations=tally.expirations,
         late_rewards=record.late_rewards,
         pending=len(model.open),
-        items=model.catalogue.size,
-        available_items=len(model.catalogue.available),
+        items=model.items.size,
+        available_items=len(model.items.available),
         posterior_rows=posterior.n_rows,
         pending_rows=posterior.n_pending,
         reward_sum=tally.reward_sum,
@@ -193,7 +197,7 @@ def _stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes:
         noise_variance=posterior.amplitude * posterior.noise_variance,
         prior_variance=posterior.amplitude,
         prior_slope=posterior.slope,
-        rank_weight_power=_rank_weight_power(model),
+        rank_weight_power=_find_rank_weight_power(model),
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,
@@ -203,7 +207,7 @@ def _stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes:
     )
 
 
-def _rank_weight_power(model: Model) -> float:
+def _find_rank_weight_power(model: Model) -> float:
     chosen = model.state.posterior.kernel.power
     if chosen is not None:
         return chosen

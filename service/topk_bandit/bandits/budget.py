@@ -1,4 +1,9 @@
-"""How much memory models may take, in one bandit and in one worker, and which of them leave first."""
+"""The memory that models may take, in one bandit and in one worker.
+
+`MemoryBudget` has the limits; `ModelSizes` adds up what the models of a worker take and names those that have to
+leave, least recently used first. The model that was used last never has to. Nothing here loads, drops or measures a
+model.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,15 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
 
-__all__ = ["MIB", "MemoryBounds", "Residents"]
+__all__ = ["MIB", "MemoryBudget", "ModelSizes"]
 
 MIB = 2**20
 WAITING_RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryBounds:
-    """How much memory models may take, and how long.
+class MemoryBudget:
+    """How much memory models may take, and how long they stay unused.
 
     Attributes
     ----------
@@ -29,9 +34,9 @@ class MemoryBounds:
         What one bandit's model may take. Three eighths are for its posterior, the rest for its items and for slates
         that await their reward.
     worker_bytes
-        What all models of a worker may take together; those that were used least recently leave first.
+        What all models of a worker may take together.
     idle_seconds
-        When a model leaves that nobody asks for and that nothing happens to.
+        A model leaves memory when nobody asks for it and its log does not grow for so long.
     """
 
     model_bytes: int = 16 * MIB
@@ -42,8 +47,8 @@ class MemoryBounds:
         """Return what a posterior may grow to if contexts and slates are no longer than this."""
         return Limits.within(self._posterior_bytes, context_dim=context_dim, slate_size=slate_size)
 
-    def admit(self, model: Model) -> None:
-        """See that there is room for one more open slate, or raise `ExhaustedError`: BANDIT_MEMORY."""
+    def check_room(self, model: Model) -> None:
+        """Raise `ExhaustedError` (BANDIT_MEMORY) unless the model has room for one more open slate."""
         if model.waiting_bytes < self.model_bytes - self._posterior_bytes:
             return
         raise ExhaustedError(
@@ -58,13 +63,13 @@ class MemoryBounds:
         return self.model_bytes * 3 // 8
 
 
-class Residents:
-    """The models that a worker holds, by when they were last used, and what they take.
+class ModelSizes:
+    """The sizes of the models in a worker, ordered by when they were last used.
 
     Parameters
     ----------
     most_bytes
-        What they may take together.
+        What all of them may take together.
     """
 
     def __init__(self, *, most_bytes: int) -> None:
@@ -72,17 +77,17 @@ class Residents:
         self._bytes: OrderedDict[BanditName, int] = OrderedDict()
         self.total_bytes = 0
 
-    def use(self, name: BanditName) -> None:
-        """Note that a model is used now."""
+    def touch(self, name: BanditName) -> None:
+        """Record that a model is used now."""
         self._bytes.setdefault(name, 0)
         self._bytes.move_to_end(name)
 
-    def resize(self, name: BanditName, memory_bytes: int) -> list[BanditName]:
-        """Note what a model takes; return those that have to leave, used least recently first: never the last used."""
+    def resize(self, name: BanditName, model_bytes: int) -> list[BanditName]:
+        """Record a model's size, and return the models that have to leave, least recently used first."""
         if name not in self._bytes:
             return []
-        self.total_bytes += memory_bytes - self._bytes[name]
-        self._bytes[name] = memory_bytes
+        self.total_bytes += model_bytes - self._bytes[name]
+        self._bytes[name] = model_bytes
         leaving, excess = [], self.total_bytes - self._most_bytes
         newest = next(reversed(self._bytes))
         for one, its_bytes in self._bytes.items():
@@ -92,6 +97,6 @@ class Residents:
             excess -= its_bytes
         return leaving
 
-    def leave(self, name: BanditName) -> None:
-        """Note that a model has left."""
+    def remove(self, name: BanditName) -> None:
+        """Record that a model has left; it need not have been there."""
         self.total_bytes -= self._bytes.pop(name, 0)

@@ -1,7 +1,8 @@
-"""What two models of one bandit must have in common, in few enough digits to keep, send and compare.
+"""Digests of a model, by which two workers compare what they made of one log.
 
 What the log says (items, settings, open slates, sums of what was recorded) is the same wherever it is folded. What is
-computed from it (the posterior) is the same to the bit where the arithmetic is, and to rounding elsewhere.
+computed from it (the posterior) is the same to the bit where the arithmetic is the same, and to rounding elsewhere.
+Digests tell that two models differ, never how far.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Digests(NamedTuple):
     Attributes
     ----------
     log
-        Of what the log says.
+        The digest of what the log says.
     posterior
-        Of the posterior's numbers.
+        The digest of the posterior's numbers.
     arithmetic
-        What they were computed with: `describe_arithmetic`.
+        What the posterior was computed with; see `describe_arithmetic`.
     """
 
     log: str
@@ -41,7 +42,7 @@ class Digests(NamedTuple):
     arithmetic: str
 
     def difference(self, other: Digests) -> str:
-        """Return what differs though it must not, at the same log position: "log", "posterior" or nothing."""
+        """Return what differs and must not at the same log position: "log", "posterior" or ""."""
         if self.log != other.log:
             return "log"
         return "posterior" if self.arithmetic == other.arithmetic and self.posterior != other.posterior else ""
@@ -53,12 +54,12 @@ def digests_of(model: Model) -> Digests:
 
 
 def _digest_of_log(model: Model) -> str:
-    catalogue, last = model.catalogue, model.last
-    said = [
+    items, last = model.items, model.last
+    content = [
         [model.incarnation, last.position, last.at_ms, encode_event(last.event).decode()],
         encode_settings(model.settings).decode(),
-        [catalogue.ids, sorted(catalogue.available), sorted(catalogue.retired), model.items_position],
+        [items.ids, sorted(items.available), sorted(items.retired), model.items_position],
         [model.prior_items.ids, list(model.open), model.state.observations],
         asdict(model.tally),
     ]
-    return blake2b(json.dumps(said).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,18 +1,22 @@
-"""Following one bandit's log: from the newest snapshot that fits, and then event by event."""
+"""Follows one bandit's log: a state machine whose states are `FollowerState` and whose drawing is in `Follower`.
+
+A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store how
+far it knows the items, so that a retired item is in no slate. It never decides by itself when to follow or to leave:
+`topk_bandit.bandits.residents` does.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import Model, begin, fold
-from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
+from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.domain.bandits import Rewarded
-from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
-from topk_bandit.store.log import Snapshot
+from topk_bandit.domain.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,32 +27,60 @@ if TYPE_CHECKING:
     from topk_bandit.learning.policy import Limits
     from topk_bandit.store.log import LogSlice, Store
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "FollowerState"]
 
 _log = logging.getLogger(__name__)
 
-_Result = TypeVar("_Result")
-
 EVENTS_PER_READ = 512
-GENERATIONS = 2
 SHORT_TAIL = 64
 """So many events after a snapshot are folded before the model is used; of a longer tail none is."""
 
-EVENTS_BETWEEN_SNAPSHOTS = 256
-BYTES_PER_EVENT = 1024
-"""A snapshot comes after 256 events at the earliest, and later if it is large: it should not outweigh the log."""
+
+class FollowerState(Enum):
+    """Where a bandit's model stands in this worker; `Follower` draws what leads where."""
+
+    ABSENT = "absent"
+    LOADING = "loading"
+    CURRENT = "current"
+    LAGGING = "lagging"
+    BROKEN = "broken"
+    RESTING = "resting"
+
+
+_PRESENT = frozenset({FollowerState.LOADING, FollowerState.CURRENT, FollowerState.LAGGING, FollowerState.BROKEN})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What a slice of the log made of a model: the newest model, and the newest one at a checkpoint."""
+    """What folding a slice of the log gives: the newest model, and the newest one at a checkpoint."""
 
     model: Model
     checkpoint: Model | None
 
 
 class Follower:
-    """Keeps one bandit's model up with its log. One task at a time may `catch_up`; `model` may be read at any time.
+    """Holds one bandit's model and follows the bandit's log with it.
+
+    ::
+
+                  asked for              snapshot and short tail
+        absent  ------------->  loading  ----------------------->  current
+                                   |                                |   ^
+                                   |         the store has more     |   |  the log's end
+                                   |         than was folded        |   |  is folded
+                                   |                                v   |
+                                   +---------------------------->  lagging
+                                     snapshot and long tail
+
+        loading, current, lagging  ->  broken           an event can't be folded: logged and counted
+        broken                     ->  current, lagging  it can be after all; tried again at each look
+        any                        ->  resting, absent  not used for long, or others need the memory
+        any                        ->  absent           there is no such bandit, or nothing to load it from
+
+    A model is published (`model`) while current, lagging and broken; a broken follower keeps the last model that could
+    be folded. A log that is not the one that was followed, as after a failover, is loaded anew while the old model
+    lags. Resting and absent followers are never used again: a bandit that is asked for again gets a new one. One task
+    at a time may `load` or `follow`; everything may be read at any time.
 
     Parameters
     ----------
@@ -59,11 +91,15 @@ class Follower:
     executor
         Where events are folded, away from the event loop.
     limits
-        What the learner may grow to.
+        What the posterior may grow to.
     hooks
         Where telemetry listens.
     clock_ms
         This machine's clock, for the model's age only.
+    worker_id
+        What the store knows this worker by.
+    announce_seconds
+        How often the store is told at least how far the items are known.
     """
 
     def __init__(
@@ -75,134 +111,158 @@ class Follower:
         limits: Limits,
         hooks: Hooks,
         clock_ms: Callable[[], int],
+        worker_id: str,
+        announce_seconds: float,
     ) -> None:
         self.name = name
+        self.state = FollowerState.LOADING
         self.model: Model | None = None
         self._store = store
         self._executor = executor
         self._limits = limits
         self._hooks = hooks
         self._clock_ms = clock_ms
-        self._saved = 0
-        self._saved_bytes = 0
-        self._heard = 0
+        self._worker_id = worker_id
+        self._announce_seconds = announce_seconds
+        self._announced_position = -1
+        self._announce_at = 0.0
+        self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks)
+        self._loaded_end = 0
 
-    async def take_up(self) -> Model:
-        """Return a model soon: one at the log's end, published, if that is near; else the newest snapshot's.
+    @property
+    def is_present(self) -> bool:
+        """Whether the follower neither rests nor is absent."""
+        return self.state in _PRESENT
 
-        The errors are those of `catch_up`.
+    @property
+    def has_announced(self) -> bool:
+        """Whether the store was told lately how far the items are known."""
+        return _now() <= self._announce_at + self._announce_seconds
+
+    async def load(self) -> Model:
+        """Return a model soon, and publish it: at the log's end if that is near, else the newest snapshot's.
+
+        It knows all changes of items that the store knew when it was asked. The errors are those of `follow`.
         """
-        model, part = await self._rebuilt(limit=SHORT_TAIL + 1)
+        model, part = await self._restore(limit=SHORT_TAIL + 1)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
-            return await self._followed_to_the_end(model, part)
-        return model
+            model = await self._fold_to_end(model, part)
+        if await self.announce_items(model):
+            self._publish(model, log_position=part.log_position)
+            return model
+        return await self.follow()
 
-    def publish(self, model: Model) -> None:
-        """Let a model be used that `take_up` returned; `catch_up` goes on from it."""
-        self.model = model
-
-    async def catch_up(self) -> Model:
-        """Fold in all that the log holds, and publish it.
+    async def follow(self) -> Model:
+        """Fold the log to its end, publish the model, and tell the store how far the items are known.
 
         Raises
         ------
         NotFoundError
-            There is no such bandit (any more); the model is gone too.
+            There is no such bandit (any more).
         UnavailableError
             The store is away; the model stays as it is.
         CorruptDataError
-            Neither the log nor a snapshot can be read.
+            Neither the log nor a snapshot can be read, or an event can't be folded.
         """
-        return await self._followed_to_the_end(*await self._followed_or_rebuilt())
+        model = await self._fold_to_end(*await self._read_next())
+        while self._announced_position != model.items_position or _now() >= self._announce_at:
+            if await self.announce_items(model):
+                break
+            model = await self._fold_to_end(*await self._read_next())
+        return model
 
-    async def _followed_to_the_end(self, model: Model | None, part: LogSlice) -> Model:
+    async def announce_items(self, model: Model) -> bool:
+        """Tell the store how far a model knows the items; return whether that is all that the store knows."""
+        position, now = model.items_position, _now()
+        newest = await self._store.note_follower(self.name, follower=self._worker_id, items_position=position)
+        self._announced_position, self._announce_at = position, now + self._announce_seconds
+        return newest <= position
+
+    def rest(self) -> None:
+        """Leave because the model is not used, or others need its memory; calls that hold the model end with it."""
+        self._enter(FollowerState.RESTING)
+
+    def leave(self) -> None:
+        """Leave because there is no such bandit, or no model of it."""
+        self._enter(FollowerState.ABSENT)
+
+    def _enter(self, state: FollowerState) -> None:
+        """Enter a state; a call that ends late does not bring back a follower that has left."""
+        if self.is_present:
+            self.state = state
+
+    def _publish(self, model: Model, *, log_position: int) -> None:
+        self.model = model
+        self._enter(FollowerState.CURRENT if model.version >= log_position else FollowerState.LAGGING)
+
+    async def _fold_to_end(self, model: Model | None, part: LogSlice) -> Model:
+        """Fold a slice of the log and all that comes after it into a model, and publish what comes out of each."""
         while True:
             events = tuple(logged for logged in part.events if model is None or logged.position > model.version)
-            self.model = await self._advance(model, part.incarnation, events)
-            self._report(part)
-            if self.model.version >= part.log_position:
-                return self.model
-            model, part = await self._followed_or_rebuilt()
+            newest = await self._fold(model, part.incarnation, events)
+            self._publish(newest, log_position=part.log_position)
+            self._report(newest, part)
+            if newest.version >= part.log_position:
+                return newest
+            model, part = await self._read_next()
 
-    async def _followed_or_rebuilt(self) -> tuple[Model | None, LogSlice]:
-        return await self._followed() or await self._rebuilt(limit=EVENTS_PER_READ)
+    async def _read_next(self) -> tuple[Model | None, LogSlice]:
+        """Return a model and the next slice of its log; no model if the slice begins the log."""
+        return await self._read_after_model() or await self._restore(limit=EVENTS_PER_READ)
 
-    async def _followed(self) -> tuple[Model | None, LogSlice] | None:
-        """Return the model and the log from its last event on; None without a model, or if the log is another one."""
+    async def _read_after_model(self) -> tuple[Model | None, LogSlice] | None:
+        """Return the published model and the log from its last event on; None without one, or if the log is another."""
         if self.model is None:
             return None
         part = await self._store.read_log(self.name, start=self.model.version, limit=EVENTS_PER_READ)
-        if _continues(part, self.model):
+        if _is_same_log(part, self.model):
+            if part.log_position > self.model.version and self.state is not FollowerState.BROKEN:
+                self._enter(FollowerState.LAGGING)
             return self.model, part
+        self._enter(FollowerState.LAGGING)
         _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
         return None
 
-    async def _rebuilt(self, *, limit: int) -> tuple[Model | None, LogSlice]:
+    async def _restore(self, *, limit: int) -> tuple[Model | None, LogSlice]:
         """Return the newest model that a snapshot gives and the log after it; no model for a log that is whole."""
-        for snapshot in await self._snapshots():
-            model = await self._decoded(snapshot)
+        for snapshot in await self._snapshots.load():
+            model = await self._snapshots.decode(snapshot)
             if model is None:
                 continue
             part = await self._store.read_log(self.name, start=model.version, limit=limit)
             whole = part.first_position == model.version + 1 and part.incarnation == model.incarnation
             if whole:
                 part = await self._store.read_log(self.name, start=part.first_position, limit=limit)
-            if whole or _continues(part, model):
-                self._saved, self._saved_bytes = snapshot.position, len(snapshot.payload)
-                self._heard = part.log_position
+            if whole or _is_same_log(part, model):
+                self._snapshots.resume_after(snapshot)
+                self._loaded_end = part.log_position
                 return model, part
         part = await self._store.read_log(self.name, start=1, limit=limit)
         if part.first_position > 1:
             raise CorruptDataError(f"{self.name}: the log begins at {part.first_position} and no snapshot fits")
-        self._saved, self._saved_bytes, self._heard = 0, 0, part.log_position
+        self._snapshots.resume_after(None)
+        self._loaded_end = part.log_position
         return None, part
 
-    async def _snapshots(self) -> Sequence[Snapshot]:
-        """Return the kept snapshots, newest first, and tell telemetry if the newest that was saved is missing."""
-        snapshots = await self._store.load_snapshots(self.name)
-        if len(snapshots) < GENERATIONS:
-            saved = (await self._store.get_bandit(self.name)).snapshot_position
-            snapshots = await self._store.load_snapshots(self.name)
-            if saved > max((snapshot.position for snapshot in snapshots), default=0):
-                self._hooks.snapshot_failed(str(self.name))
-        return snapshots
-
-    async def _decoded(self, snapshot: Snapshot) -> Model | None:
+    async def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
+        loop = asyncio.get_running_loop()
         try:
-            model = await self._in_thread(lambda: decode_model(snapshot.payload, limits=self._limits))
-            await self._compare(model, snapshot)
-        except CorruptDataError:
-            where = {"bandit": str(self.name), "position": snapshot.position}
-            _log.exception("a snapshot is passed over", extra=where)
-            self._hooks.snapshot_failed(str(self.name))
-            return None
-        return model
-
-    async def _compare(self, model: Model, snapshot: Snapshot) -> None:
-        """Tell when a model is not the one that a snapshot of the same position was taken of, though it must be."""
-        mine, theirs = await self._in_thread(lambda: (digests_of(model), decode_digests(snapshot.payload)))
-        if theirs is not None and (difference := mine.difference(theirs)):
-            where = {"bandit": str(self.name), "position": snapshot.position}
-            _log.error("this model's %s is not that of the snapshot: %s, %s", difference, mine, theirs, extra=where)
-            self._hooks.diverged(str(self.name))
-
-    async def _advance(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
-        step = await self._in_thread(lambda: self._folded(model, incarnation, events))
-        if step.checkpoint is not None and self._is_worth_saving(step.checkpoint):
-            await self._save(step.checkpoint)
+            step = await loop.run_in_executor(self._executor, self._fold_events, model, incarnation, events)
+        except Exception:
+            self._enter(FollowerState.BROKEN)
+            self._hooks.fold_failed(str(self.name))
+            raise
+        if step.checkpoint is not None:
+            await self._snapshots.save_if_due(step.checkpoint)
         return step.model
 
-    def _is_worth_saving(self, checkpoint: Model) -> bool:
-        events = max(EVENTS_BETWEEN_SNAPSHOTS, self._saved_bytes // BYTES_PER_EVENT)
-        return checkpoint.version >= self._saved + events
-
-    def _folded(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
+    def _fold_events(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
         checkpoint = None
         for logged in events:
             if model is None:
                 model = begin(incarnation, logged, limits=self._limits)
                 continue
-            self._note_delay(model, logged)
+            self._report_delay(model, logged)
             model = fold(model, logged)
             if model.since_checkpoint == 0:
                 checkpoint = model
@@ -210,34 +270,14 @@ class Follower:
             raise CorruptDataError(f"{self.name}: the log is empty")
         return _Step(model, checkpoint)
 
-    async def _save(self, checkpoint: Model) -> None:
-        payload = await self._in_thread(lambda: encode_model(checkpoint))
-        snapshot = Snapshot(position=checkpoint.version, payload=payload)
-        try:
-            if not await self._store.save_snapshot(self.name, snapshot, incarnation=checkpoint.incarnation):
-                await self._compare_with_kept(checkpoint)
-        except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
-            _log.warning("a snapshot can't be saved: %s", error, extra={"bandit": str(self.name)})
-            self._hooks.snapshot_failed(str(self.name))
-        else:
-            self._saved, self._saved_bytes = checkpoint.version, len(payload)
-
-    async def _compare_with_kept(self, checkpoint: Model) -> None:
-        """Compare with the snapshot that another worker kept for the same position, if it did."""
-        for kept in await self._store.load_snapshots(self.name):
-            if kept.position == checkpoint.version:
-                await self._compare(checkpoint, kept)
-
-    def _note_delay(self, model: Model, logged: LoggedEvent) -> None:
-        if logged.position > self._heard and isinstance(logged.event, Rewarded):
+    def _report_delay(self, model: Model, logged: LoggedEvent) -> None:
+        """Report how old a reward's slate is, unless the reward was in the log before it was loaded."""
+        if logged.position > self._loaded_end and isinstance(logged.event, Rewarded):
             slate = model.open.get(logged.event.recommendation_id)
             if slate is not None:
                 self._hooks.learned(logged.event.value, (logged.at_ms - slate.at_ms) / 1e3)
 
-    def _report(self, part: LogSlice) -> None:
-        model = self.model
-        if model is None:
-            return
+    def _report(self, model: Model, part: LogSlice) -> None:
         lag = part.log_position - model.version
         age_ms = max(0, self._clock_ms() - model.last.at_ms) if lag else 0
         self._hooks.followed(str(self.name), lag, age_ms / 1e3)
@@ -249,13 +289,14 @@ class Follower:
             memory_bytes=model.memory_bytes,
         )
 
-    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-
-def _continues(part: LogSlice, model: Model) -> bool:
-    """Tell whether a part of the log that was read from the model's last event on is the one the model was folded from.
+def _is_same_log(part: LogSlice, model: Model) -> bool:
+    """Tell whether a slice of the log that begins with a model's last event is of the log that the model folded.
 
     After a failover a log can be shorter than what was folded, or have other events in the same places.
     """
     return part.incarnation == model.incarnation and part.events[:1] == (model.last,)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

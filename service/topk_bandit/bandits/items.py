@@ -1,4 +1,8 @@
-"""A bandit's items as a value: which index each id has, and which can be shown."""
+"""A bandit's items as a value: the index of each id, and which items can be shown.
+
+An item keeps its index for good, and a retired one is never shown again. Items are changed by returning others. Nothing
+here reads a store.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,15 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import ItemsChanged
 
-__all__ = ["Catalogue"]
+__all__ = ["Items"]
 
 ITEM_BYTES = 120
-"""What an item takes beside its id, about."""
+"""About what an item takes in memory, beside its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
-    """Items by index, in the order in which they were first added; nothing is ever taken out.
+class Items:
+    """Items by index, in the order in which they were first added; none is ever removed.
 
     Attributes
     ----------
@@ -43,8 +47,8 @@ class Catalogue:
     _id_bytes: int = 0
 
     @classmethod
-    def of(cls, ids: Sequence[str], *, available: Sequence[str], retired: Sequence[str]) -> Catalogue:
-        """Return the catalogue of these items."""
+    def of(cls, ids: Sequence[str], *, available: Sequence[str], retired: Sequence[str]) -> Items:
+        """Return these items."""
         indices = {item_id: index for index, item_id in enumerate(ids)}
         shown = np.sort(np.array([indices[item_id] for item_id in available], dtype=np.int32))
         shown.setflags(write=False)
@@ -61,36 +65,36 @@ class Catalogue:
         """About how much memory it takes."""
         return ITEM_BYTES * len(self.ids) + 2 * self._id_bytes
 
-    def changed(self, change: ItemsChanged) -> Catalogue:
-        """Return the catalogue after a change."""
+    def apply(self, change: ItemsChanged) -> Items:
+        """Return the items after a change."""
         new = [item.item_id for item in change.upserted if item.item_id not in self._indices]
         shown = {item.item_id for item in change.upserted if item.available}
         hidden = {item.item_id for item in change.upserted if not item.available}
         gone = frozenset(change.retired)
-        return Catalogue.of(
+        return Items.of(
             (*self.ids, *new),
             available=tuple((self.available | shown) - hidden - gone),
             retired=tuple(self.retired | gone),
         )
 
-    def indices(self, item_ids: Sequence[str]) -> NDArray[np.int32]:
+    def find_indices(self, item_ids: Sequence[str]) -> NDArray[np.int32]:
         """Return the indices of items that a log names, in their order."""
         try:
             return np.array([self._indices[item_id] for item_id in item_ids], dtype=np.int32)
         except KeyError as error:
             raise CorruptDataError(f"the log names the item {error.args[0]!r} before it was added") from None
 
-    def named(self, ranking: NDArray[np.integer]) -> tuple[str, ...]:
-        """Return the ids of a ranking of indices."""
+    def find_ids(self, ranking: NDArray[np.integer]) -> tuple[str, ...]:
+        """Return the ids of the items at these indices, in their order."""
         return tuple(self.ids[index] for index in ranking.tolist())
 
-    def eligible(self, candidates: Sequence[str] | None, *, at_least: int) -> NDArray[np.int32]:
+    def find_eligible(self, candidates: Sequence[str] | None, *, at_least: int) -> NDArray[np.int32]:
         """Return the indices of the items that may be shown, in ascending order.
 
         Parameters
         ----------
         candidates
-            Ids to choose from; None means all. Ones that are not available now are passed over.
+            Ids to choose from; None means all. Those that are not available now are left out.
         at_least
             The slate size.
 
@@ -104,13 +108,13 @@ class Catalogue:
         if candidates is None:
             indices = self._available_indices
         else:
-            indices = np.sort(self.indices(tuple(self._known(candidates) & self.available)))
+            indices = np.sort(self.find_indices(tuple(self._check_candidates(candidates) & self.available)))
         if len(indices) < at_least:
             field_name = "bandit" if candidates is None else "candidate_item_ids"
             raise InvalidArgumentError(field_name, f"{len(indices)} items can be shown, the slate needs {at_least}")
         return indices
 
-    def _known(self, candidates: Sequence[str]) -> frozenset[str]:
+    def _check_candidates(self, candidates: Sequence[str]) -> frozenset[str]:
         for item_id in candidates:
             if item_id not in self._indices or item_id in self.retired:
                 raise NotFoundError(f"item {item_id[:128]!r}")

@@ -1,8 +1,9 @@
-"""A bandit as the fold of its log: `fold` takes one event further, and nothing else changes a model.
+"""A bandit's model: the fold of its log.
 
-Models are values. The same events in the same order give the same model to the bit, whichever process folds them and
-wherever it pauses. At *checkpoints*, which depend on counts of events alone, the learner's state is rebuilt from its
-rows; a model at a checkpoint is what a snapshot keeps.
+A model is a value, and `fold` returns the model after the next event. The same events in the same order give the same
+model to the bit, in every process and wherever it pauses. At a *checkpoint*, which depends on counts of events only,
+the posterior is rebuilt from its rows, and a snapshot can be taken. Folding never reads a clock, a store or a random
+number.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.bandits.items import Catalogue
+from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
-from topk_bandit.bandits.priors import PriorItems, utility_table
+from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.domain.bandits import (
     BanditCreated,
     Expired,
@@ -68,7 +69,7 @@ class Model:
 
     incarnation: str
     settings: BanditSettings
-    catalogue: Catalogue
+    items: Items
     prior_items: PriorItems
     state: State
     open: OpenSlates
@@ -84,10 +85,10 @@ class Model:
 
     @property
     def waiting_bytes(self) -> int:
-        """About how much memory the items, what is believed of them, and the open slates take."""
+        """About how much memory the items, the prior and the open slates take."""
         prior_mean = self.state.posterior.prior_mean
-        believed = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
-        return self.catalogue.memory_bytes + believed + self.open.memory_bytes
+        prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
+        return self.items.memory_bytes + prior_bytes + self.open.memory_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -102,10 +103,8 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
-    model = Model(
-        incarnation, settings, Catalogue(), PriorItems(), state, OpenSlates(), Tally(), first, since_checkpoint=1
-    )
-    return _believing(model, first.event.prior) if settings.prior_digest else model
+    model = Model(incarnation, settings, Items(), PriorItems(), state, OpenSlates(), Tally(), first, since_checkpoint=1)
+    return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
 
 
 def fold(model: Model, logged: LoggedEvent) -> Model:
@@ -118,63 +117,63 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     """
     if logged.position != model.version + 1:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
-    after = replace(_folded(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
-    believes_otherwise = after.settings.prior_digest != model.settings.prior_digest
-    if believes_otherwise or (after.state.since_refit == 0 and after.state.observations > model.state.observations):
+    after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
+    is_new_prior = after.settings.prior_digest != model.settings.prior_digest
+    if is_new_prior or (after.state.since_refit == 0 and after.state.observations > model.state.observations):
         return replace(after, since_checkpoint=0)
     if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
         return replace(after, state=after.state.refit(), since_checkpoint=0)
     return after
 
 
-def _folded(model: Model, logged: LoggedEvent) -> Model:
+def _apply(model: Model, logged: LoggedEvent) -> Model:
     match logged.event:
         case BanditCreated():
             raise CorruptDataError(f"event {logged.position} creates the bandit again")
         case SettingsChanged(settings, prior):
             changed = replace(model, settings=settings)
-            return changed if settings.prior_digest == model.settings.prior_digest else _believing(changed, prior)
+            return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
         case ItemsChanged() as change:
-            catalogue = model.catalogue.changed(change)
-            return replace(model, catalogue=catalogue, state=_knowing(model, catalogue), items_position=logged.position)
+            items = model.items.apply(change)
+            return replace(model, items=items, state=_place_items(model, items), items_position=logged.position)
         case Recommended() as recommended:
-            return _recommended(model, recommended, logged.at_ms)
+            return _open_slate(model, recommended, logged.at_ms)
         case Rewarded(recommendation_id, value):
-            return _learned(model, recommendation_id, value, tally=model.tally)
+            return _learn_reward(model, recommendation_id, value, tally=model.tally)
         case Expired(recommendation_id, default_reward):
-            return _expired(model, recommendation_id, default_reward)
+            return _expire_slate(model, recommendation_id, default_reward)
 
 
-def _believing(model: Model, prior: Prior | None) -> Model:
-    """Return the model with the prior that its settings tell of: what was learned from rewards is kept."""
+def _adopt_prior(model: Model, prior: Prior | None) -> Model:
+    """Return the model with the prior that its settings name; what was learned from rewards stays."""
     settings, kernel = model.settings, model.state.posterior.kernel
     if (prior is None) == bool(settings.prior_digest):
         raise CorruptDataError(f"the log names the prior {settings.prior_digest!r} and has {prior and prior.study!r}")
     if prior is None:
         return replace(model, prior_items=PriorItems(), state=model.state.believing(None))
-    items = PriorItems.of([utility.item_id for utility in prior.utilities])
-    constants, slopes = utility_table(prior, context_dim=settings.context_dim)
-    prior_mean = PriorMean.of(kernel, constants, slopes, items.rows(model.catalogue, n_items=kernel.n_items))
-    return replace(model, prior_items=items, state=model.state.believing(prior_mean))
+    prior_items = PriorItems.of([utility.item_id for utility in prior.utilities])
+    constants, slopes = tabulate_utilities(prior, context_dim=settings.context_dim)
+    prior_mean = PriorMean.of(kernel, constants, slopes, prior_items.find_rows(model.items, n_items=kernel.n_items))
+    return replace(model, prior_items=prior_items, state=model.state.believing(prior_mean))
 
 
-def _knowing(model: Model, catalogue: Catalogue) -> State:
-    """Return the state with what is believed of items that are new in the catalogue."""
+def _place_items(model: Model, items: Items) -> State:
+    """Return the state whose prior mean has the prior's utilities of items that are new."""
     state, prior_mean = model.state, model.state.posterior.prior_mean
     if prior_mean is None:
         return state
-    return state.knowing(prior_mean.placed(model.prior_items.rows(catalogue, n_items=len(prior_mean.row_of))))
+    return state.knowing(prior_mean.placed(model.prior_items.find_rows(items, n_items=len(prior_mean.row_of))))
 
 
-def _recommended(model: Model, event: Recommended, at_ms: int) -> Model:
+def _open_slate(model: Model, event: Recommended, at_ms: int) -> Model:
     recommendation, tally = event.recommendation, model.tally
     if recommendation.recommendation_id in model.open:
         raise CorruptDataError(f"the log opens {recommendation.recommendation_id!r}, which is open")
-    slate = OpenSlate(np.array(event.request.context), model.catalogue.indices(recommendation.slate), at_ms)
+    slate = OpenSlate(np.array(event.request.context), model.items.find_indices(recommendation.slate), at_ms)
     return replace(
         model,
         state=model.state.shown(recommendation.recommendation_id, slate.context, slate.ranking),
-        open=model.open.opened(recommendation.recommendation_id, slate),
+        open=model.open.add(recommendation.recommendation_id, slate),
         tally=replace(
             tally,
             recommendations=tally.recommendations + 1,
@@ -185,26 +184,28 @@ def _recommended(model: Model, event: Recommended, at_ms: int) -> Model:
     )
 
 
-def _expired(model: Model, recommendation_id: str, default_reward: float | None) -> Model:
+def _expire_slate(model: Model, recommendation_id: str, default_reward: float | None) -> Model:
     tally = replace(model.tally, expirations=model.tally.expirations + 1)
     if default_reward is not None:
-        return _learned(model, recommendation_id, default_reward, tally=replace(tally, defaults=tally.defaults + 1))
-    _open_slate(model, recommendation_id)
+        return _learn_reward(
+            model, recommendation_id, default_reward, tally=replace(tally, defaults=tally.defaults + 1)
+        )
+    _find_open_slate(model, recommendation_id)
     state = model.state.closed(recommendation_id)
-    return replace(model, state=state, open=model.open.closed(recommendation_id), tally=tally)
+    return replace(model, state=state, open=model.open.remove(recommendation_id), tally=tally)
 
 
-def _learned(model: Model, recommendation_id: str, reward: float, *, tally: Tally) -> Model:
-    slate = _open_slate(model, recommendation_id)
+def _learn_reward(model: Model, recommendation_id: str, reward: float, *, tally: Tally) -> Model:
+    slate = _find_open_slate(model, recommendation_id)
     return replace(
         model,
         state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward),
-        open=model.open.closed(recommendation_id),
+        open=model.open.remove(recommendation_id),
         tally=replace(tally, reward_sum=tally.reward_sum + reward),
     )
 
 
-def _open_slate(model: Model, recommendation_id: str) -> OpenSlate:
+def _find_open_slate(model: Model, recommendation_id: str) -> OpenSlate:
     slate = model.open.get(recommendation_id)
     if slate is None:
         raise CorruptDataError(f"the log closes {recommendation_id!r}, which is not open")

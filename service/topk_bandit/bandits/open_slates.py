@@ -1,4 +1,8 @@
-"""The slates that await their reward, as a value: a change costs little however many there are."""
+"""The slates that await their reward, as a value, oldest first.
+
+Adding or removing one of n slates returns another value and costs O(sqrt(n)). A slate is packed, since a busy bandit
+has many. Nothing here knows deadlines.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,13 @@ SLATE_BYTES = 195
 """What an open slate takes with its id of 32 characters, beside its context and ranking."""
 
 FEWEST_CHANGES, CHANGES_SQUARED = 16, 8
-"""Changes of n slates are held beside them until they are more than 16 and than the square root of 8 n."""
+"""The differences from n slates are merged once they are more than 16 and more than the square root of 8 n."""
 
 _HEAD = struct.Struct("<qi")
 
 
 class OpenSlate:
-    """A recommendation that is neither rewarded nor expired, packed: a busy bandit has many.
+    """A recommendation that is neither rewarded nor expired, packed into bytes.
 
     Parameters
     ----------
@@ -75,29 +79,29 @@ class OpenSlate:
 class OpenSlates(Mapping[str, OpenSlate]):
     """Open slates by recommendation id, oldest first.
 
-    Values: `opened` and `closed` return others. Those share one dict, which nobody changes, and hold what differs from
-    it; once that is much, a dict of their own takes its place. So a change costs O(sqrt(n)) of n slates.
+    `add` and `remove` return other values. They share one dict, `base`, which is never changed, and hold what differs
+    from it; once the differences are many they are merged into a new dict. So a change costs O(sqrt(n)) of n slates.
     """
 
     base: dict[str, OpenSlate] = field(default_factory=dict)
     newer: dict[str, OpenSlate] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
 
-    def opened(self, recommendation_id: str, slate: OpenSlate) -> OpenSlates:
+    def add(self, recommendation_id: str, slate: OpenSlate) -> OpenSlates:
         """Return these slates and one more, the newest; ValueError for one that is open already."""
         if recommendation_id in self:
             raise ValueError(f"{recommendation_id!r} is open already")
-        return _merged_if_much(self.base, {**self.newer, recommendation_id: slate}, self.gone)
+        return _merge_if_many(self.base, {**self.newer, recommendation_id: slate}, self.gone)
 
-    def closed(self, recommendation_id: str) -> OpenSlates:
+    def remove(self, recommendation_id: str) -> OpenSlates:
         """Return these slates without one of them; KeyError for one that is not open."""
         if recommendation_id not in self:
             raise KeyError(recommendation_id)
         if recommendation_id not in self.newer:
-            return _merged_if_much(self.base, self.newer, self.gone | {recommendation_id})
+            return _merge_if_many(self.base, self.newer, self.gone | {recommendation_id})
         left = dict(self.newer)
         del left[recommendation_id]
-        return _merged_if_much(self.base, left, self.gone)
+        return _merge_if_many(self.base, left, self.gone)
 
     @property
     def memory_bytes(self) -> int:
@@ -119,7 +123,7 @@ class OpenSlates(Mapping[str, OpenSlate]):
         return len(self.base) - len(self.gone) + len(self.newer)
 
 
-def _merged_if_much(base: dict[str, OpenSlate], newer: dict[str, OpenSlate], gone: frozenset[str]) -> OpenSlates:
+def _merge_if_many(base: dict[str, OpenSlate], newer: dict[str, OpenSlate], gone: frozenset[str]) -> OpenSlates:
     changes = len(newer) + len(gone)
     if changes < FEWEST_CHANGES or changes**2 < CHANGES_SQUARED * len(base):
         return OpenSlates(base, newer, gone)

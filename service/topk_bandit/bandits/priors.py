@@ -1,4 +1,9 @@
-"""A study's utilities in a bandit: checked when they are named, and found again by item id."""
+"""The utilities that a bandit takes from a study as its prior.
+
+A prior is checked against the bandit's settings and budget before it is logged. Its utilities are matched to the
+bandit's items by id, and items that the study does not know have none. Nothing here reads a study: `Priors` is
+implemented elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.bandits.items import Catalogue
+    from topk_bandit.bandits.items import Items
     from topk_bandit.domain.bandits import BanditSettings, Prior
 
-__all__ = ["FIELD", "PriorItems", "Priors", "check_prior", "utility_table"]
+__all__ = ["FIELD", "PriorItems", "Priors", "check_prior", "tabulate_utilities"]
 
 ITEM_BYTES = 120
-"""What an item takes beside its id and its utility, about."""
+"""About what an item takes in memory, beside its id and its utility."""
 
 FIELD = "bandit.prior_study"
 """What a prior is called on the wire."""
@@ -37,7 +42,7 @@ class Priors(Protocol):
         Raises
         ------
         InvalidArgumentError
-            There is no such study, or it has nothing to say to such a bandit.
+            There is no such study, or its utilities do not fit such a bandit.
         """
         ...
 
@@ -59,15 +64,15 @@ class PriorItems:
         """About how much memory they take."""
         return sum(ITEM_BYTES + sys.getsizeof(item_id) for item_id in self.ids)
 
-    def rows(self, catalogue: Catalogue, *, n_items: int) -> NDArray[np.intp]:
+    def find_rows(self, items: Items, *, n_items: int) -> NDArray[np.intp]:
         """Return the row of each of a bandit's items, -1 for those that the prior does not know; shape (n,)."""
         rows = np.full(n_items, -1, dtype=np.intp)
-        rows[: len(catalogue.ids)] = [self._rows.get(item_id, -1) for item_id in catalogue.ids]
+        rows[: len(items.ids)] = [self._rows.get(item_id, -1) for item_id in items.ids]
         return rows
 
 
 def check_prior(prior: Prior, settings: BanditSettings, *, most_bytes: int) -> None:
-    """See that a bandit can take a prior.
+    """Check that a bandit can take a prior.
 
     Raises
     ------
@@ -84,7 +89,7 @@ def check_prior(prior: Prior, settings: BanditSettings, *, most_bytes: int) -> N
         raise InvalidArgumentError(FIELD, f"takes {taken} bytes of the bandit's memory, at most {most_bytes} can be")
 
 
-def utility_table(prior: Prior, *, context_dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def tabulate_utilities(prior: Prior, *, context_dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the constants (m,) and the slopes (m, C) of a prior's utilities."""
     constants = np.array([utility.constant for utility in prior.utilities], dtype=np.float64)
     slopes = np.zeros((len(constants), context_dim))

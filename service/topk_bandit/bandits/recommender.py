@@ -1,4 +1,9 @@
-"""The hot path: give out slates and take in their rewards."""
+"""The hot path: recommend slates and take in their rewards.
+
+Every slate that gets an id is in the log, and was chosen from a model that knew the newest items. A request id that is
+sent again gets the slate that it got before. While the store is away slates are given out without an id, marked as
+degraded. A call waits for the log to be folded only after the items have changed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.bandits.residents import Learner
+    from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName, RewardOutcome
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
@@ -36,12 +41,12 @@ __all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
 
-
 ROWS_TIMES_ITEMS_AT_ONCE = 16_384
 ITEMS_AT_ONCE = 512
 SLATE_SIZE_AT_ONCE = 8
-"""Up to all three a slate is chosen on the event loop: it takes a millisecond or two, and a hand-over adds to that.
-Larger slates and more items take longer even where nothing was learned yet, and would hold up all other calls."""
+"""A slate is chosen on the event loop if none of the three is exceeded: it takes a millisecond or two, and a thread
+would add to that. Larger slates and more items take longer even before anything is learned, and would delay all
+calls."""
 
 
 def recommendation_id_of(incarnation: str, request_id: str) -> str:
@@ -50,7 +55,7 @@ def recommendation_id_of(incarnation: str, request_id: str) -> str:
 
 
 def choose_slate(model: Model, request: RecommendationRequest) -> Recommendation:
-    """Decide a request: a function of the model and the request, the request's id being the seed.
+    """Choose the slate for a request: a pure function of the model and the request, whose id is the seed.
 
     Raises
     ------
@@ -63,14 +68,14 @@ def choose_slate(model: Model, request: RecommendationRequest) -> Recommendation
     context = np.array(request.context)
     if context.shape != (settings.context_dim,):
         raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(request.context)}")
-    eligible = model.catalogue.eligible(request.candidates, at_least=settings.slate_size)
+    eligible = model.items.find_eligible(request.candidates, at_least=settings.slate_size)
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
     decision = decide(
         model.state, settings.exploration, context=context, eligible=eligible, rng=np.random.default_rng(seed)
     )
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
-        slate=model.catalogue.named(decision.ranking),
+        slate=model.items.find_ids(decision.ranking),
         propensity=decision.propensity,
         mean=decision.mean,
         standard_deviation=decision.standard_deviation,
@@ -93,7 +98,7 @@ class Recommender:
     ----------
     store
         Where the logs are.
-    learner
+    residents
         Where the models come from.
     executor
         Where slates are chosen, away from the event loop.
@@ -104,31 +109,31 @@ class Recommender:
     """
 
     def __init__(
-        self, store: Store, learner: Learner, executor: Executor, *, hooks: Hooks, new_id: Callable[[], str]
+        self, store: Store, residents: Residents, executor: Executor, *, hooks: Hooks, new_id: Callable[[], str]
     ) -> None:
         self._store = store
-        self._learner = learner
+        self._residents = residents
         self._executor = executor
         self._hooks = hooks
         self._new_id = new_id
 
     async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
         """See `RecommenderUseCases.recommend`."""
-        model = await self._learner.current(name)
-        request = self._completed(request, model)
+        model = await self._residents.get_model(name)
+        request = self._complete(request, model)
         for _ in range(DECISIONS_PER_CALL):
-            recommendation = await self._decided(name, request, model)
+            recommendation = await self._decide(name, request, model)
             try:
                 outcome = await self._record(name, request, recommendation, model)
             except UnavailableError:
-                newest = self._learner.published(name)
+                newest = self._residents.peek_model(name)
                 if newest is None or newest.items_position == model.items_position:
-                    return self._degraded(recommendation)
+                    return self._degrade(recommendation)
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                return self._given_out(outcome, outcome.recommendation)
-            model = await self._learner.refreshed(name)
+                return self._give_out(outcome, outcome.recommendation)
+            model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
     async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
@@ -136,28 +141,28 @@ class Recommender:
         try:
             outcome = await self._store.record_reward(name, recommendation_id, value)
         except TopkBanditError as error:
-            self._hooks.rewarded(_refused(error), value)
+            self._hooks.rewarded(_name_refusal(error), value)
             raise
         self._hooks.rewarded(outcome, value)
         return outcome
 
-    def _completed(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
+    def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out: the request id, and the context of a bandit that has none."""
         context = request.context or ((1.0,) if model.settings.context_dim == 1 else ())
         return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
-    async def _decided(self, name: BanditName, request: RecommendationRequest, model: Model) -> Recommendation:
-        """Decide; what the model refuses may be new to it, or may have been given out before it was refused."""
+    async def _decide(self, name: BanditName, request: RecommendationRequest, model: Model) -> Recommendation:
+        """Choose a slate; if the model refuses, find the one given out before, or choose with a newer model."""
         try:
-            return await self._timed(request, model)
+            return await self._choose(request, model)
         except (NotFoundError, InvalidArgumentError, ExhaustedError):
             repeated = await self._store.find_recommendation(
                 name, request, recommendation_id_of(model.incarnation, request.request_id)
             )
-            return repeated or await self._timed(request, await self._learner.refreshed(name))
+            return repeated or await self._choose(request, await self._residents.follow(name))
 
-    async def _timed(self, request: RecommendationRequest, model: Model) -> Recommendation:
-        self._learner.admit(model)
+    async def _choose(self, request: RecommendationRequest, model: Model) -> Recommendation:
+        self._residents.check_room(model)
         start = time.perf_counter()
         if _is_short(model, request):
             recommendation = choose_slate(model, request)
@@ -174,20 +179,20 @@ class Recommender:
             name, request, recommendation, incarnation=model.incarnation, items_position=model.items_position
         )
 
-    def _given_out(self, outcome: RecordOutcome, recommendation: Recommendation) -> Recommendation:
+    def _give_out(self, outcome: RecordOutcome, recommendation: Recommendation) -> Recommendation:
         if outcome.status is RecordStatus.RECORDED:
             self._hooks.recommended(recommendation)
         return recommendation
 
-    def _degraded(self, recommendation: Recommendation) -> Recommendation:
+    def _degrade(self, recommendation: Recommendation) -> Recommendation:
         degraded = replace(recommendation, recommendation_id="", degraded=True)
         self._hooks.recommended(degraded)
         return degraded
 
 
 def _is_short(model: Model, request: RecommendationRequest) -> bool:
-    """Tell whether a decision takes less time than handing it to a thread and back is worth."""
-    n_items = len(model.catalogue.available if request.candidates is None else request.candidates)
+    """Tell whether a decision takes less time than handing it to a thread and back."""
+    n_items = len(model.items.available if request.candidates is None else request.candidates)
     return (
         model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
         and n_items <= ITEMS_AT_ONCE
@@ -195,6 +200,6 @@ def _is_short(model: Model, request: RecommendationRequest) -> bool:
     )
 
 
-def _refused(error: TopkBanditError) -> str:
+def _name_refusal(error: TopkBanditError) -> str:
     known = {"NotFoundError": "not_found", "ConflictError": "conflict", "UnavailableError": "unavailable"}
     return known.get(type(error).__name__, "refused")

@@ -1,62 +1,91 @@
-"""A bandit whose model is in memory: what follows it, and when to look at it next."""
+"""One bandit of a worker: its follower, the lock and the task that use it, and when to look at its log next.
+
+A log that grows is looked at often, one that does not ever more rarely, and a deadline is not slept through. Nothing
+here reads the log or ends the task.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.follower import Follower
     from topk_bandit.bandits.model import Model
 
-__all__ = ["LONGEST_PAUSE_LOOKS", "Desk"]
+__all__ = ["LONGEST_PAUSE_LOOKS", "Resident"]
 
 LONGEST_PAUSE_LOOKS = 32
 """A bandit that nothing happens to is looked at so many times less often than one that is in use."""
 
 
-class Desk:
-    """One bandit's follower, the task that runs it, and the bell that wakes it. Times are seconds of one clock.
+class Resident:
+    """One bandit's follower and its schedule. Times are seconds of the event loop's clock.
 
     Parameters
     ----------
+    follower
+        Holds the bandit's model.
     look_seconds
-        How long to wait at least between two looks that no bell calls for.
+        The shortest pause between two looks at the log, unless `wake` is called.
     now
         The time.
+
+    Attributes
+    ----------
+    lock
+        Held by whoever loads or follows.
+    task
+        Looks at the log in the background.
+    used_at
+        When the bandit was asked for, or its log was seen to grow, the last time.
+    expire_at
+        When its overdue slates are closed next.
     """
 
     def __init__(self, follower: Follower, *, look_seconds: float, now: float) -> None:
         self.follower = follower
-        self.bell = asyncio.Event()
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self.task: asyncio.Task[None] | None = None
-        self.active_at = now
+        self.used_at = now
         self.expire_at = 0.0
-        self.noted_position = -1
-        self.note_at = 0.0
+        self._woken = asyncio.Event()
         self._look_seconds = look_seconds
-        self._pause = look_seconds
+        self._pause_seconds = look_seconds
         self._seen_version = 0
 
-    def looked(self, model: Model, now: float) -> None:
-        """Note a look: a log that grew is looked at again soon, one that did not after twice as long."""
-        if model.version != self._seen_version:
-            self._seen_version, self.active_at, self._pause = model.version, now, self._look_seconds
-        else:
-            self._pause = min(2.0 * self._pause, LONGEST_PAUSE_LOOKS * self._look_seconds)
+    def wake(self) -> None:
+        """Have the log looked at now."""
+        self._woken.set()
 
-    def pause(self, clock_ms: int) -> float:
-        """Return how long to wait for the bell: not beyond the time when the oldest open slate is about to expire.
+    async def wait(self, *, clock_ms: int) -> bool:
+        """Wait until the log is to be looked at; return whether that is because of `wake`.
 
         Parameters
         ----------
         clock_ms
             This machine's clock, which may differ from the store's: then a deadline is noticed at the look after it.
         """
+        if not self._woken.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), timeout=self._find_pause(clock_ms))
+        woken = self._woken.is_set()
+        self._woken.clear()
+        return woken
+
+    def record_look(self, model: Model, *, now: float) -> None:
+        """Set the next pause: the shortest after a look at a log that grew, else twice the last one."""
+        if model.version != self._seen_version:
+            self._seen_version, self.used_at, self._pause_seconds = model.version, now, self._look_seconds
+        else:
+            self._pause_seconds = min(2.0 * self._pause_seconds, LONGEST_PAUSE_LOOKS * self._look_seconds)
+
+    def _find_pause(self, clock_ms: int) -> float:
+        """Return how long to wait: not beyond the time when the oldest open slate is about to expire."""
         model = self.follower.model
         oldest = next(iter(model.open.values()), None) if model else None
         if model is None or oldest is None:
-            return self._pause
+            return self._pause_seconds
         due_seconds = (oldest.at_ms + model.settings.reward_wait_ms - clock_ms) / 1e3
-        return min(self._pause, max(due_seconds, self._look_seconds))
+        return min(self._pause_seconds, max(due_seconds, self._look_seconds))

@@ -1,15 +1,20 @@
-"""The learner: a model for each bandit that is in use, kept up with its log in the background."""
+"""The bandits that have a model in this worker: each is loaded when it is asked for, and followed in the background.
+
+Each look at a bandit also closes the slates whose deadline has passed. A model leaves when it is not used for long, or
+when others need its memory, and is the same when it comes back. A bandit without a model here is left alone: what
+becomes overdue meanwhile is closed after its model has come back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.budget import MemoryBounds, Residents
+from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import Follower
-from topk_bandit.bandits.resident import Desk
+from topk_bandit.bandits.resident import Resident
 from topk_bandit.domain.errors import ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.policy import Limits
     from topk_bandit.store.log import Store
 
-__all__ = ["Learner"]
+__all__ = ["Residents"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +38,8 @@ GATHER_SECONDS = 0.025
 """How long a bandit's log is left alone after each look: what it grows by meanwhile is read and folded at once."""
 
 
-class Learner:
-    """Follows the logs of the bandits that are asked for, and closes what is overdue in them.
-
-    A model that is not used leaves memory, and comes back from its snapshot when it is asked for. A bandit without a
-    model is left alone: what became overdue meanwhile is closed when its model comes back.
+class Residents:
+    """Loads, follows and drops the models of a worker; `topk_bandit.bandits.follower.Follower` draws a model's states.
 
     Parameters
     ----------
@@ -47,14 +49,14 @@ class Learner:
         Where events are folded.
     limits
         What one bandit's posterior may grow to.
-    bounds
+    budget
         How much memory models may take, and for how long.
     hooks
         Where telemetry listens.
     clock_ms
         This machine's clock, for telemetry only.
-    follower
-        What the store is to know this learner by, different from all others.
+    worker_id
+        What the store knows this worker by, different from all others.
     look_seconds
         How often each bandit in use is looked at though nothing was heard of it: deadlines pass silently, and hints
         get lost.
@@ -68,8 +70,8 @@ class Learner:
         limits: Limits,
         hooks: Hooks,
         clock_ms: Callable[[], int],
-        follower: str,
-        bounds: MemoryBounds | None = None,
+        worker_id: str,
+        budget: MemoryBudget | None = None,
         look_seconds: float = 1.0,
     ) -> None:
         self._store = store
@@ -77,12 +79,12 @@ class Learner:
         self._limits = limits
         self._hooks = hooks
         self._clock_ms = clock_ms
-        self._follower = follower
+        self._worker_id = worker_id
         self._look_seconds = look_seconds
-        self._bounds = bounds or MemoryBounds()
-        self._residents = Residents(most_bytes=self._bounds.worker_bytes)
-        hooks.bounded(self._bounds.model_bytes)
-        self._desks: dict[BanditName, Desk] = {}
+        self._budget = budget or MemoryBudget()
+        self._sizes = ModelSizes(most_bytes=self._budget.worker_bytes)
+        hooks.bounded(self._budget.model_bytes)
+        self._residents: dict[BanditName, Resident] = {}
         self._listener: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -91,8 +93,10 @@ class Learner:
 
     async def stop(self) -> None:
         """Stop following; all models are gone."""
-        desks, self._desks = self._desks, {}
-        tasks = [task for task in (self._listener, *(desk.task for desk in desks.values())) if task is not None]
+        residents, self._residents = self._residents, {}
+        for resident in residents.values():
+            resident.follower.leave()
+        tasks = [task for task in (self._listener, *(one.task for one in residents.values())) if task is not None]
         left = set(tasks)
         while left:  # a task can miss a cancellation that meets what it waits for just when that is done
             for task in left:
@@ -100,141 +104,134 @@ class Learner:
             _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def published(self, name: BanditName) -> Model | None:
-        """Return the bandit's model as far as it has learned, None if this worker has none: no waiting."""
-        desk = self._desks.get(name)
-        return desk.follower.model if desk else None
-
     @property
     def model_bytes(self) -> int:
         """What one bandit's model may take."""
-        return self._bounds.model_bytes
+        return self._budget.model_bytes
 
-    def admit(self, model: Model) -> None:
-        """See that a bandit has room for one more open slate, or raise `ExhaustedError`."""
-        self._bounds.admit(model)
+    def check_room(self, model: Model) -> None:
+        """Raise `ExhaustedError` unless a bandit has room for one more open slate."""
+        self._budget.check_room(model)
 
-    async def current(self, name: BanditName) -> Model:
-        """Return the bandit's model as far as it has learned.
+    def peek_model(self, name: BanditName) -> Model | None:
+        """Return the bandit's model as it is here, None if there is none: nothing is loaded, nothing waited for."""
+        resident = self._residents.get(name)
+        return resident.follower.model if resident else None
 
-        If it is not in memory it comes from the newest snapshot, and the log is followed from there: to its end if that
-        is near, else in the background.
+    async def get_model(self, name: BanditName) -> Model:
+        """Return the bandit's model as it is here, loaded if there is none; the errors of `Follower.load`.
 
         After a silence the store is asked first whether the items are known: a change of them may have been answered
-        without this learner. While the store is away the model stays the one there is.
+        without this worker. While the store is away the model stays the one there is.
         """
-        desk = self._desk(name)
-        model = desk.follower.model
+        resident = self._admit(name)
+        model = resident.follower.model
         if model is None:
-            return await self._returned(name, desk)
-        if self._was_noted_lately(desk):
+            return await self._load(resident)
+        if resident.follower.has_announced:
             return model
-        desk.bell.set()
+        resident.wake()
         try:
-            return model if await self._knows_items(name, desk, model) else await self.refreshed(name)
+            return model if await resident.follower.announce_items(model) else await self.follow(name)
         except UnavailableError:
             return model
 
-    async def refreshed(self, name: BanditName) -> Model:
-        """Follow the bandit's log to its end as of now, and return its model; the errors of `Follower.catch_up`."""
-        return await self._caught_up(name, self._desk(name))
-
-    async def _returned(self, name: BanditName, desk: Desk) -> Model:
-        """Bring a model back into memory; what is not folded yet, and what is overdue, follows in the background."""
-        async with self._held(name, desk):
-            model = desk.follower.model
-            if model is not None:  # another call brought it back meanwhile
-                return model
-            model = await desk.follower.take_up()
-            if await self._knows_items(name, desk, model):
-                desk.follower.publish(model)
-            else:
-                model = await self._known_to_the_end(name, desk)
-        desk.bell.set()
-        return model
-
-    def _was_noted_lately(self, desk: Desk) -> bool:
-        return asyncio.get_running_loop().time() <= desk.note_at + self._look_seconds
-
-    async def _caught_up(self, name: BanditName, desk: Desk) -> Model:
-        async with self._held(name, desk):
-            return await self._known_to_the_end(name, desk)
-
-    @asynccontextmanager
-    async def _held(self, name: BanditName, desk: Desk) -> AsyncIterator[None]:
-        """Take the turn at a desk, and clear up: a desk without a model goes, one that grew may oust others."""
-        try:
-            async with desk.turn:
-                yield
-        except NotFoundError:
-            self._drop(name, desk)
-            raise
-        finally:
-            model = desk.follower.model
-            if model is None:
-                self._drop(name, desk)
-            elif self._desks.get(name) is desk:
-                self._make_room(name, model)
-            elif name not in self._desks:
-                self._hooks.forgotten(str(name))
-
-    def _make_room(self, name: BanditName, model: Model) -> None:
-        for leaving in self._residents.resize(name, model.memory_bytes):
-            self._rest(leaving, self._desks[leaving], reason="memory")
-
-    def _rest(self, name: BanditName, desk: Desk, *, reason: str) -> None:
-        self._hooks.rested(reason)
-        self._drop(name, desk)
-
-    async def _known_to_the_end(self, name: BanditName, desk: Desk) -> Model:
-        """Follow the log to its end, and tell the store how far the items are known: at news, and regularly."""
-        model = await desk.follower.catch_up()
-        while desk.noted_position != model.items_position or asyncio.get_running_loop().time() >= desk.note_at:
-            if await self._knows_items(name, desk, model):
-                break
-            model = await desk.follower.catch_up()
-        return model
-
-    async def _knows_items(self, name: BanditName, desk: Desk, model: Model) -> bool:
-        """Tell the store how far the model knows the items; return whether that is all there is to know."""
-        position, now = model.items_position, asyncio.get_running_loop().time()
-        newest = await self._store.note_follower(name, follower=self._follower, items_position=position)
-        desk.noted_position, desk.note_at = position, now + self._look_seconds
-        return newest <= position
+    async def follow(self, name: BanditName) -> Model:
+        """Fold the bandit's log to its end as of now, and return the model; the errors of `Follower.follow`."""
+        return await self._follow(self._admit(name))
 
     async def expire(self, name: BanditName) -> None:
-        """Close what is overdue in a bandit."""
+        """Close the slates of a bandit whose deadline has passed."""
         while count := await self._store.expire_due(name, limit=EXPIRIES_PER_CALL):
             self._hooks.expired(count)
             if count < EXPIRIES_PER_CALL:
                 return
 
-    def _desk(self, name: BanditName) -> Desk:
-        """Return the bandit's desk, new if it has none, as the one that was used last."""
+    def _admit(self, name: BanditName) -> Resident:
+        """Return the bandit's resident, new if there is none, as the one that was used last."""
         now = asyncio.get_running_loop().time()
-        desk = self._desks.get(name)
-        if desk is None:
-            follower = Follower(
-                name, self._store, self._executor, limits=self._limits, hooks=self._hooks, clock_ms=self._clock_ms
-            )
-            desk = self._desks[name] = Desk(follower, look_seconds=self._look_seconds, now=now)
-            desk.task = asyncio.create_task(self._follow(name, desk))
-        desk.active_at = now
-        self._residents.use(name)
-        return desk
+        resident = self._residents.get(name)
+        if resident is None:
+            resident = Resident(self._new_follower(name), look_seconds=self._look_seconds, now=now)
+            self._residents[name] = resident
+            resident.task = asyncio.create_task(self._run(resident))
+        resident.used_at = now
+        self._sizes.touch(name)
+        return resident
 
-    def _drop(self, name: BanditName, desk: Desk) -> None:
-        if self._desks.get(name) is desk:
-            del self._desks[name]
-            self._residents.leave(name)
-            self._hooks.forgotten(str(name))
-            if desk.task is not None and desk.task is not asyncio.current_task():
-                desk.task.cancel()
+    def _new_follower(self, name: BanditName) -> Follower:
+        return Follower(
+            name,
+            self._store,
+            self._executor,
+            limits=self._limits,
+            hooks=self._hooks,
+            clock_ms=self._clock_ms,
+            worker_id=self._worker_id,
+            announce_seconds=self._look_seconds,
+        )
 
-    async def _follow(self, name: BanditName, desk: Desk) -> None:
-        while self._desks.get(name) is desk:
+    async def _load(self, resident: Resident) -> Model:
+        """Load a model; what is not folded yet, and what is overdue, follows in the background."""
+        async with self._hold(resident):
+            model = resident.follower.model
+            if model is not None:  # another call loaded it meanwhile
+                return model
+            model = await resident.follower.load()
+        resident.wake()
+        return model
+
+    async def _follow(self, resident: Resident) -> Model:
+        async with self._hold(resident):
+            return await resident.follower.follow()
+
+    @asynccontextmanager
+    async def _hold(self, resident: Resident) -> AsyncIterator[None]:
+        """Hold a resident's lock, and clear up after it."""
+        try:
+            async with resident.lock:
+                yield
+        except NotFoundError:
+            self._drop(resident)
+            raise
+        finally:
+            self._clear_up(resident)
+
+    def _clear_up(self, resident: Resident) -> None:
+        """Drop a resident that could not be loaded; let others rest if one that was folded has outgrown the budget."""
+        follower = resident.follower
+        if follower.model is None:
+            self._drop(resident)
+        elif follower.is_present:
+            for leaving in self._sizes.resize(follower.name, follower.model.memory_bytes):
+                self._rest(self._residents[leaving], reason="memory")
+        elif follower.name not in self._residents:
+            # A call that ended after its resident had left has reported the model's size once more.
+            self._hooks.forgotten(str(follower.name))
+
+    def _rest(self, resident: Resident, *, reason: str) -> None:
+        self._hooks.rested(reason)
+        resident.follower.rest()
+        self._remove(resident)
+
+    def _drop(self, resident: Resident) -> None:
+        if resident.follower.is_present:
+            resident.follower.leave()
+            self._remove(resident)
+
+    def _remove(self, resident: Resident) -> None:
+        name = resident.follower.name
+        del self._residents[name]
+        self._sizes.remove(name)
+        self._hooks.forgotten(str(name))
+        if resident.task is not None and resident.task is not asyncio.current_task():
+            resident.task.cancel()
+
+    async def _run(self, resident: Resident) -> None:
+        """Look at a bandit's log again and again, until its follower leaves."""
+        while resident.follower.is_present:
             try:
-                await self._look(name, desk)
+                await self._look(resident)
             except NotFoundError:
                 return
             except UnavailableError as error:
@@ -242,29 +239,27 @@ class Learner:
             except ExhaustedError:  # the store is full: no deadline can be ended
                 await asyncio.sleep(self._look_seconds)
             except Exception:  # noqa: BLE001 - one log must not stop the following for good
-                _log.exception("a log can't be followed", extra={"bandit": str(name)})
+                _log.exception("a log can't be followed", extra={"bandit": str(resident.follower.name)})
                 await asyncio.sleep(self._look_seconds)
 
-    async def _look(self, name: BanditName, desk: Desk) -> None:
-        if not desk.bell.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(desk.bell.wait(), timeout=desk.pause(self._clock_ms()))
-        rung = desk.bell.is_set()
-        desk.bell.clear()
-        if self._desks.get(name) is not desk:
+    async def _look(self, resident: Resident) -> None:
+        """Wait until it is time, close what is overdue, and follow; or let a model rest that is not used."""
+        woken = await resident.wait(clock_ms=self._clock_ms())
+        if not resident.follower.is_present:
             return
         now = asyncio.get_running_loop().time()
-        if now >= desk.active_at + self._bounds.idle_seconds and not rung:
-            self._rest(name, desk, reason="idle")
+        if now >= resident.used_at + self._budget.idle_seconds and not woken:
+            self._rest(resident, reason="idle")
             return
-        if now >= desk.expire_at:
-            desk.expire_at = now + self._look_seconds
-            await self.expire(name)
-        desk.looked(await self._caught_up(name, desk), now)
+        if now >= resident.expire_at:
+            resident.expire_at = now + self._look_seconds
+            await self.expire(resident.follower.name)
+        resident.record_look(await self._follow(resident), now=now)
         await asyncio.sleep(GATHER_SECONDS)
 
     async def _listen(self) -> None:
+        """Wake the residents whose logs have changed."""
         async for name in self._store.changes():
-            for changed in [name] if name else list(self._desks):
-                if desk := self._desks.get(changed):
-                    desk.bell.set()
+            for changed in [name] if name else list(self._residents):
+                if resident := self._residents.get(changed):
+                    resident.wake()

@@ -1,4 +1,8 @@
-"""A model at a checkpoint as bytes, and back to the bit. No pickle: a JSON header and plain arrays in one .npz."""
+"""The bytes of a snapshot: a model at a checkpoint, encoded and decoded.
+
+A snapshot is a .npz archive of plain arrays and a JSON header. `decode_model` returns the encoded model to the bit, or
+raises `CorruptDataError`. Nothing is pickled, and nothing here reads or writes a store.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topk_bandit.bandits.digests import Digests, digests_of
-from topk_bandit.bandits.items import Catalogue
+from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally
 from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 from topk_bandit.bandits.priors import PriorItems
@@ -43,21 +47,21 @@ WITHOUT_PRIORS = 2
 
 def encode_model(model: Model) -> bytes:
     """Return a model at a checkpoint as bytes."""
-    memory, slates = model.state.memory, list(model.open.values())
+    checkpoint, slates = model.state.memory, list(model.open.values())
     prior_mean = model.state.posterior.prior_mean
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
-        header=np.frombuffer(json.dumps(_header(model, memory)).encode(), dtype=np.uint8),
-        contexts=memory.evidence.contexts,
-        rankings=memory.evidence.rankings,
-        targets=memory.evidence.targets,
-        leftovers=memory.evidence.leftovers,
-        noise_shape=_lower_half(memory.evidence.noise_shape),
+        header=np.frombuffer(json.dumps(_make_header(model, checkpoint)).encode(), dtype=np.uint8),
+        contexts=checkpoint.evidence.contexts,
+        rankings=checkpoint.evidence.rankings,
+        targets=checkpoint.evidence.targets,
+        leftovers=checkpoint.evidence.leftovers,
+        noise_shape=_take_lower_half(checkpoint.evidence.noise_shape),
         prior_constants=np.zeros(0) if prior_mean is None else prior_mean.constants,
         prior_slopes=np.zeros((0, 0)) if prior_mean is None else prior_mean.slopes,
-        pending_contexts=memory.pending.contexts,
-        pending_rankings=memory.pending.rankings,
+        pending_contexts=checkpoint.pending.contexts,
+        pending_rankings=checkpoint.pending.rankings,
         open_contexts=np.array([slate.context for slate in slates]).reshape(-1, model.settings.context_dim),
         open_rankings=np.array([slate.ranking for slate in slates], dtype=np.int32).reshape(
             -1, model.settings.slate_size
@@ -68,15 +72,15 @@ def encode_model(model: Model) -> bytes:
 
 
 def decode_model(payload: bytes, *, limits: Limits) -> Model:
-    """Return the model that `encode_model` took down.
+    """Return the model that `encode_model` encoded.
 
     Raises
     ------
     CorruptDataError
-        The bytes are none of its, or of another schema.
+        The bytes are not of a model, or of another schema.
     """
-    with _opened(payload) as arrays:
-        return _model(_header_of(arrays), dict(arrays), limits=limits)
+    with _open_archive(payload) as arrays:
+        return _read_model(_read_header(arrays), dict(arrays), limits=limits)
 
 
 def decode_digests(payload: bytes) -> Digests | None:
@@ -87,14 +91,14 @@ def decode_digests(payload: bytes) -> Digests | None:
     CorruptDataError
         As for `decode_model`.
     """
-    with _opened(payload) as arrays:
-        header = _header_of(arrays)
+    with _open_archive(payload) as arrays:
+        header = _read_header(arrays)
         return Digests(**header["digests"]) if header["schema"] == SCHEMA else None
 
 
 @contextmanager
-def _opened(payload: bytes) -> Iterator[Mapping[str, Any]]:
-    """Give the arrays of a payload; all errors while they are read are `CorruptDataError`."""
+def _open_archive(payload: bytes) -> Iterator[Mapping[str, Any]]:
+    """Give the arrays of a payload; turn every error while they are read into `CorruptDataError`."""
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
             yield archive
@@ -104,29 +108,29 @@ def _opened(payload: bytes) -> Iterator[Mapping[str, Any]]:
         raise CorruptDataError(f"a model can't be read: {error!r}") from error
 
 
-def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_header(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
     if header["schema"] not in {SCHEMA, WITHOUT_DIGESTS, FIXED_KERNELS, WITHOUT_PRIORS}:
         raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
     return header
 
 
-def _header(model: Model, memory: Memory) -> dict[str, Any]:
+def _make_header(model: Model, checkpoint: Memory) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "digests": digests_of(model)._asdict(),
         "incarnation": model.incarnation,
         "settings": encode_settings(model.settings).decode(),
-        "items": model.catalogue.ids,
-        "available": sorted(model.catalogue.available),
-        "retired": sorted(model.catalogue.retired),
+        "items": model.items.ids,
+        "available": sorted(model.items.available),
+        "retired": sorted(model.items.retired),
         "prior_items": model.prior_items.ids,
         "items_position": model.items_position,
         "open_ids": list(model.open),
-        "pending_ids": memory.pending_ids,
-        "noise_variance": memory.noise_variance,
-        "rank_weight_power": memory.power,
-        "observations": memory.observations,
+        "pending_ids": checkpoint.pending_ids,
+        "noise_variance": checkpoint.noise_variance,
+        "rank_weight_power": checkpoint.power,
+        "observations": checkpoint.observations,
         "tally": asdict(model.tally),
         "last": {
             "position": model.last.position,
@@ -136,39 +140,39 @@ def _header(model: Model, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
+def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
     settings = decode_settings(header["settings"].encode())
     last = header["last"]
-    catalogue = Catalogue.of(header["items"], available=header["available"], retired=header["retired"])
-    memory = _memory(header, arrays)
+    items = Items.of(header["items"], available=header["available"], retired=header["retired"])
+    checkpoint = _read_checkpoint(header, arrays)
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
-    kernel = kernel if memory.power is None else kernel.at_power(memory.power)
+    kernel = kernel if checkpoint.power is None else kernel.at_power(checkpoint.power)
     prior_items = PriorItems.of(() if header["schema"] == WITHOUT_PRIORS else header["prior_items"])
     prior_mean = None
     if settings.prior_digest:
-        rows = prior_items.rows(catalogue, n_items=kernel.n_items)
+        rows = prior_items.find_rows(items, n_items=kernel.n_items)
         prior_mean = PriorMean.restored(kernel, arrays["prior_constants"], arrays["prior_slopes"], rows)
     return Model(
         incarnation=header["incarnation"],
         settings=settings,
-        catalogue=catalogue,
+        items=items,
         prior_items=prior_items,
-        state=State.restored(kernel, memory, limits=limits, prior_mean=prior_mean),
-        open=_open(header, arrays),
+        state=State.restored(kernel, checkpoint, limits=limits, prior_mean=prior_mean),
+        open=_read_open_slates(header, arrays),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
         items_position=header["items_position"],
     )
 
 
-def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
+def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
     return Memory(
         evidence=Evidence(
             arrays["contexts"],
             arrays["rankings"],
             arrays["targets"],
             arrays["leftovers"],
-            _symmetric(arrays["noise_shape"], len(arrays["rankings"])),
+            _mirror_half(arrays["noise_shape"], len(arrays["rankings"])),
         ),
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
@@ -178,12 +182,12 @@ def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
     )
 
 
-def _lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return a symmetric matrix without what it says twice; nothing for none."""
+def _take_lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the lower half of a symmetric matrix, an empty one for None."""
     return np.zeros(0) if matrix is None else matrix[np.tril_indices(len(matrix))]
 
 
-def _symmetric(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | None:
+def _mirror_half(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | None:
     if not len(half):
         return None
     matrix = np.zeros((size, size))
@@ -191,7 +195,7 @@ def _symmetric(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | No
     return matrix + np.tril(matrix, -1).T
 
 
-def _open(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> OpenSlates:
+def _read_open_slates(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> OpenSlates:
     columns = zip(
         header["open_ids"], arrays["open_contexts"], arrays["open_rankings"], arrays["open_at_ms"].tolist(), strict=True
     )

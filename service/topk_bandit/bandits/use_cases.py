@@ -1,8 +1,8 @@
-"""What can be asked of the service, as a protocol: the floor that `rpc` stands on.
+"""The use cases of bandits as protocols, which `rpc` calls.
 
-Arguments arrive well-formed (`rpc.converters` sees to it): names and ids have the right shape, numbers are finite. What
-needs a bandit's settings or items to judge, such as a context's length, is judged here and raises an error of
-`topk_bandit.domain.errors` that names the field as it is called on the wire.
+Arguments are well-formed: names and ids have the right shape, numbers are finite (`rpc.converters` checks it). What
+depends on a bandit's settings or items, such as a context's length, is checked by the use cases. Their errors are those
+of `topk_bandit.domain.errors`, and name a field as it is called on the wire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecommenderUseCases(Protocol):
     """The hot path."""
 
     async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
-        """Give out a slate. An empty `request.request_id` is replaced by a fresh one."""
+        """Recommend a slate; an empty `request.request_id` is replaced by a fresh one."""
         ...
 
     async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
@@ -52,7 +52,7 @@ class BanditUseCases(Protocol):
 
     @property
     def default_exploration(self) -> Exploration:
-        """What a bandit explores with that was created without saying."""
+        """What a bandit explores with if its settings do not say."""
         ...
 
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:

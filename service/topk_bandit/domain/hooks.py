@@ -49,6 +49,9 @@ class Hooks:
     def snapshot_failed(self, bandit: str) -> None:
         """Note a snapshot that did not verify or could not be saved."""
 
+    def fold_failed(self, bandit: str) -> None:
+        """Note that an event of the bandit's log can't be folded: its model stays as it was, and it is tried again."""
+
     def diverged(self, bandit: str) -> None:
         """Note that this worker's model is not the one that another kept for the same log position, and should be."""
 

@@ -12,9 +12,9 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.administration import Bandits
-from topk_bandit.bandits.budget import MIB, MemoryBounds
+from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Learner
+from topk_bandit.bandits.residents import Residents
 from topk_bandit.domain.errors import ConfigurationError, UnavailableError
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
@@ -69,16 +69,16 @@ async def serve(settings: Settings, post: Post, line: Connection) -> None:
             return
         store = timed(connected, metrics)
         stack.push_async_callback(store.close)
-        learner = _learner(settings, store, learners, metrics)
-        stack.push_async_callback(learner.stop)
-        learner.start()
+        residents = _residents(settings, store, learners, metrics)
+        stack.push_async_callback(residents.stop)
+        residents.start()
         asked = timed(connected.studies(), metrics)
         designer = _designer(asked, designers, metrics)
         stack.push_async_callback(designer.stop)
         designer.start()
         studies = _studies(settings, asked, designer, students, metrics)
-        bandits = _bandits(settings, store, learner, studies)
-        recommender = Recommender(store, learner, deciders, hooks=metrics, new_id=_new_id)
+        bandits = _bandits(settings, store, residents, studies)
+        recommender = Recommender(store, residents, deciders, hooks=metrics, new_id=_new_id)
         server = _server(settings, post, recommender, bandits, studies=studies, metrics=metrics)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
@@ -140,27 +140,27 @@ async def _examined(store: RedisStore) -> RedisStore:
     return store
 
 
-def _learner(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Learner:
-    bounds = MemoryBounds(
+def _residents(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Residents:
+    budget = MemoryBudget(
         model_bytes=settings.bandit_memory_mib * MIB,
         worker_bytes=settings.worker_memory_mib * MIB,
         idle_seconds=settings.idle_seconds,
     )
-    return Learner(
+    return Residents(
         store,
         executor,
-        limits=bounds.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE),
-        bounds=bounds,
+        limits=budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE),
+        budget=budget,
         hooks=metrics,
         clock_ms=_clock_ms,
-        follower=_new_id(),
+        worker_id=_new_id(),
     )
 
 
-def _bandits(settings: Settings, store: RedisStore, learner: Learner, studies: Studies) -> Bandits:
+def _bandits(settings: Settings, store: RedisStore, residents: Residents, studies: Studies) -> Bandits:
     return Bandits(
         store,
-        learner,
+        residents,
         default_exploration=settings.default_exploration,
         quota=settings.max_bandits_per_tenant,
         new_id=_new_id,

@@ -246,6 +246,9 @@ class Metrics(Hooks):
         self._snapshot_failures = self._counter(
             "topk_bandit_snapshot_failures_total", "Snapshots that did not verify or could not be saved."
         )
+        self._fold_failures = self._counter(
+            "topk_bandit_fold_failures_total", "Attempts at an event of a log that could not be folded into its model."
+        )
         self._divergences = self._counter(
             "topk_bandit_model_divergences_total",
             "Models whose digest was not that of a snapshot of the same log position, though it must be.",
@@ -377,6 +380,10 @@ class Metrics(Hooks):
     def snapshot_failed(self, bandit: str) -> None:  # noqa: ARG002
         """Count a snapshot that failed."""
         self._snapshot_failures.inc()
+
+    def fold_failed(self, bandit: str) -> None:  # noqa: ARG002
+        """Count an event that could not be folded."""
+        self._fold_failures.inc()
 
     def diverged(self, bandit: str) -> None:  # noqa: ARG002
         """Count a model that is not what another worker made of the same log."""

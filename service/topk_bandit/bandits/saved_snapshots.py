@@ -1,0 +1,128 @@
+"""One bandit's snapshots in the store: read, checked against their digests, and written now and then.
+
+A snapshot that can't be read is logged, counted and passed over; one that can't be written is logged and counted, and
+the next checkpoint is another chance. A model that differs from the snapshot of the same log position, though the
+arithmetic is the same, is logged and counted. No failure here stops a follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
+from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
+from topk_bandit.store.log import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.hooks import Hooks
+    from topk_bandit.learning.policy import Limits
+    from topk_bandit.store.log import Store
+
+__all__ = ["SavedSnapshots"]
+
+_log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+GENERATIONS = 2
+
+EVENTS_BETWEEN_SNAPSHOTS = 256
+BYTES_PER_EVENT = 1024
+"""A snapshot comes after 256 events at the earliest, and later if it is large: it should not outweigh the log."""
+
+
+class SavedSnapshots:
+    """Reads and writes the snapshots of one bandit.
+
+    Parameters
+    ----------
+    name
+        The bandit.
+    store
+        Where its snapshots are.
+    executor
+        Where they are encoded and decoded, away from the event loop.
+    limits
+        What the posterior may grow to.
+    hooks
+        Where telemetry listens.
+    """
+
+    def __init__(self, name: BanditName, store: Store, executor: Executor, *, limits: Limits, hooks: Hooks) -> None:
+        self._name = name
+        self._store = store
+        self._executor = executor
+        self._limits = limits
+        self._hooks = hooks
+        self._saved_position = 0
+        self._saved_bytes = 0
+
+    async def load(self) -> Sequence[Snapshot]:
+        """Return the snapshots in the store, newest first; a missing newest one is counted."""
+        snapshots = await self._store.load_snapshots(self._name)
+        if len(snapshots) < GENERATIONS:
+            saved = (await self._store.get_bandit(self._name)).snapshot_position
+            snapshots = await self._store.load_snapshots(self._name)
+            if saved > max((snapshot.position for snapshot in snapshots), default=0):
+                self._hooks.snapshot_failed(str(self._name))
+        return snapshots
+
+    async def decode(self, snapshot: Snapshot) -> Model | None:
+        """Return the model that a snapshot holds, None if it can't be read."""
+        try:
+            model = await self._run(lambda: decode_model(snapshot.payload, limits=self._limits))
+            await self._compare(model, snapshot)
+        except CorruptDataError:
+            where = {"bandit": str(self._name), "position": snapshot.position}
+            _log.exception("a snapshot is passed over", extra=where)
+            self._hooks.snapshot_failed(str(self._name))
+            return None
+        return model
+
+    def resume_after(self, snapshot: Snapshot | None) -> None:
+        """Count the events until the next snapshot from this one; None means from the beginning of the log."""
+        self._saved_position = snapshot.position if snapshot else 0
+        self._saved_bytes = len(snapshot.payload) if snapshot else 0
+
+    async def save_if_due(self, checkpoint: Model) -> None:
+        """Write a snapshot of a model at a checkpoint, unless the last one is too close."""
+        events = max(EVENTS_BETWEEN_SNAPSHOTS, self._saved_bytes // BYTES_PER_EVENT)
+        if checkpoint.version >= self._saved_position + events:
+            await self._save(checkpoint)
+
+    async def _save(self, checkpoint: Model) -> None:
+        payload = await self._run(lambda: encode_model(checkpoint))
+        snapshot = Snapshot(position=checkpoint.version, payload=payload)
+        try:
+            if not await self._store.save_snapshot(self._name, snapshot, incarnation=checkpoint.incarnation):
+                await self._compare_with_stored(checkpoint)
+        except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
+            _log.warning("a snapshot can't be saved: %s", error, extra={"bandit": str(self._name)})
+            self._hooks.snapshot_failed(str(self._name))
+        else:
+            self.resume_after(snapshot)
+
+    async def _compare_with_stored(self, checkpoint: Model) -> None:
+        """Compare a checkpoint with the snapshot that another worker saved at the same position, if one did."""
+        for stored in await self._store.load_snapshots(self._name):
+            if stored.position == checkpoint.version:
+                await self._compare(checkpoint, stored)
+
+    async def _compare(self, model: Model, snapshot: Snapshot) -> None:
+        """Log and count a difference between a model and the snapshot of the same position that must not be there."""
+        ours, theirs = await self._run(lambda: (digests_of(model), decode_digests(snapshot.payload)))
+        if theirs is not None and (difference := ours.difference(theirs)):
+            where = {"bandit": str(self._name), "position": snapshot.position}
+            _log.error("this model's %s is not that of the snapshot: %s, %s", difference, ours, theirs, extra=where)
+            self._hooks.diverged(str(self._name))
+
+    async def _run(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)

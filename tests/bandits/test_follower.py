@@ -1,0 +1,186 @@
+"""The states that a follower draws, each reached the way it is drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, assert_same, rebuilt, request, running_worker
+from tests.contracts.harness import run
+
+from topk_bandit.bandits import follower as module
+from topk_bandit.bandits.follower import SHORT_TAIL, Follower, FollowerState
+from topk_bandit.domain.bandits import Rewarded
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.log import Store
+
+
+class Walker(Follower):
+    """A follower that writes down its states, without repetitions."""
+
+    def __init__(self, store: Store, executor: ThreadPoolExecutor) -> None:
+        self.walk: list[str] = []
+        self.hooks = RecordedHooks()
+        super().__init__(
+            NAME,
+            store,
+            executor,
+            limits=LIMITS,
+            hooks=self.hooks,
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            worker_id="walker",
+            announce_seconds=0.2,
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "state" and self.walk[-1:] != [value.value]:  # type: ignore[attr-defined]
+            self.walk.append(value.value)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def walking(store: Store) -> Iterator[Walker]:
+    with ThreadPoolExecutor(1) as executor:
+        yield Walker(store, executor)
+
+
+@contextmanager
+def unfoldable_rewards() -> Iterator[None]:
+    """Let no reward be folded, as if the log held one of a slate that was never recommended."""
+
+    def refuse(model: Model, logged: LoggedEvent) -> Model:
+        if isinstance(logged.event, Rewarded):
+            raise CorruptDataError(f"event {logged.position} is spoiled")
+        return fold(model, logged)
+
+    fold = module.fold
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "fold", refuse)
+        yield
+
+
+def test_a_short_log_is_loaded_to_its_end_and_followed(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            with walking(store) as walker:
+                assert (walker.state, walker.model) == (FollowerState.LOADING, None)
+                await walker.load()
+                assert walker.walk == ["loading", "current"]
+                await shop.trade(20)
+                assert walker.state is FollowerState.CURRENT, "nobody looked at the log"
+                assert_same(await walker.follow(), await rebuilt(store))
+                assert walker.walk == ["loading", "current", "lagging", "current"]
+
+    run(stores, scenario)
+
+
+def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            await shop.trade(700)
+            while not await ends_in_a_long_tail_without_items(store):
+                await worker.recommender.recommend(NAME, request())
+                await worker.residents.follow(NAME)
+            with walking(store) as walker:
+                model = await walker.load()
+                assert model is walker.model
+                assert model.version == (await store.load_snapshots(NAME))[0].position
+                assert walker.walk == ["loading", "lagging"]
+                await walker.follow()
+                assert walker.walk == ["loading", "lagging", "current"]
+
+    async def ends_in_a_long_tail_without_items(store: Store) -> bool:
+        record = await store.get_bandit(NAME)
+        saved = (await store.load_snapshots(NAME))[0].position
+        return record.items_position < saved < record.log_position - SHORT_TAIL
+
+    run(stores, scenario)
+
+
+def test_an_event_that_can_not_be_folded_breaks_a_follower_and_leaves_its_model(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            shown = await shop.recommend()
+            with walking(store) as walker:
+                before = await walker.load()
+                await worker.recommender.reward(NAME, shown.recommendation_id, 1.0)
+                with unfoldable_rewards():
+                    for attempts in (1, 2):
+                        with pytest.raises(CorruptDataError, match="is spoiled"):
+                            await walker.follow()
+                        assert (walker.model, walker.hooks.failed_folds) == (before, attempts)
+                assert walker.walk == ["loading", "current", "lagging", "broken"]
+                assert_same(await walker.follow(), await rebuilt(store))
+                assert walker.walk[-2:] == ["broken", "current"]
+
+    run(stores, scenario)
+
+
+def test_a_broken_log_is_said_and_slates_are_still_chosen(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store, look_seconds=0.05) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            shown = await shop.recommend()
+            with unfoldable_rewards():
+                await worker.recommender.reward(NAME, shown.recommendation_id, 1.0)
+                with pytest.raises(CorruptDataError):
+                    await worker.residents.follow(NAME)
+                again = await worker.recommender.recommend(NAME, request("again"))
+                assert (len(again.slate), again.observations) == (3, 0)
+                async with asyncio.timeout(20):
+                    while "a log can't be followed" not in caplog.text:
+                        await asyncio.sleep(0.01)
+            assert worker.hooks.failed_folds >= 2
+            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
+
+    run(stores, scenario)
+
+
+def test_a_follower_that_has_left_does_not_come_back(stores: Stores) -> None:
+    """Not even when a call that began before ends only after it."""
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            with walking(store) as resting, walking(store) as leaving:
+                for walker, leave in ((resting, resting.rest), (leaving, leaving.leave)):
+                    await walker.load()
+                    leave()
+                    await shop.trade(3)
+                    assert_same(await walker.follow(), await rebuilt(store))
+                    assert not walker.is_present
+                assert resting.walk == ["loading", "current", "resting"]
+                assert leaving.walk == ["loading", "current", "absent"]
+
+    run(stores, scenario)
+
+
+def test_without_a_bandit_nothing_is_loaded(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        with walking(store) as walker:
+            with pytest.raises(NotFoundError):
+                await walker.load()
+            assert (walker.walk, walker.model) == (["loading"], None)
+
+    run(stores, scenario)
