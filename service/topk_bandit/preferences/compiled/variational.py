@@ -20,7 +20,7 @@ _SHORTEST_STEP = 1e-3
 
 
 @njit(nogil=True, cache=True)
-def _centred(y, covariance, shares, deviations, variances):
+def _centre(y, covariance, shares, deviations, variances):
     """Return p'y, and fill in the mean of y_j - p'y and its variance."""
     k = len(y)
     centre = 0.0
@@ -77,7 +77,7 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
     value = 0.0
     for _ in range(_INNER_STEPS):
         total = curvatures.sum()
-        centre = _centred(y, covariance, curvatures / total, deviations, variances)
+        centre = _centre(y, covariance, curvatures / total, deviations, variances)
         offset = (k - 2) / (4.0 * total)
         value = y[0] - centre - offset
         change = 0.0
@@ -91,7 +91,7 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
         if change <= _INNER_TOLERANCE:
             break
     total = curvatures.sum()
-    _centred(y, covariance, curvatures / total, deviations, variances)
+    _centre(y, covariance, curvatures / total, deviations, variances)
     for j in range(k):
         weights[j] = 2.0 * curvatures[j]
         residuals[j] = (0.5 * k - 1.0) * curvatures[j] / total - 0.5 - weights[j] * deviations[j]
@@ -102,7 +102,7 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
 @njit(nogil=True, cache=True)
 def _tilted(y, covariance, shares, weights, variances):
     """Return F(a) = a'y + log sum_j exp(E + Var / 2 of y_j - a'y), and fill in w, the parts of this sum."""
-    centre = _centred(y, covariance, shares, weights, variances)
+    centre = _centre(y, covariance, shares, weights, variances)
     largest = -np.inf
     for j in range(len(y)):
         weights[j] += 0.5 * variances[j]

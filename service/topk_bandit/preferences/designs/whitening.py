@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-__all__ = ["RankError", "in_pieces", "whitened"]
+__all__ = ["RankError", "split_rows", "whiten"]
 
 FloatArray = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ class RankError(Exception):
         self.rank = rank
 
 
-def whitened(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
+def whiten(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
     """Return the rows in coordinates in which their products' sum is n I, and log det(sum / n) as it was.
 
     Parameters
@@ -44,11 +44,11 @@ def whitened(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
     if rank < rows.shape[1]:
         raise RankError(rank)
     inverse = solve_triangular(triangle, np.eye(len(triangle)), check_finite=False) * (np.sqrt(n) / scale[:, None])
-    white = np.concatenate([piece @ inverse for piece in in_pieces(rows)])
+    white = np.concatenate([piece @ inverse for piece in split_rows(rows)])
     return white, 2.0 * float((np.log(np.abs(np.diagonal(triangle))) + np.log(scale)).sum()) - len(scale) * np.log(n)
 
 
-def in_pieces(rows: FloatArray) -> list[FloatArray]:
+def split_rows(rows: FloatArray) -> list[FloatArray]:
     """Return views of the rows that fit into a cache."""
     return [rows[first : first + _ROWS_AT_ONCE] for first in range(0, len(rows), _ROWS_AT_ONCE)]
 
@@ -56,5 +56,5 @@ def in_pieces(rows: FloatArray) -> list[FloatArray]:
 def _triangle(rows: FloatArray, scale: FloatArray) -> FloatArray:
     """Return R of the QR factors of the scaled rows, (d, d)."""
     d = rows.shape[1]
-    parts = [np.linalg.qr(piece / scale, mode="r") for piece in in_pieces(rows)]
+    parts = [np.linalg.qr(piece / scale, mode="r") for piece in split_rows(rows)]
     return np.asarray(np.linalg.qr(np.vstack([*parts, np.zeros((d, d))]), mode="r"))
