@@ -50,7 +50,7 @@ def _asked(seed: int, *, answers: int, size: int, d: int, n: int = ITEMS, spread
     utilities = features @ (rng.standard_normal(d) * spread / math.sqrt(d))
     shown = np.argsort(rng.random((answers, min(n, 50))), axis=1)[:, :size]
     shown = (shown + rng.integers(0, n, (answers, 1))) % n
-    return _Asked(features, utilities, sampling.choices(utilities, shown, rng=rng), prior)
+    return _Asked(features, utilities, sampling.draw_choices(utilities, shown, rng=rng), prior)
 
 
 def variational_posterior(bench: Bench) -> Outcome:

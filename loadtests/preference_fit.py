@@ -136,7 +136,7 @@ def _choices(bench: Bench) -> Figure:
     rng = np.random.default_rng(3)
     features = rng.normal(size=(1000, CHOICE_WIDTH))
     lists = _lists(bench.scaled(CHOICES, CHOICES // 10), SHOWN, 1000, rng)
-    chosen = sampling.choices(features @ rng.normal(size=CHOICE_WIDTH) / 3.0, lists, rng=rng)
+    chosen = sampling.draw_choices(features @ rng.normal(size=CHOICE_WIDTH) / 3.0, lists, rng=rng)
     prior = Gaussian.isotropic(CHOICE_WIDTH, variance=1.0)
     taken = _fastest(lambda: plackett_luce.fit(features, chosen, prior=prior), 3)
     label = f"fit with a prior, {len(lists):,} choices of {SHOWN} of 1,000 items, {CHOICE_WIDTH} features"
@@ -147,7 +147,7 @@ def _rankings(count: int) -> tuple[Floats, Orderings]:
     rng = np.random.default_rng([1, count])
     features, theta = rng.normal(size=(N_ITEMS, WIDTH)), rng.normal(size=WIDTH) / np.sqrt(WIDTH)
     lists = _lists(count, LENGTH, N_ITEMS, rng)
-    return features, sampling.rankings(features @ theta, lists, rng=rng)
+    return features, sampling.draw_rankings(features @ theta, lists, rng=rng)
 
 
 def _lists(count: int, length: int, n_items: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -12,13 +12,13 @@ from tests.contracts.study_samples import CHOSEN, DESIGN, LEASE_MS, PROGRESS, ST
 
 from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
 from topk_bandit.domain.studies import (
-    Answered,
     AnswerKind,
     DesignCancelled,
     DesignFailed,
     DesignProgress,
     DesignRestarted,
     DesignState,
+    QuestionAnswered,
     QuestionsAsked,
     RankingAnswer,
     RatingsAnswer,
@@ -255,7 +255,7 @@ class StudyContract:
                 DesignRestarted(3),
                 replace(CHOSEN, attempt=3),
                 QuestionsAsked("req-1", (1, 0, 1)),
-                *[Answered(number, answer) for number, answer in enumerate(given, 1)],
+                *[QuestionAnswered(number, answer) for number, answer in enumerate(given, 1)],
             ]
             now = await store.get_study(STUDY)
             assert (now.asked, now.answered, now.log_position) == (3, 3, 10)

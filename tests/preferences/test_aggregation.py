@@ -238,7 +238,7 @@ def test_one_step_per_comparison_comes_to_the_batchs_scores(loss: Loss, d: int) 
     online, errors = Online.start(features, loss=loss, weights_ridge=0.04, residual_ridge=0.2), []
     for steps in (500, 20_000):
         drawn = rng.integers(0, m, steps)
-        online = online.observed(Comparisons(given.first[drawn], given.second[drawn], given.values[drawn]))
+        online = online.observe(Comparisons(given.first[drawn], given.second[drawn], given.values[drawn]))
         errors.append(np.linalg.norm(online.scores - expected) / np.linalg.norm(expected))
     assert errors[1] < 0.06
     assert errors[1] < 0.5 * errors[0]
@@ -249,8 +249,8 @@ def test_one_step_per_comparison_comes_to_the_batchs_scores(loss: Loss, d: int) 
 def test_a_step_is_the_gradient_step_of_the_source(loss: Loss) -> None:
     features = np.array([[1.0, 0.0], [0.5, -1.0], [2.0, 2.0]])
     before = Online.start(features, loss=loss, weights_ridge=0.3, residual_ridge=0.3)
-    before = before.observed(Comparisons.of([(2, 0)], [1.0], n_items=3))
-    after = before.observed(Comparisons.of([(0, 1)], [-1.0], n_items=3))
+    before = before.observe(Comparisons.of([(2, 0)], [1.0], n_items=3))
+    after = before.observe(Comparisons.of([(0, 1)], [-1.0], n_items=3))
 
     def cost(theta: Floats) -> float:
         scores = features @ theta[:2] + theta[2:]
@@ -268,10 +268,10 @@ def test_a_step_is_the_gradient_step_of_the_source(loss: Loss) -> None:
 def test_steps_leave_the_state_before_as_it_was() -> None:
     online = Online.start(np.eye(3))
     given = Comparisons.of([(0, 1), (1, 2)], [1.0, 1.0], n_items=3)
-    after = online.observed(given)
+    after = online.observe(given)
     assert (online.steps, after.steps) == (0, 2)
     assert not online.scores.any()
-    by_one = online.observed(Comparisons.of([(0, 1)], [1.0], n_items=3)).observed(
+    by_one = online.observe(Comparisons.of([(0, 1)], [1.0], n_items=3)).observe(
         Comparisons.of([(1, 2)], [1.0], n_items=3)
     )
     np.testing.assert_array_equal(by_one.scores, after.scores)
@@ -327,6 +327,6 @@ def test_bad_arguments_online_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match=r"^residual_ridge: "):
         Online.start(np.eye(2), residual_ridge=-1.0)
     with pytest.raises(InvalidArgumentError, match=r"^comparisons: "):
-        Online.start(np.eye(2)).observed(Comparisons.of([(0, 2)], [1.0], n_items=3))
+        Online.start(np.eye(2)).observe(Comparisons.of([(0, 2)], [1.0], n_items=3))
     with pytest.raises(InvalidArgumentError, match=r"^values\[0\]: "):
-        Online.start(np.eye(2), loss=Loss.LOGISTIC).observed(Comparisons.of([(0, 1)], [0.0], n_items=2))
+        Online.start(np.eye(2), loss=Loss.LOGISTIC).observe(Comparisons.of([(0, 1)], [0.0], n_items=2))

@@ -37,7 +37,7 @@ def test_pairs_are_choices_of_two() -> None:
 def test_joined_answers_are_those_of_both_in_order() -> None:
     rankings = Orderings.from_rankings([[2, 0, 1]], n_items=3)
     choices = Orderings.from_choices([1], [[0, 1, 2]], n_items=3)
-    assert parts(rankings.joined(choices)) == ([2, 0, 1, 1, 0, 2], [0, 3, 6], [2, 1])
+    assert parts(rankings.join(choices)) == ([2, 0, 1, 1, 0, 2], [0, 3, 6], [2, 1])
 
 
 def test_no_answers_are_answers() -> None:
@@ -45,7 +45,7 @@ def test_no_answers_are_answers() -> None:
     assert parts(none) == parts(Orderings.from_choices([], [], n_items=3)) == ([], [0], [])
     assert parts(none) == parts(Orderings.from_pairs([], n_items=3))
     one = Orderings.from_pairs([[0, 1]], n_items=3)
-    assert parts(none.joined(one)) == parts(one.joined(none)) == parts(one)
+    assert parts(none.join(one)) == parts(one.join(none)) == parts(one)
 
 
 @pytest.mark.parametrize(

@@ -311,16 +311,16 @@ def test_draws_follow_the_weights() -> None:
     assert drawn == pytest.approx(design.weights, abs=0.01)
     assert drawn[1] == 0.0
     subsets = SubsetDesign(np.array([[0, 1], [1, 2]]), np.array([0.75, 0.25]), 0.0, 0.0, 1)
-    assert np.array_equal(np.bincount(subsets.rounded(8)), [0, 0, 1, 0, 0, 0, 1])
+    assert np.array_equal(np.bincount(subsets.allocate(8)), [0, 0, 1, 0, 0, 0, 1])
     assert subsets.draw(8, np.random.default_rng(0)).max() <= 1
 
 
 def test_fewer_questions_than_the_support_go_to_the_largest_weights() -> None:
     design = ListDesign(np.array([0.1, 0.4, 0.0, 0.2, 0.3]), 0.0, 0.0, 1)
-    assert design.rounded(2).tolist() == [0, 1, 0, 0, 1]
-    assert design.rounded(0).tolist() == [0, 0, 0, 0, 0]
+    assert design.allocate(2).tolist() == [0, 1, 0, 0, 1]
+    assert design.allocate(0).tolist() == [0, 0, 0, 0, 0]
     with pytest.raises(InvalidArgumentError, match=r"^n: "):
-        design.rounded(-1)
+        design.allocate(-1)
 
 
 # -- what is refused

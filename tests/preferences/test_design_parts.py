@@ -21,9 +21,9 @@ from topk_bandit.preferences.compiled.coordinates import best_change, diagonalis
 from topk_bandit.preferences.designs.bounds import gradient_bound, largest_sums
 from topk_bandit.preferences.designs.information import Information
 from topk_bandit.preferences.designs.newton import newton
-from topk_bandit.preferences.designs.rounding import rounded
+from topk_bandit.preferences.designs.rounding import allocate
 from topk_bandit.preferences.designs.subsets import RankedSubsets, RatedSubsets
-from topk_bandit.preferences.designs.whitening import RankError, whitened
+from topk_bandit.preferences.designs.whitening import RankError, whiten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +145,7 @@ def test_newtons_method_can_be_stopped() -> None:
 def test_whitened_rows_add_up_to_the_identity() -> None:
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(9000, 3)) @ np.array([[1e6, 0.0, 0.0], [3.0, 1e-3, 0.0], [1.0, 0.0, 1.0]])
-    white, log_det_of_sum = whitened(rows, 50)
+    white, log_det_of_sum = whiten(rows, 50)
     assert white.T @ white / 50 == pytest.approx(np.eye(3), abs=1e-9)
     assert log_det_of_sum == pytest.approx(np.linalg.slogdet(rows.T @ rows / 50)[1], rel=1e-9)
     change = np.linalg.lstsq(rows, white, rcond=None)[0]
@@ -156,7 +156,7 @@ def test_whitened_rows_add_up_to_the_identity() -> None:
 def test_rows_that_do_not_span_are_told_with_their_rank(rank: int, d: int) -> None:
     rng = np.random.default_rng(rank)
     with pytest.raises(RankError) as caught:
-        whitened(rng.normal(size=(20, rank)) @ rng.normal(size=(rank, d)), 20)
+        whiten(rng.normal(size=(20, rank)) @ rng.normal(size=(rank, d)), 20)
     assert caught.value.rank == rank
 
 
@@ -166,7 +166,7 @@ def test_information_knows_its_log_det_inverse_and_norms() -> None:
     dense = information(rows.transpose(0, 2, 1), weights) + 0.3 * np.eye(4)
     assert one.log_det == pytest.approx(np.linalg.slogdet(dense)[1])
     assert one.inverse == pytest.approx(np.linalg.inv(dense))
-    norms = np.square(one.whitened(rows)).sum(axis=2)
+    norms = np.square(one.whiten(rows)).sum(axis=2)
     assert norms == pytest.approx(np.einsum("smd,de,sme->sm", rows, np.linalg.inv(dense), rows))
 
 
@@ -272,7 +272,7 @@ def test_the_best_rated_subset_has_the_largest_norms(size: int) -> None:
     groups = [np.array([0, 2, 4, 6]), np.array([1, 3, 5, 7, 8, 9])]
     candidates = RatedSubsets.of(features, groups=groups, size=size)
     one = Information.of(candidates.items[None] * 0.01, np.ones(1))
-    prices = candidates.priced(one, target=0.0)
+    prices = candidates.price(one, target=0.0)
     norms = np.einsum("nd,de,ne->n", candidates.items, one.inverse, candidates.items)
     assert prices.bound == pytest.approx(max(np.sort(norms[group])[-size:].sum() for group in groups))
     assert prices.values == pytest.approx(norms[prices.keys].sum(axis=1))
@@ -285,7 +285,7 @@ def test_the_best_rated_subset_has_the_largest_norms(size: int) -> None:
 @pytest.mark.parametrize("n", range(3, 12))
 def test_no_rounding_loses_less_than_the_efficient_one(n: int) -> None:
     weights = np.array([0.55, 0.0, 0.27, 0.18])
-    counts = rounded(weights, n)
+    counts = allocate(weights, n)
     assert counts.sum() == n
     assert counts[1] == 0
     others = ((a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a))

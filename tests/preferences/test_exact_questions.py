@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.preferences.answers import Orderings
-from topk_bandit.preferences.designs.exact_questions import contrasts, most_telling, ranking_information
+from topk_bandit.preferences.designs.exact_questions import choose_most_informative, contrasts, ranking_information
 from topk_bandit.preferences.designs.optimal import ranking_matrices
 from topk_bandit.preferences.models import plackett_luce
 
@@ -28,7 +28,7 @@ def mean_variance(chosen: list[int], prior_variance: float) -> float:
 def test_each_question_is_the_one_after_which_differences_are_known_best(prior_variance: float) -> None:
     z = np.concatenate([matrix.T for matrix in ranking_matrices(FEATURES)])
     covariance = prior_variance * np.eye(4)
-    chosen = most_telling(contrasts(FEATURES), scatter=z.T @ z, covariance=covariance, count=6).tolist()
+    chosen = choose_most_informative(contrasts(FEATURES), scatter=z.T @ z, covariance=covariance, count=6).tolist()
     for number, one in enumerate(chosen):
         costs = [mean_variance([*chosen[:number], other], prior_variance) for other in range(12)]
         assert costs[one] == pytest.approx(min(costs))

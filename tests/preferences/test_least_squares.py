@@ -25,7 +25,7 @@ def rated(seed: int, n_ratings: int, *, noise_variance: float = 0.3) -> tuple[Fl
     rng = np.random.default_rng(seed)
     features, theta = rng.normal(size=(N_ITEMS, WIDTH)) + 2.0, rng.normal(size=WIDTH)
     items = rng.integers(N_ITEMS, size=n_ratings)
-    return features, theta, sampling.ratings(features @ theta, items, noise_variance=noise_variance, rng=rng)
+    return features, theta, sampling.draw_ratings(features @ theta, items, noise_variance=noise_variance, rng=rng)
 
 
 def a_prior(seed: int) -> Gaussian:

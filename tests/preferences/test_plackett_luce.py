@@ -43,11 +43,11 @@ def mixed(seed: int, *, n_answers: int = 40) -> tuple[FloatArray, FloatArray, Or
     theta = rng.normal(size=WIDTH)
     lists = np.array([rng.permutation(N_ITEMS)[:5] for _ in range(n_answers)])
     utilities = features @ theta
-    rankings = sampling.rankings(utilities, lists, rng=rng)
+    rankings = sampling.draw_rankings(utilities, lists, rng=rng)
     two = Orderings(rankings.items, rankings.starts, np.full(n_answers, 2))
-    choices = sampling.choices(utilities, lists[:, :3], rng=rng)
-    pairs = sampling.pairs(utilities, lists[:, 3:], rng=rng)
-    return features, theta, rankings.joined(two).joined(choices).joined(pairs)
+    choices = sampling.draw_choices(utilities, lists[:, :3], rng=rng)
+    pairs = sampling.draw_pairs(utilities, lists[:, 3:], rng=rng)
+    return features, theta, rankings.join(two).join(choices).join(pairs)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_pairs_and_stages_sum_to_the_same(example: tuple[FloatArray, FloatArray,
 def test_stages_are_summed_in_blocks() -> None:
     rng = np.random.default_rng(5)
     features, lists = rng.normal(size=(40, 600)), np.array([rng.permutation(40)[:6] for _ in range(400)])
-    rankings = sampling.rankings(np.zeros(40), lists, rng=rng)
+    rankings = sampling.draw_rankings(np.zeros(40), lists, rng=rng)
     theta = 0.02 * rng.normal(size=600)
     likelihood = Likelihood.of(features, rankings)
     assert rankings.places.sum() * 600 * 8 > 2 * 2**22
@@ -119,7 +119,7 @@ def test_utilities_far_apart_neither_overflow_nor_vanish() -> None:
 def test_answers_to_large_lists_are_summed_without_overflow() -> None:
     rng = np.random.default_rng(6)
     features, theta = rng.normal(size=(400, 2)), np.array([1.0, -2.0])
-    rankings = sampling.rankings(features @ theta, np.arange(400)[None], rng=rng)
+    rankings = sampling.draw_rankings(features @ theta, np.arange(400)[None], rng=rng)
     expected = equation_9(theta, features, rankings)
     assert plackett_luce.log_likelihood(theta, features, rankings) == pytest.approx(expected, rel=1e-12)
     assert Likelihood.of(features, rankings).by_pairs(theta).value == pytest.approx(expected, rel=1e-12)
@@ -137,7 +137,7 @@ def centred(utilities: NDArray[np.generic]) -> FloatArray:
 def test_one_hot_features_give_what_choix_finds_in_rankings() -> None:
     rng = np.random.default_rng(7)
     lists = np.array([rng.permutation(8)[:4] for _ in range(60)])
-    rankings = sampling.rankings(rng.normal(size=8), lists, rng=rng)
+    rankings = sampling.draw_rankings(rng.normal(size=8), lists, rng=rng)
     expected = choix.opt_rankings(8, [tuple(row) for row in rankings.items.reshape(-1, 4).tolist()], alpha=0, tol=1e-12)
     found = plackett_luce.fit(one_hot(8), rankings)
     np.testing.assert_allclose(centred(found.utilities(one_hot(8)).mean), centred(expected), atol=1e-7)
@@ -146,7 +146,7 @@ def test_one_hot_features_give_what_choix_finds_in_rankings() -> None:
 def test_one_hot_features_give_what_choix_finds_in_choices() -> None:
     rng = np.random.default_rng(8)
     lists = np.array([rng.permutation(8)[:4] for _ in range(90)])
-    choices = sampling.choices(rng.normal(size=8), lists, rng=rng)
+    choices = sampling.draw_choices(rng.normal(size=8), lists, rng=rng)
     data = [(row[0], tuple(row[1:])) for row in choices.items.reshape(-1, 4).tolist()]
     expected = choix.opt_top1(8, data, alpha=0, tol=1e-12)
     found = plackett_luce.fit(one_hot(8), choices)
@@ -156,7 +156,7 @@ def test_one_hot_features_give_what_choix_finds_in_choices() -> None:
 def test_one_hot_features_and_a_prior_give_what_choix_finds_in_pairs_with_its_penalty() -> None:
     rng = np.random.default_rng(9)
     lists = np.array([rng.permutation(8)[:2] for _ in range(50)])
-    pairs = sampling.pairs(rng.normal(size=8), lists, rng=rng)
+    pairs = sampling.draw_pairs(rng.normal(size=8), lists, rng=rng)
     # choix takes off alpha |theta|^2, and a prior N(0, v I) takes off |theta|^2 / (2 v).
     expected = choix.opt_pairwise(8, [tuple(row) for row in pairs.items.reshape(-1, 2).tolist()], alpha=0.2, tol=1e-12)
     found = plackett_luce.fit(np.eye(8), pairs, prior=Gaussian.isotropic(8, variance=1.0 / 0.4))
@@ -199,7 +199,7 @@ def test_many_answers_bring_the_weights_back_and_their_spread_is_right() -> None
     deviations = []
     for _ in range(200):
         lists = np.array([rng.permutation(30)[:4] for _ in range(150)])
-        found = plackett_luce.fit(features, sampling.rankings(features @ theta, lists, rng=rng))
+        found = plackett_luce.fit(features, sampling.draw_rankings(features @ theta, lists, rng=rng))
         spread = np.sqrt(np.diag(found.posterior.covariance))
         deviations.append((found.posterior.mean - theta) / spread)
     # 600 standard normal numbers, or nearly: four standard errors each way.
@@ -211,10 +211,10 @@ def test_beginning_with_the_first_answers_does_not_change_the_maximum() -> None:
     features, _, few = mixed(11, n_answers=20)
     # Enough answers for a head start, and the first ones are all alike.
     alike = Orderings.from_rankings([[0, 1, 2, 3, 4]] * 900, n_items=N_ITEMS)
-    found = plackett_luce.fit(features, alike.joined(few))
-    gradient = plackett_luce.gradient(found.posterior.mean, features, alike.joined(few))
+    found = plackett_luce.fit(features, alike.join(few))
+    gradient = plackett_luce.gradient(found.posterior.mean, features, alike.join(few))
     assert abs(gradient) @ np.sqrt(np.diag(found.posterior.covariance)) < 1e-5
-    turned = plackett_luce.fit(features, few.joined(alike))
+    turned = plackett_luce.fit(features, few.join(alike))
     np.testing.assert_allclose(found.posterior.mean, turned.posterior.mean, rtol=1e-6, atol=1e-6)
 
 

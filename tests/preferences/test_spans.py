@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.preferences.designs.spans import crossed, span_of_differences, span_of_values
+from topk_bandit.preferences.designs.spans import cross_features, span_of_differences, span_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_values_can_say_what_their_differences_and_a_constant_can() -> None:
 def test_crossed_features_are_outer_products() -> None:
     rng = np.random.default_rng(3)
     queries, items = rng.normal(size=(3, 2)), rng.normal(size=(4, 5))
-    rows = crossed(queries, items)
+    rows = cross_features(queries, items)
     assert rows.shape == (12, 10)
     np.testing.assert_array_equal(rows[1 * 4 + 2], np.outer(queries[1], items[2]).reshape(-1))
 

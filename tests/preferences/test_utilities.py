@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.preferences.utilities import Gaussian, Utilities, validated_features, validated_weights
+from topk_bandit.preferences.utilities import Gaussian, Utilities, validate_features, validate_weights
 
 
 def test_ranks_put_the_largest_mean_first_and_equal_items_in_order() -> None:
@@ -78,11 +78,11 @@ def test_features_are_a_finite_matrix_of_the_width_asked_for(features: object, f
 
 
 def test_features_of_any_width_pass_where_none_is_asked_for() -> None:
-    assert validated_features([[1, 2, 3]]).tolist() == [[1.0, 2.0, 3.0]]
+    assert validate_features([[1, 2, 3]]).tolist() == [[1.0, 2.0, 3.0]]
 
 
 @pytest.mark.parametrize(("theta", "field"), [([[1.0]], "theta"), (["x"], "theta"), ([0.0, math.nan], "theta[1]")])
 def test_weights_are_a_finite_vector(theta: object, field: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        validated_weights(theta)  # type: ignore[arg-type]
+        validate_weights(theta)  # type: ignore[arg-type]
     assert caught.value.field == field

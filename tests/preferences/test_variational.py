@@ -148,9 +148,9 @@ def mixed(seed: int, *, d: int = 2, n: int = 9, each: int = 4) -> tuple[Floats, 
     def lists(size: int) -> NDArray[np.int64]:
         return np.array([rng.choice(n, size, replace=False) for _ in range(each)])
 
-    answers = sampling.pairs(utilities, lists(2), rng=rng)
-    answers = answers.joined(sampling.choices(utilities, lists(4), rng=rng))
-    return features, answers.joined(sampling.rankings(utilities, lists(4), rng=rng))
+    answers = sampling.draw_pairs(utilities, lists(2), rng=rng)
+    answers = answers.join(sampling.draw_choices(utilities, lists(4), rng=rng))
+    return features, answers.join(sampling.draw_rankings(utilities, lists(4), rng=rng))
 
 
 def some(
@@ -161,7 +161,7 @@ def some(
     features = rng.standard_normal((n, d))
     utilities = features @ rng.standard_normal(d) * scale / math.sqrt(d)
     shown = np.array([rng.choice(n, size, replace=False) for _ in range(answers)])
-    return features, utilities, sampling.choices(utilities, shown, rng=rng)
+    return features, utilities, sampling.draw_choices(utilities, shown, rng=rng)
 
 
 @BOUNDS
@@ -228,7 +228,7 @@ def test_a_quadratic_bound_is_the_papers_for_pairs_and_above_it_for_choices() ->
     np.testing.assert_allclose(ours.posterior.mean, theirs.mean, atol=1e-7)
     np.testing.assert_allclose(ours.posterior.covariance, theirs.covariance, atol=1e-7)
     lists = np.array([np.random.default_rng(one).choice(60, 5, replace=False) for one in range(30)])
-    choices = sampling.choices(utilities, lists, rng=np.random.default_rng(5))
+    choices = sampling.draw_choices(utilities, lists, rng=np.random.default_rng(5))
     _, value = papers_posterior(features, choices, prior)
     assert fit(features, choices, prior=prior, bound=Bound.QUADRATIC).bound > value + 0.1
     _, shifted = papers_posterior(features + 3.0, choices, prior)
@@ -289,11 +289,11 @@ def test_long_rankings_and_blocks_of_answers_are_taken_in_whole() -> None:
     rng = np.random.default_rng(8)
     features = rng.standard_normal((3_000, 2))
     utilities = features @ np.array([1.0, -0.5])
-    long = sampling.rankings(utilities, rng.permutation(3_000)[None, :60], rng=rng)
-    many = sampling.choices(utilities, rng.permutation(3_000).reshape(-1, 3), rng=rng)
+    long = sampling.draw_rankings(utilities, rng.permutation(3_000)[None, :60], rng=rng)
+    many = sampling.draw_choices(utilities, rng.permutation(3_000).reshape(-1, 3), rng=rng)
     prior = Gaussian.isotropic(2, variance=1.0)
-    whole = fit(features, many.joined(long).joined(many), prior=prior, tolerance=1e-8)
-    mode = plackett_luce.fit(features, many.joined(long).joined(many), prior=prior).posterior
+    whole = fit(features, many.join(long).join(many), prior=prior, tolerance=1e-8)
+    mode = plackett_luce.fit(features, many.join(long).join(many), prior=prior).posterior
     assert (np.abs(whole.posterior.mean - mode.mean) < 0.05 * np.sqrt(np.diag(mode.covariance))).all()
 
 

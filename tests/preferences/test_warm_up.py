@@ -11,9 +11,9 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from topk_bandit.preferences.warm_up import warm_up
 from topk_bandit.preferences.answers import Orderings, Ratings
-from topk_bandit.preferences.design import Feedback
-from topk_bandit.preferences.inference import learned
-from topk_bandit.preferences.questions import Catalogue, next_lists
+from topk_bandit.preferences.designs.optimal import Feedback
+from topk_bandit.preferences.inference import learn_utilities
+from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 
 def known():
@@ -33,12 +33,12 @@ rng = np.random.default_rng(1)
 queries = rng.normal(size=(3, 2))
 for feedback in Feedback:
     for size in (2, 3, 4, 7):
-        catalogue = Catalogue.of(rng.normal(size=(9, 4)), queries, feedback=feedback)
-        design = catalogue.designed(list_size=size, relative_gap=0.01, rng=rng)
-        next_lists(catalogue, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=3)
-        rows = catalogue.span.coordinates
-        learned(rows, Orderings.from_choices([0, 4], [[0, 1, 2], [3, 4]], n_items=27))
-        learned(rows, Ratings.of([0, 5], [1.0, 2.0], n_items=27))
+        pool = QuestionPool.of(rng.normal(size=(9, 4)), queries, feedback=feedback)
+        design = pool.design(list_size=size, relative_gap=0.01, rng=rng)
+        choose_next_lists(pool, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=3)
+        rows = pool.span.coordinates
+        learn_utilities(rows, Orderings.from_choices([0, 4], [[0, 1, 2], [3, 4]], n_items=27))
+        learn_utilities(rows, Ratings.of([0, 5], [1.0, 2.0], n_items=27))
 after = known()
 assert after == before, {one: count for one, count in after.items() if count != before[one]}
 """

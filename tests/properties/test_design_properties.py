@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.preferences.plain_designs import all_matrices, gradients, log_det
 
 from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_lists, d_optimal_subsets
-from topk_bandit.preferences.designs.rounding import rounded
+from topk_bandit.preferences.designs.rounding import allocate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def test_rounded_counts_are_an_efficient_apportionment(values: list[float], n: i
     weights = np.array(values) + (1.0 if not any(value > 1e-6 for value in values) else 0.0)
     weights[weights <= 1e-6] = 0.0
     weights /= weights.sum()
-    counts, support = rounded(weights, n), weights > 0.0
+    counts, support = allocate(weights, n), weights > 0.0
     assert counts.sum() == n
     assert not counts[~support].any()
     if n >= support.sum():

@@ -37,7 +37,7 @@ def answers(draw: st.DrawFn, *, n_items: int, most: int = 8) -> Orderings:
         order = draw(st.permutations(range(n_items)))[:length]
         places = draw(st.integers(1, length - 1))
         one = Orderings(np.array(order), np.array([0, length]), np.array([places]))
-        orderings = orderings.joined(one)
+        orderings = orderings.join(one)
     return orderings
 
 
@@ -69,7 +69,7 @@ def test_a_ranking_is_its_successive_choices(problem: tuple[FloatArray, Ordering
     for start, end, placed in zip(orderings.starts[:-1], orderings.starts[1:], orderings.places, strict=True):
         for stage in range(placed):
             left = orderings.items[start + stage : end].tolist()
-            stages = stages.joined(Orderings.from_choices([left[0]], [left], n_items=len(features)))
+            stages = stages.join(Orderings.from_choices([left[0]], [left], n_items=len(features)))
     for function in (plackett_luce.log_likelihood, plackett_luce.gradient, plackett_luce.hessian):
         np.testing.assert_allclose(
             function(theta, features, orderings), function(theta, features, stages), rtol=1e-9, atol=1e-10
@@ -157,7 +157,7 @@ def test_without_a_prior_there_is_a_maximum_exactly_if_the_answers_are_not_separ
 @given(problems(most=4))
 def test_the_linear_programme_knows_separable_answers(problem: tuple[FloatArray, Orderings, FloatArray]) -> None:
     features, orderings, _ = problem
-    likelihood, _ = Likelihood.of(features, orderings).standardised()
+    likelihood, _ = Likelihood.of(features, orderings).standardise()
     assume(np.linalg.matrix_rank(likelihood.features, rtol=1e-9) == features.shape[1])
     if separable(features, orderings):
         with pytest.raises(InvalidArgumentError, match="separable"):
@@ -174,7 +174,7 @@ def test_the_order_of_answers_does_not_matter(problem: tuple[FloatArray, Orderin
     for answer in np.random.default_rng(seed).permutation(orderings.n_answers):
         start, end = orderings.starts[answer], orderings.starts[answer + 1]
         one = Orderings(orderings.items[start:end], np.array([0, end - start]), orderings.places[answer : answer + 1])
-        shuffled = shuffled.joined(one)
+        shuffled = shuffled.join(one)
     first, second = (plackett_luce.fit(features, one, prior=prior) for one in (orderings, shuffled))
     np.testing.assert_allclose(first.posterior.mean, second.posterior.mean, atol=1e-6)
 

@@ -13,11 +13,11 @@ from tests.contracts.study_samples import CHOSEN, DESIGN, PROGRESS, answers, stu
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
-    Answered,
     AnswerKind,
     DesignCancelled,
     DesignFailed,
     DesignRestarted,
+    QuestionAnswered,
     QuestionsAsked,
     RatingsAnswer,
     StudyCreated,
@@ -39,7 +39,7 @@ EVENTS: list[StudyEvent] = [
     DesignFailed(1, "study.items", "are\nalike"),
     QuestionsAsked("req-\u00e9\U0001f600", (1, 0)),
     QuestionsAsked("", ()),
-    *[Answered(number, answer) for number, answer in enumerate(answers(), 1)],
+    *[QuestionAnswered(number, answer) for number, answer in enumerate(answers(), 1)],
 ]
 
 

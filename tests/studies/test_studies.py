@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,14 +33,14 @@ from topk_bandit.domain.studies import (
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.redis.keys import KeySpace
-from topk_bandit.studies.model import StudyModel
+from topk_bandit.studies.model import begin, fold
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from tests.servers import RunningServer
 
-    from topk_bandit.domain.studies import AskedQuestions, GivenAnswer, Question, StudyDesign
+    from topk_bandit.domain.studies import GivenAnswer, Question, QuestionBatch, StudyDesign
     from topk_bandit.store.study_log import StudyStore
     from topk_bandit.studies.administration import Studies
     from topk_bandit.studies.designer import Designer
@@ -85,9 +86,7 @@ async def opened(studies: Studies, settings: StudySettings = PLAIN, name: StudyN
 
 async def design_of(store: StudyStore, name: StudyName = TASTE) -> StudyDesign:
     part = await store.read_study(name, start=1, limit=9)
-    model = StudyModel(part.record.incarnation, part.events[0])
-    for logged in part.events[1:]:
-        model.fold(logged)
+    model = reduce(fold, part.events[1:], begin(part.record.incarnation, part.events[0]))
     assert model.design is not None
     return model.design
 
@@ -103,7 +102,7 @@ def given(question: Question, settings: StudySettings) -> GivenAnswer:
     return GivenRanking(tuple(sorted(liked, key=lambda one: -liked[one])))
 
 
-async def answered(studies: Studies, settings: StudySettings, count: int) -> AskedQuestions:
+async def answered(studies: Studies, settings: StudySettings, count: int) -> QuestionBatch:
     asked = await studies.next_questions(TASTE, count=count, request_id="")
     outcomes = await studies.submit_answers(TASTE, [(one.question_id, given(one, settings)) for one in asked.questions])
     assert set(outcomes) == {AnswerOutcome.ACCEPTED}
@@ -190,7 +189,7 @@ def test_a_prior_of_a_study_without_queries_is_its_utilities() -> None:
         await opened(studies)
         await answered(studies, PLAIN, 30)
         prior = await studies.prior("shop", "taste", context_dim=7)
-        learned = await studies.preferences(TASTE, after=0, queries=9, items=999)
+        learned = await studies.get_preferences(TASTE, after=0, queries=9, items=999)
         utilities = {one.item_id: one.utility for one in learned.queries[0].items}
         assert (prior.study, prior.answers) == ("taste", 30)
         assert prior.utilities == tuple(ItemUtility(item.item_id, utilities[item.item_id]) for item in PLAIN.items)
@@ -208,7 +207,7 @@ def test_a_prior_of_a_study_with_queries_has_its_utilities_in_every_context(kind
         await opened(studies, settings)
         await answered(studies, settings, 40)
         prior = await studies.prior("shop", "taste", context_dim=2)
-        learned = await studies.preferences(TASTE, after=0, queries=9, items=999)
+        learned = await studies.get_preferences(TASTE, after=0, queries=9, items=999)
         slopes = np.array([one.slopes for one in prior.utilities])
         assert [one.constant for one in prior.utilities] == [0.0] * len(ITEMS)
         for query, of_query in zip(QUERIES, learned.queries, strict=True):
@@ -263,10 +262,10 @@ def test_workers_agree_whatever_each_of_them_has_seen() -> None:
         )
         ids = [question.question_id for part in more for question in part.questions]
         assert len(set(ids)) == 12
-        pages = [await worker.preferences(TASTE, after=0, queries=9, items=999) for worker in (one, two)]
+        pages = [await worker.get_preferences(TASTE, after=0, queries=9, items=999) for worker in (one, two)]
         assert pages[0] == pages[1]
         fresh, _third = studies_of(store, executor, owner="three")
-        assert await fresh.preferences(TASTE, after=0, queries=9, items=999) == pages[0]
+        assert await fresh.get_preferences(TASTE, after=0, queries=9, items=999) == pages[0]
 
     run(scenario)
 
@@ -315,11 +314,11 @@ def test_a_log_that_lost_its_end_is_folded_anew() -> None:
 def test_the_least_used_study_leaves_memory_and_comes_back() -> None:
     async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
         studies, _designer = studies_of(store, executor)
-        studies._desks._most_bytes = 1000
+        studies._residents._most_bytes = 1000
         for number in range(3):
             await opened(studies, PLAIN, StudyName("shop", f"s{number}"))
             await studies.next_questions(StudyName("shop", f"s{number}"), count=1, request_id="r")
-        assert list(studies._desks._desks) == [StudyName("shop", "s2")]
+        assert list(studies._residents._residents) == [StudyName("shop", "s2")]
         again = await studies.next_questions(StudyName("shop", "s0"), count=1, request_id="r")
         assert again.asked == 1
 
@@ -400,7 +399,7 @@ def test_a_cancelled_design_lets_its_thread_go() -> None:
 
 
 async def _is_under_way(designer: Designer) -> bool:
-    return any(work.progress is not None for work in designer._works.values())
+    return any(attempt.progress is not None for attempt in designer._attempts.values())
 
 
 def test_progress_is_told_while_it_is_made() -> None:

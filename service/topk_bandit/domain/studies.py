@@ -1,8 +1,8 @@
-"""Values of studies, without behaviour: what the floors above hand to each other.
+"""Values of studies, without behaviour.
 
 A study asks people about short lists of items, and learns the items' utilities from what they answer. Times are
 milliseconds of the store's clock since the Unix epoch (`*_ms`). An item, a query and a list are named by their index in
-the tuple that holds them; a question by its number among all that were asked, from 1.
+the tuple that holds them; a question by its number, from 1 for the first that was asked.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ __all__ = [
     "Answer",
     "AnswerKind",
     "AnswerOutcome",
-    "Answered",
-    "AskedQuestions",
     "ChoiceAnswer",
     "DesignCancelled",
     "DesignChosen",
@@ -34,6 +32,8 @@ __all__ = [
     "Preferences",
     "QueryPreferences",
     "Question",
+    "QuestionAnswered",
+    "QuestionBatch",
     "QuestionList",
     "QuestionsAsked",
     "RankingAnswer",
@@ -61,7 +61,7 @@ class StudyName:
 
 
 class AnswerKind(StrEnum):
-    """What people say about a list."""
+    """The kind of answer that people give about a list."""
 
     RATINGS = "ratings"
     RANKING = "ranking"
@@ -71,7 +71,7 @@ class AnswerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StudyItem:
-    """Something that people are asked about, with its features."""
+    """An item that people are asked about, with its features."""
 
     item_id: str
     features: tuple[float, ...]
@@ -79,7 +79,7 @@ class StudyItem:
 
 @dataclass(frozen=True, slots=True)
 class StudyQuery:
-    """What items are seen for, with its features."""
+    """A query, which items are shown for, with its features."""
 
     query_id: str
     features: tuple[float, ...]
@@ -87,7 +87,7 @@ class StudyQuery:
 
 @dataclass(frozen=True, slots=True)
 class StudySettings:
-    """What a study is created with, for its life.
+    """The settings of a study; they never change.
 
     Attributes
     ----------
@@ -140,10 +140,10 @@ class StudyDesign:
     log_det
         log det of the information of one question, in the coordinates of `topk_bandit.preferences.designs.spans`.
     gap
-        How far from optimal the design is at most: no design has a log det larger by more than this.
+        Bound of the distance from the optimum: no design has a log det larger by more than this.
     target_gap
-        The gap that was aimed at. A larger gap means that the time was up, or that no better design was found and no
-        smaller gap could be proven, which of lists of four and more items is usual.
+        The gap that was aimed at. The gap is larger if the time was up, or if no better design was found and no smaller
+        gap could be proven, which is usual for lists of four and more items.
     """
 
     lists: tuple[QuestionList, ...]
@@ -155,7 +155,7 @@ class StudyDesign:
 
 
 class DesignState(StrEnum):
-    """Where a study's design stands."""
+    """The state of a study's design."""
 
     DESIGNING = "designing"
     READY = "ready"
@@ -199,7 +199,7 @@ Answer: TypeAlias = RatingsAnswer | RankingAnswer | ChoiceAnswer
 
 @dataclass(frozen=True, slots=True)
 class StudyCreated:
-    """The first event of a study's log; its first attempt at a design begins with it."""
+    """A study was created, with the first attempt at its design; always the first event of a log."""
 
     settings: StudySettings
 
@@ -233,9 +233,9 @@ class DesignFailed:
     Attributes
     ----------
     field
-        The field of the study that is to blame; empty for the service's own fault.
+        The field of the study that caused it; empty for an internal failure.
     problem
-        What is wrong with it; for the service's own fault the reference that the service's log has it under.
+        What is wrong with the field; for an internal failure the reference id under which it is logged.
     """
 
     attempt: int
@@ -248,28 +248,28 @@ DesignEnd: TypeAlias = DesignChosen | DesignCancelled | DesignFailed
 
 @dataclass(frozen=True, slots=True)
 class QuestionsAsked:
-    """Questions were given out to one request: these lists of the design, in this order."""
+    """A request was given questions about these lists of the design, in this order."""
 
     request_id: str
     lists: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A question got its answer."""
+class QuestionAnswered:
+    """A question was answered."""
 
     question: int
     answer: Answer
 
 
 StudyEvent: TypeAlias = (
-    StudyCreated | DesignRestarted | DesignChosen | DesignCancelled | DesignFailed | QuestionsAsked | Answered
+    StudyCreated | DesignRestarted | DesignChosen | DesignCancelled | DesignFailed | QuestionsAsked | QuestionAnswered
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedStudyEvent:
-    """An event at its place in a study's log: 1 for the first, then without gaps."""
+    """An event with its position in a study's log: 1 for the first, then without gaps."""
 
     position: int
     at_ms: int
@@ -286,16 +286,16 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuestions:
-    """Questions given out, and where the study stands.
+class QuestionBatch:
+    """Questions for one request, and how far the study is.
 
     Attributes
     ----------
     asked, answered
         How many questions were asked, these included, and how many answered.
     gathered
-        Share of the information that has been gathered, in [0, 1]: the D-efficiency of what was answered against the
-        whole budget spent as the design says.
+        Share of the information that was gathered, in [0, 1]: the D-efficiency of the answers against the whole budget
+        spent as the design says.
     """
 
     questions: tuple[Question, ...]
@@ -330,7 +330,7 @@ GivenAnswer: TypeAlias = GivenRatings | GivenRanking | GivenChoice
 
 
 class AnswerOutcome(StrEnum):
-    """What became of an answer that raised no error."""
+    """The outcome of an answer that raised no error."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -363,7 +363,7 @@ class Preferences:
     answered
         How many answers it comes from.
     gathered
-        As in `AskedQuestions`; 0 without a design.
+        As in `QuestionBatch`; 0 without a design.
     total
         How many queries there are, 1 in a study without queries.
     """

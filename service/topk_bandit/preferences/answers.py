@@ -69,7 +69,7 @@ class Orderings:
         InvalidArgumentError
             Naming ``rankings[l]``: fewer than two items, an item twice, no integer, or not in [0, n_items).
         """
-        items, starts = _flat(list(rankings), "rankings", n_items=n_items)
+        items, starts = _flatten(list(rankings), "rankings", n_items=n_items)
         return cls(items, starts, np.diff(starts) - 1)
 
     @classmethod
@@ -83,7 +83,7 @@ class Orderings:
         """
         if len(chosen) != len(shown):
             raise InvalidArgumentError("chosen", f"expected {len(shown)} items, got {len(chosen)}")
-        items, starts = _flat(list(shown), "shown", n_items=n_items)
+        items, starts = _flatten(list(shown), "shown", n_items=n_items)
         answers = np.repeat(np.arange(len(shown)), np.diff(starts))
         found = np.flatnonzero(items == np.asarray(chosen)[answers]) if len(shown) else np.zeros(0, dtype=np.int64)
         missed = np.ones(len(shown), dtype=np.bool_)
@@ -115,7 +115,7 @@ class Orderings:
         if array.ndim != 2 or array.shape[1] != 2:
             raise InvalidArgumentError("pairs", f"expected integers of shape (A, 2), got {array.dtype} {array.shape}")
         starts = 2 * np.arange(len(array) + 1, dtype=np.int64)
-        items = _checked(array.reshape(-1), starts, "pairs", n_items=n_items)
+        items = _check_items(array.reshape(-1), starts, "pairs", n_items=n_items)
         return cls(items, starts, np.ones(len(array), dtype=np.int64))
 
     @property
@@ -123,7 +123,7 @@ class Orderings:
         """A."""
         return len(self.places)
 
-    def joined(self, later: Orderings) -> Orderings:
+    def join(self, later: Orderings) -> Orderings:
         """Return these answers and then others."""
         return Orderings(
             np.concatenate([self.items, later.items]),
@@ -159,9 +159,9 @@ class Ratings:
         """
         if len(items) != len(values):
             raise InvalidArgumentError("values", f"expected {len(items)} numbers, got {len(values)}")
-        numbers, wrong_item = _indices(items, n_items=n_items)
+        numbers, wrong_item = _read_indices(items, n_items=n_items)
         if wrong_item is not None:
-            raise InvalidArgumentError(f"items[{wrong_item}]", _expected(items[wrong_item], n_items))
+            raise InvalidArgumentError(f"items[{wrong_item}]", _describe_expected(items[wrong_item], n_items))
         try:
             rated = np.asarray(values, dtype=np.float64).reshape(len(items))
         except (TypeError, ValueError):
@@ -172,22 +172,22 @@ class Ratings:
         return cls(numbers, rated)
 
 
-def _flat(orders: Sequence[Sequence[int]], field: str, *, n_items: int) -> tuple[IntArray, IntArray]:
+def _flatten(orders: Sequence[Sequence[int]], field: str, *, n_items: int) -> tuple[IntArray, IntArray]:
     """Return the items of all answers, and where each begins."""
     lengths = np.array([len(order) for order in orders], dtype=np.int64)
     short = np.flatnonzero(lengths < 2)
     if len(short):
         raise InvalidArgumentError(f"{field}[{short[0]}]", f"expected at least 2 items, got {lengths[short[0]]}")
     starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-    return _checked(list(chain.from_iterable(orders)), starts, field, n_items=n_items), starts
+    return _check_items(list(chain.from_iterable(orders)), starts, field, n_items=n_items), starts
 
 
-def _checked(values: Sequence[int] | NDArray[Any], starts: IntArray, field: str, *, n_items: int) -> IntArray:
+def _check_items(values: Sequence[int] | NDArray[Any], starts: IntArray, field: str, *, n_items: int) -> IntArray:
     """Return the items of all answers as indices, no index twice in an answer."""
-    items, wrong = _indices(values, n_items=n_items)
+    items, wrong = _read_indices(values, n_items=n_items)
     answers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     if wrong is not None:
-        raise InvalidArgumentError(f"{field}[{answers[wrong]}]", _expected(values[wrong], n_items))
+        raise InvalidArgumentError(f"{field}[{answers[wrong]}]", _describe_expected(values[wrong], n_items))
     order = np.lexsort((items, answers))
     twice = (items[order][1:] == items[order][:-1]) & (answers[1:] == answers[:-1])
     if twice.any():
@@ -197,11 +197,11 @@ def _checked(values: Sequence[int] | NDArray[Any], starts: IntArray, field: str,
     return items
 
 
-def _indices(values: Sequence[int] | NDArray[Any], *, n_items: int) -> tuple[IntArray, int | None]:
+def _read_indices(values: Sequence[int] | NDArray[Any], *, n_items: int) -> tuple[IntArray, int | None]:
     """Return `values` as indices, and the position of the first that is no item, if there is one."""
     if len(values) == 0:
         return np.zeros(0, dtype=np.int64), None
-    array = _array(values)
+    array = _to_array(values)
     if np.issubdtype(array.dtype, np.integer):
         wrong = (array < 0) | (array >= n_items)
     else:
@@ -212,12 +212,12 @@ def _indices(values: Sequence[int] | NDArray[Any], *, n_items: int) -> tuple[Int
     return np.ascontiguousarray(array, dtype=np.int64), None
 
 
-def _array(values: ArrayLike) -> NDArray[Any]:
+def _to_array(values: ArrayLike) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError:  # lists within: ties, perhaps
         return np.zeros(0, dtype=np.object_)
 
 
-def _expected(item: object, n_items: int) -> str:
+def _describe_expected(item: object, n_items: int) -> str:
     return f"expected an item in [0, {n_items}), got {item}"

@@ -45,7 +45,7 @@ def kendall_tau_distance(first: ArrayLike, second: ArrayLike) -> FloatArray:
     InvalidArgumentError
         Naming ``first`` or ``second``: not of one shape, or not finite.
     """
-    pairs = _pairs(*_two(first, second, ("first", "second")))
+    pairs = _count_pairs(*_validate_both(first, second, ("first", "second")))
     return pairs.reversed + 0.5 * (pairs.tied_first + pairs.tied_second)
 
 
@@ -72,7 +72,7 @@ def ranking_loss(utilities: ArrayLike, estimated: ArrayLike) -> FloatArray:
     InvalidArgumentError
         Naming ``utilities`` or ``estimated``: not of one shape, or not finite.
     """
-    pairs = _pairs(*_two(utilities, estimated, ("utilities", "estimated")))
+    pairs = _count_pairs(*_validate_both(utilities, estimated, ("utilities", "estimated")))
     return np.asarray((pairs.reversed + 0.5 * pairs.tied_second) / np.maximum(pairs.untied_first, 1.0))
 
 
@@ -103,7 +103,7 @@ def ndcg(gains: ArrayLike, estimated: ArrayLike, *, depth: int | None = None) ->
     InvalidArgumentError
         Naming ``gains``, ``estimated`` or ``depth``: not of one shape, not finite, negative, or a depth below 1.
     """
-    true, guessed = _two(gains, estimated, ("gains", "estimated"))
+    true, guessed = _validate_both(gains, estimated, ("gains", "estimated"))
     if (true < 0.0).any():
         raise InvalidArgumentError("gains", "expected none below 0")
     if depth is not None and depth < 1:
@@ -111,7 +111,7 @@ def ndcg(gains: ArrayLike, estimated: ArrayLike, *, depth: int | None = None) ->
     n = true.shape[-1]
     discounts = np.where(np.arange(n) < (n if depth is None else depth), 1.0 / np.log2(np.arange(n) + 2.0), 0.0)
     best = np.sort(true, axis=-1)[..., ::-1] @ discounts
-    reached = np.sum(true * _shared_discounts(guessed, discounts), axis=-1)
+    reached = np.sum(true * _share_discounts(guessed, discounts), axis=-1)
     return np.where(best > 0.0, reached / np.where(best > 0.0, best, 1.0), 1.0)
 
 
@@ -124,7 +124,7 @@ class _Pairs(NamedTuple):
     untied_first: FloatArray
 
 
-def _pairs(first: FloatArray, second: FloatArray) -> _Pairs:
+def _count_pairs(first: FloatArray, second: FloatArray) -> _Pairs:
     """Return counts of pairs; `tied_*` are tied in that order alone."""
     order = np.lexsort((second, first), axis=-1)
     sorted_first, sorted_second = np.take_along_axis(first, order, -1), np.take_along_axis(second, order, -1)
@@ -133,7 +133,7 @@ def _pairs(first: FloatArray, second: FloatArray) -> _Pairs:
     return _Pairs(*(column.reshape(lists) for column in counts.T))
 
 
-def _shared_discounts(estimated: FloatArray, discounts: FloatArray) -> FloatArray:
+def _share_discounts(estimated: FloatArray, discounts: FloatArray) -> FloatArray:
     """Return the discount of each item's rank, the mean of them for items that are tied, shape (..., n)."""
     n = estimated.shape[-1]
     rows = estimated.reshape(-1, n)
@@ -148,14 +148,14 @@ def _shared_discounts(estimated: FloatArray, discounts: FloatArray) -> FloatArra
     return found.reshape(estimated.shape)
 
 
-def _two(first: ArrayLike, second: ArrayLike, fields: tuple[str, str]) -> tuple[FloatArray, FloatArray]:
-    one, other = _numbers(first, fields[0]), _numbers(second, fields[1])
+def _validate_both(first: ArrayLike, second: ArrayLike, fields: tuple[str, str]) -> tuple[FloatArray, FloatArray]:
+    one, other = _validate(first, fields[0]), _validate(second, fields[1])
     if one.shape != other.shape:
         raise InvalidArgumentError(fields[1], f"expected shape {one.shape}, got {other.shape}")
     return one, other
 
 
-def _numbers(values: ArrayLike, field: str) -> FloatArray:
+def _validate(values: ArrayLike, field: str) -> FloatArray:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

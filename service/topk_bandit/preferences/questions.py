@@ -1,4 +1,4 @@
-"""From a catalogue of items, and queries they are seen for, to questions: what to ask next, and how much is known.
+"""What can be asked about items, and the queries they are shown for: a design, what to ask next, how much is known.
 
 A list is K items of one query. Row q N + i stands for item i under query q, with the features vec(query item'); without
 queries row i is item i. Designs are made in the coordinates of `spans`, where every list that can be asked about tells
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.preferences.designs.exact_questions import contrasts, most_telling, ranking_information
+from topk_bandit.preferences.designs.exact_questions import choose_most_informative, contrasts, ranking_information
 from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_subsets, rating_matrices
-from topk_bandit.preferences.designs.spans import Span, crossed, span_of_differences, span_of_values
+from topk_bandit.preferences.designs.spans import Span, cross_features, span_of_differences, span_of_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from topk_bandit.preferences.designs.optimal import SubsetDesign, Watch
-    from topk_bandit.preferences.inference import Learned
+    from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 
-__all__ = ["RELATIVE_GAP", "Catalogue", "next_lists"]
+__all__ = ["RELATIVE_GAP", "QuestionPool", "choose_next_lists"]
 
 IntArray = NDArray[np.int64]
 
@@ -36,8 +36,8 @@ _UNKNOWN = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Catalogue:
-    """What a study asks about.
+class QuestionPool:
+    """The items and queries of a study, in the coordinates that its design is made in.
 
     Attributes
     ----------
@@ -58,8 +58,8 @@ class Catalogue:
     feedback: Feedback
 
     @classmethod
-    def of(cls, items: FloatArray, queries: FloatArray | None, *, feedback: Feedback) -> Catalogue:
-        """Return the catalogue of items with features (N, d_i) and of queries with features (Q, d_q).
+    def of(cls, items: FloatArray, queries: FloatArray | None, *, feedback: Feedback) -> QuestionPool:
+        """Return the pool of items with features (N, d_i) and of queries with features (Q, d_q).
 
         Raises
         ------
@@ -67,12 +67,12 @@ class Catalogue:
             Naming ``features``: they are not finite, or all items that can be compared are alike.
         """
         n_queries = 1 if queries is None else len(queries)
-        rows = items if queries is None else crossed(queries, items)
+        rows = items if queries is None else cross_features(queries, items)
         groups = np.repeat(np.arange(n_queries), len(items))
         span = span_of_values(rows) if feedback is Feedback.RATING else span_of_differences(rows, groups=groups)
         return cls(span, groups, len(items), n_queries, feedback)
 
-    def designed(
+    def design(
         self, *, list_size: int, relative_gap: float, rng: np.random.Generator, watch: Watch | None = None
     ) -> SubsetDesign:
         """Return the design over all lists of a size, to a gap of `relative_gap` times r; see `d_optimal_subsets`."""
@@ -97,8 +97,8 @@ class Catalogue:
         rows = self.span.coordinates[lists]
         return rating_matrices(rows) if self.feedback is Feedback.RATING else contrasts(rows)
 
-    def gathered(self, answered: FloatArray, design: FloatArray, *, budget: int) -> float:
-        """Return how much of the information of a budget of questions was gathered, from 0 to 1.
+    def measure_efficiency(self, answered: FloatArray, design: FloatArray, *, budget: int) -> float:
+        """Return the share of the information of a budget of questions that was gathered, from 0 to 1.
 
         It is the D-efficiency (det(V_answered) / det(budget V_design))^(1/r), with a thousandth of a question's
         information added to both; answers to n questions as the design has them gather about n / budget.
@@ -116,14 +116,14 @@ class Catalogue:
         share = np.expm1((have - nothing) / self.span.rank) / np.expm1((want - nothing) / self.span.rank)
         return float(np.clip(share, 0.0, 1.0))
 
-    def utilities(self, learned: Learned) -> tuple[Utilities, ...]:
+    def predict_utilities(self, learned: UtilityPosterior) -> tuple[Utilities, ...]:
         """Return the utilities of all items for each query."""
         rows = self.span.coordinates.reshape(self.n_queries, self.n_items, -1)
         return tuple(learned.utilities(of_query) for of_query in rows)
 
 
-def next_lists(
-    catalogue: Catalogue, design: SubsetDesign, *, asked: IntArray, count: int, besides: FloatArray | None = None
+def choose_next_lists(
+    pool: QuestionPool, design: SubsetDesign, *, asked: IntArray, count: int, besides: FloatArray | None = None
 ) -> IntArray:
     """Return which of the design's lists to ask about next; a list may be asked about more than once.
 
@@ -146,10 +146,10 @@ def next_lists(
     Indices of ``design.subsets``, shape (count,), in the order in which to ask.
     """
     few = int(np.clip(len(asked) - asked.sum(), 0, count))
-    gathered = catalogue.information(design.subsets, asked)
+    gathered = pool.information(design.subsets, asked)
     if besides is not None:
         gathered = gathered + besides
-    chosen = _most_telling(catalogue, design, gathered=gathered, count=few)
+    chosen = _choose_most_informative(pool, design, gathered=gathered, count=few)
     counts = asked + np.bincount(chosen, minlength=len(asked))
     behind = np.empty(count - few, dtype=np.int64)
     for number in range(count - few):
@@ -158,14 +158,14 @@ def next_lists(
     return np.concatenate([chosen, behind])
 
 
-def _most_telling(catalogue: Catalogue, design: SubsetDesign, *, gathered: FloatArray, count: int) -> IntArray:
-    rating = catalogue.feedback is Feedback.RATING
+def _choose_most_informative(pool: QuestionPool, design: SubsetDesign, *, gathered: FloatArray, count: int) -> IntArray:
+    rating = pool.feedback is Feedback.RATING
     share = 1.0 if rating else ranking_information(design.subsets.shape[1])
-    rows = catalogue.span.coordinates.reshape(catalogue.n_queries, catalogue.n_items, -1)
-    within = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, catalogue.span.rank)
-    covariance = np.linalg.inv(np.eye(catalogue.span.rank) + share * gathered)
-    return most_telling(
-        np.sqrt(share) * catalogue.matrices(design.subsets),
+    rows = pool.span.coordinates.reshape(pool.n_queries, pool.n_items, -1)
+    within = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, pool.span.rank)
+    covariance = np.linalg.inv(np.eye(pool.span.rank) + share * gathered)
+    return choose_most_informative(
+        np.sqrt(share) * pool.matrices(design.subsets),
         scatter=within.T @ within / len(within),
         covariance=np.asarray(covariance, dtype=np.float64),
         count=count,

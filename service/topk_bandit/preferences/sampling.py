@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.answers import Orderings, Ratings
-from topk_bandit.preferences.utilities import validated_weights
+from topk_bandit.preferences.utilities import validate_weights
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["choices", "pairs", "rankings", "ratings"]
+__all__ = ["draw_choices", "draw_pairs", "draw_rankings", "draw_ratings"]
 
 IntArray = NDArray[np.int64]
 
 
-def rankings(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator) -> Orderings:
+def draw_rankings(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator) -> Orderings:
     """Return a full ranking of each list of items shown.
 
     Parameters
@@ -38,8 +38,8 @@ def rankings(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator
     InvalidArgumentError
         Naming ``utilities`` or ``shown``: not finite, of another shape, an unknown item, or an item twice in a list.
     """
-    values = validated_weights(utilities, field="utilities")
-    lists = _lists(shown, len(values))
+    values = validate_weights(utilities, field="utilities")
+    lists = _validate_lists(shown, len(values))
     keys = values[lists] + rng.gumbel(size=lists.shape)
     ordered = np.take_along_axis(lists, np.argsort(-keys, axis=1), axis=1)
     count, length = lists.shape
@@ -47,21 +47,21 @@ def rankings(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator
     return Orderings(ordered.reshape(-1), starts, np.full(count, length - 1, dtype=np.int64))
 
 
-def choices(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator) -> Orderings:
-    """Return a choice of one item from each list of items shown; parameters and errors as for `rankings`."""
-    ordered = rankings(utilities, shown, rng=rng)
+def draw_choices(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator) -> Orderings:
+    """Return a choice of one item from each list of items shown; parameters and errors as for `draw_rankings`."""
+    ordered = draw_rankings(utilities, shown, rng=rng)
     return Orderings(ordered.items, ordered.starts, np.ones_like(ordered.places))
 
 
-def pairs(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator) -> Orderings:
-    """Return the better of each pair of items shown, shape (A, 2); otherwise as `rankings`."""
+def draw_pairs(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Generator) -> Orderings:
+    """Return the better of each pair of items shown, shape (A, 2); otherwise as `draw_rankings`."""
     lists = np.asarray(shown)
     if lists.ndim != 2 or lists.shape[1] != 2:
         raise InvalidArgumentError("shown", f"expected shape (A, 2), got {lists.shape}")
-    return rankings(utilities, lists, rng=rng)
+    return draw_rankings(utilities, lists, rng=rng)
 
 
-def ratings(utilities: ArrayLike, items: ArrayLike, *, noise_variance: float, rng: np.random.Generator) -> Ratings:
+def draw_ratings(utilities: ArrayLike, items: ArrayLike, *, noise_variance: float, rng: np.random.Generator) -> Ratings:
     """Return a rating of each of `items`: its utility with normal noise (dope.md, Eq. 1).
 
     Parameters
@@ -74,16 +74,16 @@ def ratings(utilities: ArrayLike, items: ArrayLike, *, noise_variance: float, rn
     InvalidArgumentError
         Naming ``utilities``, ``items`` or ``noise_variance``: not finite, an unknown item, or a negative variance.
     """
-    values = validated_weights(utilities, field="utilities")
+    values = validate_weights(utilities, field="utilities")
     if not (np.isfinite(noise_variance) and noise_variance >= 0.0):
         raise InvalidArgumentError("noise_variance", f"expected a number of at least 0, got {noise_variance}")
-    rated = _known(items, "items", len(values)).reshape(-1)
+    rated = _validate_items(items, "items", len(values)).reshape(-1)
     noise = np.sqrt(noise_variance) * rng.standard_normal(len(rated))
     return Ratings(rated, values[rated] + noise)
 
 
-def _lists(shown: ArrayLike, n_items: int) -> IntArray:
-    lists = _known(shown, "shown", n_items)
+def _validate_lists(shown: ArrayLike, n_items: int) -> IntArray:
+    lists = _validate_items(shown, "shown", n_items)
     if lists.ndim != 2 or lists.shape[1] < 2:
         raise InvalidArgumentError("shown", f"expected shape (A, K) with K at least 2, got {lists.shape}")
     ordered = np.sort(lists, axis=1)
@@ -93,7 +93,7 @@ def _lists(shown: ArrayLike, n_items: int) -> IntArray:
     return lists
 
 
-def _known(items: ArrayLike, field: str, n_items: int) -> IntArray:
+def _validate_items(items: ArrayLike, field: str, n_items: int) -> IntArray:
     array = np.asarray(items)
     if not np.issubdtype(array.dtype, np.integer):
         raise InvalidArgumentError(field, f"expected integers, got {array.dtype}")

@@ -13,7 +13,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Gaussian", "Utilities", "validated_features", "validated_weights"]
+__all__ = ["Gaussian", "Utilities", "validate_features", "validate_weights"]
 
 FloatArray = NDArray[np.float64]
 
@@ -93,12 +93,12 @@ class Gaussian:
         InvalidArgumentError
             The features are no finite (n, d) matrix.
         """
-        rows = validated_features(features, dimension=len(self.mean))
+        rows = validate_features(features, dimension=len(self.mean))
         variances = np.einsum("nd,nd->n", rows @ self.covariance, rows)
         return Utilities(rows @ self.mean, np.sqrt(np.maximum(variances, 0.0)))
 
 
-def validated_features(features: ArrayLike, *, dimension: int | None = None, field: str = "features") -> FloatArray:
+def validate_features(features: ArrayLike, *, dimension: int | None = None, field: str = "features") -> FloatArray:
     """Return `features` as a finite (n, d) matrix of numbers, d at least 1.
 
     Raises
@@ -119,7 +119,7 @@ def validated_features(features: ArrayLike, *, dimension: int | None = None, fie
     return np.ascontiguousarray(rows)
 
 
-def validated_weights(theta: ArrayLike, *, field: str = "theta") -> FloatArray:
+def validate_weights(theta: ArrayLike, *, field: str = "theta") -> FloatArray:
     """Return `theta` as a finite vector of numbers.
 
     Raises

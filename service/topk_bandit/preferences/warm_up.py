@@ -6,8 +6,8 @@ import numpy as np
 
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.inference import learned
-from topk_bandit.preferences.questions import Catalogue, next_lists
+from topk_bandit.preferences.inference import learn_utilities
+from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 __all__ = ["warm_up"]
 
@@ -24,9 +24,9 @@ def warm_up() -> None:
         (Feedback.RANKING, 3),
         (Feedback.RANKING, 5),
     ):
-        catalogue = Catalogue.of(items, None, feedback=feedback)
-        design = catalogue.designed(list_size=list_size, relative_gap=0.01, rng=np.random.default_rng(0))
-        next_lists(catalogue, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=2)
-    coordinates = Catalogue.of(items, None, feedback=Feedback.RANKING).span.coordinates
-    learned(coordinates, Orderings.from_rankings([[0, 1, 2, 3], [3, 2, 1, 0]], n_items=12))
-    learned(coordinates, Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))
+        pool = QuestionPool.of(items, None, feedback=feedback)
+        design = pool.design(list_size=list_size, relative_gap=0.01, rng=np.random.default_rng(0))
+        choose_next_lists(pool, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=2)
+    coordinates = QuestionPool.of(items, None, feedback=Feedback.RANKING).span.coordinates
+    learn_utilities(coordinates, Orderings.from_rankings([[0, 1, 2, 3], [3, 2, 1, 0]], n_items=12))
+    learn_utilities(coordinates, Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import BanditRecord, ItemRecord
 
 __all__ = [
-    "Page",
+    "PageRequest",
     "PostedReward",
     "bandit_creation",
     "bandit_page",
@@ -163,23 +163,23 @@ def bandit_to_proto(record: BanditRecord) -> bandit_pb.Bandit:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRequest:
     """A page asked for: up to `size` entries whose id sorts after `after`."""
 
     after: str
     size: int
 
 
-def bandit_page(request: bandit_pb.ListBanditsRequest) -> tuple[str, Page]:
+def bandit_page(request: bandit_pb.ListBanditsRequest) -> tuple[str, PageRequest]:
     """Return whose bandits a ListBandits asks for, and which."""
     size = fields.page_size(
         "page_size", request.page_size, default=_DEFAULT_BANDITS_PER_PAGE, most=_MAX_BANDITS_PER_PAGE
     )
     tenant = fields.tenant_name("parent", request.parent)
-    return tenant, Page(after=fields.page_token("page_token", request.page_token), size=size)
+    return tenant, PageRequest(after=fields.page_token("page_token", request.page_token), size=size)
 
 
-def bandits_to_proto(records: Sequence[BanditRecord], page: Page) -> bandit_pb.ListBanditsResponse:
+def bandits_to_proto(records: Sequence[BanditRecord], page: PageRequest) -> bandit_pb.ListBanditsResponse:
     """Return a page of bandits; `records` holds one more than the page if there is one."""
     shown = records[: page.size]
     more = len(records) > page.size
@@ -189,14 +189,14 @@ def bandits_to_proto(records: Sequence[BanditRecord], page: Page) -> bandit_pb.L
     )
 
 
-def item_page(request: bandit_pb.ListItemsRequest) -> tuple[BanditName, Page]:
+def item_page(request: bandit_pb.ListItemsRequest) -> tuple[BanditName, PageRequest]:
     """Return whose items a ListItems asks for, and which."""
     size = fields.page_size("page_size", request.page_size, default=_DEFAULT_ITEMS_PER_PAGE, most=fields.MAX_ITEMS)
     name = fields.bandit_name("bandit", request.bandit)
-    return name, Page(after=fields.page_token("page_token", request.page_token), size=size)
+    return name, PageRequest(after=fields.page_token("page_token", request.page_token), size=size)
 
 
-def items_to_proto(records: Sequence[ItemRecord], page: Page) -> bandit_pb.ListItemsResponse:
+def items_to_proto(records: Sequence[ItemRecord], page: PageRequest) -> bandit_pb.ListItemsResponse:
     """Return a page of items; `records` holds one more than the page if there is one."""
     shown = records[: page.size]
     more = len(records) > page.size

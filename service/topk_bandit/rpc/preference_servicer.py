@@ -132,7 +132,9 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
     ) -> pb.GetPreferencesResponse:
         """Return what the answers tell."""
         name, page = converters.preferences_page(request)
-        preferences = await self._use_cases.preferences(name, after=page.after, queries=page.queries, items=page.items)
+        preferences = await self._use_cases.get_preferences(
+            name, after=page.after, queries=page.queries, items=page.items
+        )
         return converters.preferences_to_proto(preferences, after=page.after)
 
 

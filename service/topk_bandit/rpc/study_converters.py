@@ -22,7 +22,7 @@ from topk_bandit.domain.studies import (
     StudySettings,
 )
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import Page
+from topk_bandit.rpc.converters import PageRequest
 from topk_bandit.rpc.failures import Failure, status
 from topk_bandit.v1 import preference_service_pb2 as pb
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from google.rpc import status_pb2
 
     from topk_bandit.domain.studies import (
-        AskedQuestions,
         DesignFailed,
         DesignProgress,
         GivenAnswer,
         Preferences,
+        QuestionBatch,
         StudyName,
     )
     from topk_bandit.store.study_log import StudyRecord
@@ -209,26 +209,26 @@ def _progress(progress: DesignProgress | None) -> pb.DesignProgress | None:
     )
 
 
-def study_page(request: pb.ListStudiesRequest) -> tuple[str, Page]:
+def study_page(request: pb.ListStudiesRequest) -> tuple[str, PageRequest]:
     """Return whose studies a ListStudies asks for, and which."""
     return fields.tenant_name("parent", request.parent), _page(request)
 
 
-def operation_page(request: ListOperationsRequest) -> tuple[str, Page]:
+def operation_page(request: ListOperationsRequest) -> tuple[str, PageRequest]:
     """Return whose designs a ListOperations asks for, and which."""
     if request.filter:
         raise InvalidArgumentError("filter", "must be empty")
     return fields.tenant_name("name", request.name), _page(request)
 
 
-def _page(request: pb.ListStudiesRequest | ListOperationsRequest) -> Page:
+def _page(request: pb.ListStudiesRequest | ListOperationsRequest) -> PageRequest:
     size = fields.page_size(
         "page_size", request.page_size, default=_DEFAULT_STUDIES_PER_PAGE, most=_MAX_STUDIES_PER_PAGE
     )
-    return Page(after=fields.page_token("page_token", request.page_token), size=size)
+    return PageRequest(after=fields.page_token("page_token", request.page_token), size=size)
 
 
-def studies_to_proto(records: Sequence[StudyRecord], page: Page) -> pb.ListStudiesResponse:
+def studies_to_proto(records: Sequence[StudyRecord], page: PageRequest) -> pb.ListStudiesResponse:
     """Return a page of studies; `records` holds one more than the page if there is one."""
     shown = records[: page.size]
     more = len(records) > page.size
@@ -259,7 +259,7 @@ def question_count(request: pb.NextQuestionsRequest) -> int:
     return fields.integer("count", request.count or 1, low=1, high=_MAX_QUESTIONS)
 
 
-def asked_to_proto(asked: AskedQuestions) -> pb.NextQuestionsResponse:
+def asked_to_proto(asked: QuestionBatch) -> pb.NextQuestionsResponse:
     """Return the reply to a NextQuestions."""
     return pb.NextQuestionsResponse(
         questions=[

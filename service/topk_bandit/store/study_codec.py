@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
-    Answered,
     AnswerKind,
     ChoiceAnswer,
     DesignCancelled,
@@ -18,6 +17,7 @@ from topk_bandit.domain.studies import (
     DesignFailed,
     DesignProgress,
     DesignRestarted,
+    QuestionAnswered,
     QuestionList,
     QuestionsAsked,
     RankingAnswer,
@@ -231,7 +231,7 @@ def _event_document(event: StudyEvent) -> Document:
             document = {"type": "design_failed", "attempt": attempt, "field": field, "problem": problem}
         case QuestionsAsked(request_id, lists):
             document = {"type": "questions_asked", "request_id": request_id, "lists": list(lists)}
-        case Answered(question, answer):
+        case QuestionAnswered(question, answer):
             document = {"type": "answered", "question": question, "answer": _answer_document(answer)}
     return document
 
@@ -245,7 +245,7 @@ _EVENTS: Mapping[str, Callable[[Fields], StudyEvent]] = {
         fields.integer("attempt"), fields.text("field"), fields.text("problem")
     ),
     "questions_asked": lambda fields: QuestionsAsked(fields.text("request_id"), fields.integers("lists")),
-    "answered": lambda fields: Answered(fields.integer("question"), _answer(fields.child("answer"))),
+    "answered": lambda fields: QuestionAnswered(fields.integer("question"), _answer(fields.child("answer"))),
 }
 
 

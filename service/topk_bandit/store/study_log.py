@@ -201,7 +201,7 @@ class StudyStore(Protocol):
     async def record_answers(
         self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
     ) -> Sequence[AnswerStatus]:
-        """Append `Answered` for each answer, by question, that is the first to its question.
+        """Append `QuestionAnswered` for each answer, by question, that is the first to its question.
 
         An equal answer to an answered question is DUPLICATE, another one a CONFLICT, and an answer to a question that
         was not asked UNKNOWN. `NotFoundError` when the study is gone or was created anew.

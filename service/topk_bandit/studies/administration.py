@@ -1,14 +1,17 @@
-"""What people are asked and what is learned from them: the use cases of studies."""
+"""The use cases of studies: create them, ask questions, take in answers, and return what was learned.
+
+What is acknowledged is in the store, and workers that share a store agree, whatever each has in memory. Calls never
+block the event loop: whatever takes long is computed on the executor. A design is never computed here, only handed to
+the `Designer`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
-from topk_bandit.domain.bandits import ItemUtility, Prior
 from topk_bandit.domain.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -17,44 +20,36 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.domain.studies import (
-    AnswerOutcome,
-    AskedQuestions,
-    DesignCancelled,
-    DesignState,
-    ItemPreference,
-    Preferences,
-    QueryPreferences,
-    StudyName,
-)
+from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
-from topk_bandit.studies.given_answers import answer_of
-from topk_bandit.studies.model import catalogue_of, utilities_of
-from topk_bandit.studies.residents import StudyDesks
+from topk_bandit.studies.given_answers import read_answer
+from topk_bandit.studies.pool import build_pool
+from topk_bandit.studies.residents import StudyResidents
+from topk_bandit.studies.results import check_is_prior, make_preferences, make_prior
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from topk_bandit.domain.bandits import Prior
     from topk_bandit.domain.hooks import Hooks
-    from topk_bandit.domain.studies import Answer, GivenAnswer, StudySettings
-    from topk_bandit.preferences.inference import Learned
-    from topk_bandit.preferences.utilities import Utilities
+    from topk_bandit.domain.studies import Answer, GivenAnswer, Preferences, StudySettings
+    from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.store.study_log import AskOutcome, StudyRecord, StudyStore
+    from topk_bandit.studies.analysis import StudyAnalysis
     from topk_bandit.studies.designer import Designer
-    from topk_bandit.studies.model import StudyMoment
-    from topk_bandit.studies.residents import StudyDesk
+    from topk_bandit.studies.residents import StudyResident
 
 __all__ = ["Studies"]
 
 _Result = TypeVar("_Result")
 
-DRAWS_PER_CALL = 16
-"""How often a call draws questions again because somebody else was asked meanwhile, before it gives up."""
+CHOICES_PER_CALL = 16
+"""How often a call chooses questions again because others were asked meanwhile, before it gives up."""
 
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 0.25
-"""How long a wait for a design leaves the store alone between two looks."""
+"""The shortest and the longest pause between two reads of the store while a call waits for a design."""
 
 
 class Studies:
@@ -65,17 +60,17 @@ class Studies:
     store
         Where studies are kept.
     designer
-        Who designs them.
+        Computes their designs.
     executor
-        Where questions are drawn and utilities learned, away from the event loop.
+        Where questions are chosen and utilities learned.
     hooks
-        Where telemetry listens.
+        Called for telemetry.
     quota
         How many studies a tenant may have.
     new_id
         Returns a fresh incarnation, or request id.
     most_bytes
-        What studies may take in memory; see `StudyDesks`.
+        How much memory studies may take; see `StudyResidents`.
     """
 
     def __init__(
@@ -95,11 +90,11 @@ class Studies:
         self._hooks = hooks
         self._quota = quota
         self._new_id = new_id
-        self._desks = StudyDesks(store, most_bytes=most_bytes)
+        self._residents = StudyResidents(store, most_bytes=most_bytes)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
         """See `StudyUseCases.create_study`."""
-        await self._in_thread(lambda: catalogue_of(settings))
+        await self._in_thread(partial(build_pool, settings))
         record = await self._store.create_study(name, settings, incarnation=self._new_id(), quota=self._quota)
         if record.state is DesignState.DESIGNING:
             self._designer.begin(name)
@@ -107,8 +102,8 @@ class Studies:
 
     async def get_study(self, name: StudyName) -> tuple[StudyRecord, StudySettings]:
         """See `StudyUseCases.get_study`."""
-        async with self._desks.followed(name) as desk:
-            return desk.record, desk.model.settings
+        async with self._residents.use(name) as resident:
+            return resident.record, resident.model.settings
 
     async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
         """See `StudyUseCases.list_studies`."""
@@ -117,7 +112,7 @@ class Studies:
     async def delete_study(self, name: StudyName) -> None:
         """See `StudyUseCases.delete_study`."""
         await self._store.delete_study(name)
-        self._designer.ended(name)
+        self._designer.abandon(name)
 
     async def get_design(self, name: StudyName) -> StudyRecord:
         """See `StudyUseCases.get_design`."""
@@ -128,7 +123,7 @@ class Studies:
         record = await self._store.get_study(name)
         if record.state is DesignState.DESIGNING:
             await self._store.end_design(record, DesignCancelled(record.attempt))
-            self._designer.ended(name)
+            self._designer.abandon(name)
 
     async def wait_for_design(self, name: StudyName, *, seconds: float) -> StudyRecord:
         """See `StudyUseCases.wait_for_design`."""
@@ -141,18 +136,22 @@ class Studies:
             await asyncio.sleep(min(pause, left))
             pause = min(2.0 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def next_questions(self, name: StudyName, *, count: int, request_id: str) -> AskedQuestions:
+    async def next_questions(self, name: StudyName, *, count: int, request_id: str) -> QuestionBatch:
         """See `StudyUseCases.next_questions`."""
         request_id = request_id or self._new_id()
-        for _ in range(DRAWS_PER_CALL):
-            async with self._desks.followed(name) as desk:
-                lists = await self._drawn(desk, count, request_id)
+        for _ in range(CHOICES_PER_CALL):
+            async with self._residents.use(name) as resident:
+                lists = await self._choose_lists(resident, count, request_id)
                 outcome = await self._store.ask(
-                    desk.record, request_id=request_id, count=count, lists=lists, asked=len(desk.model.lists)
+                    resident.record,
+                    request_id=request_id,
+                    count=count,
+                    lists=lists,
+                    asked=len(resident.model.questions),
                 )
                 if outcome.status is not AskStatus.STALE:
-                    return await self._asked(desk, outcome)
-        raise UnavailableError(f"others ask {name} for questions faster than they can be drawn")
+                    return await self._return_questions(resident, outcome)
+        raise UnavailableError(f"others ask {name} for questions faster than they can be chosen")
 
     async def submit_answers(
         self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
@@ -160,24 +159,25 @@ class Studies:
         """See `StudyUseCases.submit_answers`."""
         try:
             try:
-                results = await self._submitted(name, answers)
+                results = await self._record_answers(name, answers)
             except NotFoundError:  # the study in memory may be one that was deleted and created again since
-                results = await self._submitted(name, answers)
+                results = await self._record_answers(name, answers)
         except TopkBanditError as error:
             for _ in answers:
-                self._hooks.answered(_word(error))
+                self._hooks.answered(_label(error))
             raise
         for result in results:
-            self._hooks.answered(_word(result))
+            self._hooks.answered(_label(result))
         return results
 
-    async def preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
-        """See `StudyUseCases.preferences`."""
-        async with self._desks.followed(name) as desk:
-            at_this_moment, key = desk.model.moment(), (desk.model.incarnation, len(desk.model.answers))
-        moment = await self._in_thread(at_this_moment)
-        learned = await self._learned(desk, key, moment)
-        return await self._in_thread(lambda: _preferences(moment, learned, after=after, queries=queries, items=items))
+    async def get_preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
+        """See `StudyUseCases.get_preferences`."""
+        async with self._residents.use(name) as resident:
+            prepared = resident.prepare_analysis()
+        analysis, learned = await self._learn(resident, prepared)
+        return await self._in_thread(
+            partial(make_preferences, analysis, learned, after=after, queries=queries, items=items)
+        )
 
     async def prior(self, tenant: str, study: str, *, context_dim: int) -> Prior:
         """Return what a study hands to a bandit of the same tenant whose contexts have `context_dim` numbers.
@@ -193,75 +193,82 @@ class Studies:
         """
         name = StudyName(tenant, study)
         try:
-            async with self._desks.followed(name) as desk:
-                _check_is_prior(name, desk.model.settings, len(desk.model.answers), context_dim)
-                at_this_moment, key = desk.model.moment(), (desk.model.incarnation, len(desk.model.answers))
-            moment = await self._in_thread(at_this_moment)
-            learned = await self._learned(desk, key, moment)
+            async with self._residents.use(name) as resident:
+                check_is_prior(name, resident.model, context_dim=context_dim)
+                prepared = resident.prepare_analysis()
+            analysis, learned = await self._learn(resident, prepared)
         except (NotFoundError, NotReadyError) as error:
             raise InvalidArgumentError("prior_study", str(error)) from error
-        return Prior(study, len(moment.answers), _item_utilities(moment, learned))
+        return make_prior(study, analysis, learned)
 
-    async def _drawn(self, desk: StudyDesk, count: int, request_id: str) -> tuple[int, ...]:
-        """Draw questions; none where the store has another answer to the request than new questions."""
-        model = desk.model
-        left = min(count, model.settings.budget - len(model.lists))
-        if model.design is None or left <= 0 or request_id in model.requests:
+    async def _choose_lists(self, resident: StudyResident, count: int, request_id: str) -> tuple[int, ...]:
+        """Choose lists to ask about; none where the store answers the request otherwise than with new questions."""
+        model = resident.model
+        left = min(count, model.settings.budget - len(model.questions))
+        if model.design is None or left <= 0 or model.knows_request(request_id):
             return ()
-        at_this_moment = model.moment()
-        return await self._in_thread(lambda: at_this_moment().next_lists(left))
+        prepared = resident.prepare_analysis()
+        return await self._in_thread(lambda: prepared().choose_next_lists(left))
 
-    async def _asked(self, desk: StudyDesk, outcome: AskOutcome) -> AskedQuestions:
-        model = await desk.catch_up()
-        at_this_moment = model.moment()
-        return AskedQuestions(
+    async def _return_questions(self, resident: StudyResident, outcome: AskOutcome) -> QuestionBatch:
+        model = await resident.fold_new_events()
+        prepared = resident.prepare_analysis()
+        return QuestionBatch(
             questions=tuple(map(model.question, range(outcome.first, outcome.first + outcome.count))),
-            asked=len(model.lists),
+            asked=len(model.questions),
             answered=len(model.answers),
             budget=model.settings.budget,
-            gathered=await self._in_thread(lambda: at_this_moment().gathered()),
+            gathered=await self._in_thread(lambda: prepared().measure_efficiency()),
         )
 
-    async def _submitted(
+    async def _record_answers(
         self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
     ) -> list[AnswerOutcome | TopkBanditError]:
-        async with self._desks.followed(name, newest=False) as desk:
-            if any(desk.model.number_of(question_id) is None for question_id, _ in answers):
-                await desk.catch_up()
-            read = [_read(desk, name, question_id, given) for question_id, given in answers]
+        async with self._residents.use(name, newest=False) as resident:
+            if any(question_id not in resident.model.numbers for question_id, _ in answers):
+                await resident.fold_new_events()
+            read = [_read(resident, name, question_id, given) for question_id, given in answers]
             good = [one for one in read if not isinstance(one, TopkBanditError)]
-            statuses = iter(await self._store.record_answers(desk.record, good))
+            statuses = iter(await self._store.record_answers(resident.record, good))
         return [
-            one if isinstance(one, TopkBanditError) else _result(next(statuses), name, question_id)
+            one if isinstance(one, TopkBanditError) else _interpret(next(statuses), name, question_id)
             for one, (question_id, _) in zip(read, answers, strict=True)
         ]
 
-    async def _learned(self, desk: StudyDesk, key: tuple[str, int], moment: StudyMoment) -> Learned:
-        """Return what the answers tell, computed anew only when there are others; the study goes on meanwhile."""
-        async with desk.learning:
-            if desk.learned is None or desk.learned[0] != key:
-                desk.learned = key, await self._in_thread(lambda: utilities_of(moment))
-            return desk.learned[1]
+    async def _learn(
+        self, resident: StudyResident, prepared: Callable[[], StudyAnalysis]
+    ) -> tuple[StudyAnalysis, UtilityPosterior]:
+        """Return an analysis and what it learns, computed only if other answers were learned from before.
+
+        The study may be used meanwhile.
+        """
+        analysis = await self._in_thread(prepared)
+        key = analysis.model.incarnation, len(analysis.model.answers)
+        async with resident.learning:
+            if resident.learned is None or resident.learned[0] != key:
+                resident.learned = key, await self._in_thread(analysis.learn)
+            return analysis, resident.learned[1]
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 def _read(
-    desk: StudyDesk, name: StudyName, question_id: str, given: GivenAnswer | None
+    resident: StudyResident, name: StudyName, question_id: str, given: GivenAnswer | None
 ) -> tuple[int, Answer] | TopkBanditError:
-    """Return an answer as the log takes it, or what is wrong with it."""
-    number = desk.model.number_of(question_id)
+    """Return the question's number with the answer as the log keeps it, or the error in it."""
+    model = resident.model
+    number = model.numbers.get(question_id)
     if number is None:
         return NotFoundError(f"{name}/questions/{question_id}")
-    shown = desk.model.question(number).item_ids
+    shown = model.question(number).item_ids
     try:
-        return number, answer_of(given, shown, kind=desk.model.settings.answer_kind)
+        return number, read_answer(given, shown, kind=model.settings.answer_kind)
     except InvalidArgumentError as error:
         return error
 
 
-def _result(status: AnswerStatus, name: StudyName, question_id: str) -> AnswerOutcome | TopkBanditError:
+def _interpret(status: AnswerStatus, name: StudyName, question_id: str) -> AnswerOutcome | TopkBanditError:
     match status:
         case AnswerStatus.ACCEPTED:
             return AnswerOutcome.ACCEPTED
@@ -273,7 +280,8 @@ def _result(status: AnswerStatus, name: StudyName, question_id: str) -> AnswerOu
             return NotFoundError(f"{name}/questions/{question_id}")
 
 
-def _word(result: AnswerOutcome | TopkBanditError) -> str:
+def _label(result: AnswerOutcome | TopkBanditError) -> str:
+    """Return what telemetry calls the result of one answer."""
     known = {
         "NotFoundError": "not_found",
         "ConflictError": "conflict",
@@ -281,53 +289,3 @@ def _word(result: AnswerOutcome | TopkBanditError) -> str:
         "InvalidArgumentError": "invalid",
     }
     return result.value if isinstance(result, AnswerOutcome) else known.get(type(result).__name__, "refused")
-
-
-def _preferences(moment: StudyMoment, learned: Learned, *, after: int, queries: int, items: int) -> Preferences:
-    item_ids = [item.item_id for item in moment.settings.items]
-    query_ids = [query.query_id for query in moment.settings.queries] or [""]
-    end = after + max(1, min(queries, items // len(item_ids)))
-    found = moment.catalogue.utilities(learned)[after:end]
-    return Preferences(
-        answered=len(moment.answers),
-        gathered=moment.gathered() if moment.design else 0.0,
-        total=len(query_ids),
-        queries=tuple(
-            QueryPreferences(query, _ranked(item_ids, utilities))
-            for query, utilities in zip(query_ids[after:end], found, strict=True)
-        ),
-    )
-
-
-def _ranked(item_ids: Sequence[str], utilities: Utilities) -> tuple[ItemPreference, ...]:
-    """Return items with their utilities, best first."""
-    ranks = utilities.ranks
-    preferences = [
-        ItemPreference(*one)
-        for one in zip(
-            item_ids, utilities.mean.tolist(), utilities.standard_deviation.tolist(), ranks.tolist(), strict=True
-        )
-    ]
-    return tuple(preferences[index] for index in np.argsort(ranks))
-
-
-def _check_is_prior(name: StudyName, settings: StudySettings, answers: int, context_dim: int) -> None:
-    if not answers:
-        raise InvalidArgumentError("prior_study", f"{name} has no answers yet")
-    width = len(settings.queries[0].features) if settings.queries else 0
-    if width not in {0, context_dim}:
-        problem = f"{name} has queries of {width} features, and the bandit contexts of {context_dim} numbers"
-        raise InvalidArgumentError("prior_study", problem)
-
-
-def _item_utilities(moment: StudyMoment, learned: Learned) -> tuple[ItemUtility, ...]:
-    settings = moment.settings
-    ids = [item.item_id for item in settings.items]
-    if not settings.queries:
-        [utilities] = moment.catalogue.utilities(learned)
-        means = utilities.mean.tolist()
-        return tuple(ItemUtility(item_id, constant) for item_id, constant in zip(ids, means, strict=True))
-    weights = moment.catalogue.span.basis @ learned.posterior.mean
-    features = np.array([item.features for item in settings.items])
-    slopes = (features - features.mean(axis=0)) @ weights.reshape(-1, features.shape[1]).T
-    return tuple(ItemUtility(item_id, 0.0, tuple(row)) for item_id, row in zip(ids, slopes.tolist(), strict=True))

@@ -1,8 +1,8 @@
-"""Designs studies in the background, one worker at a time for each.
+"""Computes the designs of studies in the background, each by one worker at a time.
 
-A design is a piece of work that must be done by somebody: whoever has its lease works at it, and takes the lease anew
-while it lives. The store's list of unfinished designs is looked through now and then; a lease that lapsed is taken
-over, and the design begins again from the start.
+A worker claims a design by taking its lease in the store, and renews the lease while it computes. All workers look for
+unfinished designs now and then: when a lease has lapsed, another worker claims the design and begins it again from the
+start. Of several ends of one attempt the store keeps the first. The computing never runs on the event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotFoundError, UnavailableError
 from topk_bandit.domain.studies import DesignChosen, DesignFailed, DesignProgress, StudyCreated
-from topk_bandit.studies.model import designed
+from topk_bandit.studies.pool import design_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +41,8 @@ DESIGNS_PER_LOOK = 64
 CANCEL_AGAIN_SECONDS = 0.1
 
 
-class _Work:
-    """One attempt at a design, as the thread that computes and the loop that reports see it."""
+class _Attempt:
+    """An attempt at a design, shared by the thread that computes it and the event loop that reports its progress."""
 
     def __init__(self, *, most_seconds: float) -> None:
         self.progress: DesignProgress | None = None
@@ -51,15 +51,15 @@ class _Work:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the attempt is over, or somebody else's."""
+        """Whether the result is not wanted any more."""
         return self._abandoned.is_set()
 
     def abandon(self) -> None:
-        """Make the thread stop, and what it found be of no use."""
+        """Make the thread stop soon; its result is not used."""
         self._abandoned.set()
 
     def watch(self, progress: Progress, target_gap: float) -> bool:
-        """Note progress; tell whether to stop, because the attempt is abandoned or its time is up."""
+        """Note progress; return whether to stop, because the attempt is abandoned or its time is up."""
         if np.isfinite(progress.gap) and np.isfinite(progress.log_det):
             figures = float(progress.log_det), float(progress.gap), float(target_gap)
             self.progress = DesignProgress(int(progress.steps), *figures)
@@ -67,7 +67,7 @@ class _Work:
 
 
 class Designer:
-    """Works at the designs that nobody else works at.
+    """Claims unfinished designs and computes them.
 
     Parameters
     ----------
@@ -76,15 +76,15 @@ class Designer:
     executor
         Where designs are computed.
     threads
-        How many at once.
+        How many designs are computed at once.
     hooks
-        Where telemetry listens.
+        Called for telemetry.
     owner
-        What the store is to know this designer by, different from all others.
+        Identifies this designer in the store; no other has the same.
     new_reference
-        Makes what the log has a failure under that is the service's own fault.
+        Return the reference id under which an internal failure is logged.
     most_seconds
-        A design that takes longer is taken as it is then, with its gap.
+        A design that takes longer ends as it is then, with its gap.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class Designer:
         self._owner = owner
         self._new_reference = new_reference
         self._most_seconds = most_seconds
-        self._works: dict[StudyName, _Work] = {}
+        self._attempts: dict[StudyName, _Attempt] = {}
         self._tasks: dict[StudyName, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(threads)
-        self._looking: asyncio.Task[None] | None = None
+        self._search: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look for designs."""
-        self._looking = asyncio.create_task(self._look())
+        """Begin to look for unfinished designs."""
+        self._search = asyncio.create_task(self._claim_unfinished())
 
     async def stop(self) -> None:
-        """Leave all designs as they are; others take them over."""
-        tasks = {task for task in (self._looking, *self._tasks.values()) if task is not None}
-        self._looking = None
+        """Stop all attempts; other workers claim the designs once their leases have lapsed."""
+        tasks = {task for task in (self._search, *self._tasks.values()) if task is not None}
+        self._search = None
         left = set(tasks)
         while left:  # a task can miss a cancellation that meets what it waits for just when that is done
             for task in left:
@@ -126,16 +126,16 @@ class Designer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, name: StudyName) -> None:
-        """Work at a study's design as soon as there is a free thread, unless somebody else does by then."""
+        """Compute a study's design as soon as a thread is free, unless another worker has claimed it by then."""
         if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._attend(name))
+            self._tasks[name] = asyncio.create_task(self._claim(name))
 
-    def ended(self, name: StudyName) -> None:
-        """Stop computing a design that this worker has been told is over."""
-        if work := self._works.get(name):
-            work.abandon()
+    def abandon(self, name: StudyName) -> None:
+        """Stop computing a design that was ended by someone else."""
+        if attempt := self._attempts.get(name):
+            attempt.abandon()
 
-    async def _look(self) -> None:
+    async def _claim_unfinished(self) -> None:
         while True:
             try:
                 for name in await self._store.unfinished_designs(limit=DESIGNS_PER_LOOK):
@@ -143,16 +143,16 @@ class Designer:
                         self.begin(name)
             except UnavailableError:
                 pass
-            except Exception:  # noqa: BLE001 - one study must not stop the looking for good
+            except Exception:  # noqa: BLE001 - one study must not end the search for good
                 _log.exception("unfinished designs can't be looked for")
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _attend(self, name: StudyName) -> None:
+    async def _claim(self, name: StudyName) -> None:
         try:
             async with self._free:
                 record = await self._store.claim_design(name, owner=self._owner, lease_ms=LEASE_MS)
                 if record is not None:
-                    await self._work_at(record)
+                    await self._attempt(record)
         except (NotFoundError, UnavailableError):
             pass  # gone, or to be found again once the store is back
         except Exception:  # noqa: BLE001 - nobody waits for this task
@@ -160,30 +160,31 @@ class Designer:
         finally:
             self._tasks.pop(name, None)
 
-    async def _work_at(self, record: StudyRecord) -> None:
-        work = self._works[record.name] = _Work(most_seconds=self._most_seconds)
+    async def _attempt(self, record: StudyRecord) -> None:
+        attempt = self._attempts[record.name] = _Attempt(most_seconds=self._most_seconds)
         started = time.perf_counter()
         outcome = "abandoned"
         try:
-            end = await self._worked_at(record, work)
+            end = await self._compute(record, attempt)
             if end is not None:
-                outcome = await self._end(record, end)
+                outcome = await self._record_end(record, end)
         finally:
-            work.abandon()
-            del self._works[record.name]
+            attempt.abandon()
+            del self._attempts[record.name]
             self._hooks.designed(outcome, time.perf_counter() - started)
 
-    async def _worked_at(self, record: StudyRecord, work: _Work) -> DesignEnd | None:
+    async def _compute(self, record: StudyRecord, attempt: _Attempt) -> DesignEnd | None:
         """Return how an attempt ended, None when it was abandoned."""
         try:
-            settings = await self._settings(record)
+            settings = await self._read_settings(record)
         except CorruptDataError as error:
-            return self._own_fault(record, error)
-        computing = asyncio.get_running_loop().run_in_executor(self._executor, _computed, settings, record, work)
-        await self._report(record, work, computing)
-        return None if work.is_abandoned else self._how_it_ended(record, computing)
+            return self._log_internal_failure(record, error)
+        loop = asyncio.get_running_loop()
+        computing = loop.run_in_executor(self._executor, _design, settings, record, attempt)
+        await self._hold_lease(record, attempt, computing)
+        return None if attempt.is_abandoned else self._describe_end(record, computing)
 
-    async def _settings(self, record: StudyRecord) -> StudySettings:
+    async def _read_settings(self, record: StudyRecord) -> StudySettings:
         part = await self._store.read_study(record.name, start=1, limit=1)
         if part.record.incarnation != record.incarnation:
             raise NotFoundError(str(record.name))
@@ -192,40 +193,43 @@ class Designer:
             raise CorruptDataError(f"the log of {record.name} does not begin with its creation")
         return first.settings
 
-    async def _report(self, record: StudyRecord, work: _Work, computing: asyncio.Future[StudyDesign]) -> None:
-        """Take the lease anew until the thread is done; abandon the work once it is over or somebody else's."""
+    async def _hold_lease(self, record: StudyRecord, attempt: _Attempt, computing: asyncio.Future[StudyDesign]) -> None:
+        """Renew the lease until the thread is done; abandon the attempt once the lease is lost."""
         try:
             while not computing.done():
                 await asyncio.wait({computing}, timeout=REPORT_SECONDS)
-                if not computing.done() and not await self._is_ours(record, work):
-                    work.abandon()
+                if not computing.done() and not await self._renew_lease(record, attempt):
+                    attempt.abandon()
         except BaseException:
-            work.abandon()
+            attempt.abandon()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({computing})
             raise
 
-    async def _is_ours(self, record: StudyRecord, work: _Work) -> bool:
+    async def _renew_lease(self, record: StudyRecord, attempt: _Attempt) -> bool:
+        """Renew the lease and report progress; return False when the attempt has ended or another worker has it."""
         try:
-            return await self._store.report_design(record, owner=self._owner, lease_ms=LEASE_MS, progress=work.progress)
+            return await self._store.report_design(
+                record, owner=self._owner, lease_ms=LEASE_MS, progress=attempt.progress
+            )
         except UnavailableError:
-            return True  # as far as anybody knows
+            return True  # nobody else can claim the design while the store is away
 
-    def _how_it_ended(self, record: StudyRecord, computing: asyncio.Future[StudyDesign]) -> DesignEnd:
+    def _describe_end(self, record: StudyRecord, computing: asyncio.Future[StudyDesign]) -> DesignEnd:
         error = computing.exception()
         if error is None:
             return DesignChosen(record.attempt, computing.result())
         if isinstance(error, InvalidArgumentError):
             return DesignFailed(record.attempt, error.field, error.problem)
-        return self._own_fault(record, error)
+        return self._log_internal_failure(record, error)
 
-    def _own_fault(self, record: StudyRecord, error: BaseException) -> DesignFailed:
+    def _log_internal_failure(self, record: StudyRecord, error: BaseException) -> DesignFailed:
         reference = self._new_reference()
         _log.error("the design of %s failed, reference %s", record.name, reference, exc_info=error)
         return DesignFailed(record.attempt, "", reference)
 
-    async def _end(self, record: StudyRecord, end: DesignEnd) -> str:
-        """Write down how the attempt ended, however long the store is away; return where the design stands then."""
+    async def _record_end(self, record: StudyRecord, end: DesignEnd) -> str:
+        """Record how the attempt ended, however long the store is away; return the state of the design then."""
         while True:
             try:
                 return (await self._store.end_design(record, end)).state
@@ -233,6 +237,7 @@ class Designer:
                 await asyncio.sleep(error.retry_after)
 
 
-def _computed(settings: StudySettings, record: StudyRecord, work: _Work) -> StudyDesign:
+def _design(settings: StudySettings, record: StudyRecord, attempt: _Attempt) -> StudyDesign:
+    """Return the design of an attempt, the same one in every process."""
     seed = blake2b(f"{record.attempt}".encode(), key=record.incarnation.encode()[:64], digest_size=16).digest()
-    return designed(settings, rng=np.random.default_rng(int.from_bytes(seed)), watch=work.watch)
+    return design_study(settings, rng=np.random.default_rng(int.from_bytes(seed)), watch=attempt.watch)

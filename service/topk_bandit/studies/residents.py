@@ -1,98 +1,121 @@
-"""Studies in memory: each is folded from its log when it is asked for, and stays while there is room."""
+"""The studies in memory: each is folded from its log when it is asked for, and stays while there is room.
+
+Whoever uses a study has it alone, and finds it folded to the end of its log unless they ask for less. A study whose log
+was replaced (deleted and created again, or shortened by a failover) is folded anew from its first event. The module
+never writes to the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
-from topk_bandit.studies.model import StudyModel
+from topk_bandit.studies.analysis import StudyAnalysis
+from topk_bandit.studies.model import begin, fold
+from topk_bandit.studies.pool import build_pool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from topk_bandit.domain.studies import StudyName
-    from topk_bandit.preferences.inference import Learned
+    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.store.study_log import StudyLogSlice, StudyRecord, StudyStore
+    from topk_bandit.studies.model import StudyModel
 
-__all__ = ["StudyDesk", "StudyDesks"]
+__all__ = ["StudyResident", "StudyResidents"]
 
 EVENTS_PER_READ = 1024
 
 
-class StudyDesk:
-    """One study in memory; whoever uses `model` has the `turn`.
+class StudyResident:
+    """One study in memory.
 
     Attributes
     ----------
+    in_use
+        Held by whoever uses the study.
     learning
-        Held while what the answers tell is computed, so that it is computed once.
+        Held while utilities are learned from the answers, so that this is done once.
     learned
-        Incarnation and number of answers, and what they tell; None until somebody asked.
+        Incarnation, number of answers, and what they tell of utilities; None before it was asked for.
     """
 
     def __init__(self, name: StudyName, store: StudyStore) -> None:
-        self.turn = asyncio.Lock()
+        self.in_use = asyncio.Lock()
         self.learning = asyncio.Lock()
-        self.learned: tuple[tuple[str, int], Learned] | None = None
+        self.learned: tuple[tuple[str, int], UtilityPosterior] | None = None
         self._name = name
         self._store = store
         self._model: StudyModel | None = None
         self._record: StudyRecord | None = None
+        self._pool: Callable[[], QuestionPool] | None = None
 
     @property
     def model(self) -> StudyModel:
-        """The study as far as it was followed."""
+        """The study as far as its log was folded."""
         if self._model is None:
-            raise CorruptDataError(f"{self._name} was not followed")
+            raise CorruptDataError(f"{self._name} was not folded")
         return self._model
 
     @property
     def record(self) -> StudyRecord:
-        """The study as the store last told."""
+        """The study as the store returned it with the last events read."""
         if self._record is None:
             raise CorruptDataError(f"{self._name} was not read")
         return self._record
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was followed yet."""
+        """Whether nothing was folded yet."""
         return self._model is None
 
-    async def catch_up(self) -> StudyModel:
-        """Fold in all that the log holds.
+    def prepare_analysis(self) -> Callable[[], StudyAnalysis]:
+        """Return a function that makes the analysis of the study as it is now.
 
-        After a failover a log can be shorter than what was folded, or hold other events in the same places: what is
-        read begins with the last event that was folded, and if that is another one the study is folded from the start.
+        It may take seconds the first time, and may be called on any thread.
         """
-        part = await self._read(_start(self._model))
-        if self._model is None or not _continues(part, self._model):
-            part = await self._begun(part)
-        while True:
-            for logged in part.events:
-                if logged.position > self.model.version:
-                    self.model.fold(logged)
-            self._record = part.record
-            if self.model.version >= part.record.log_position:
-                return self.model
-            part = await self._read(_start(self._model))
+        model, pool = self.model, self._pool or partial(build_pool, self.model.settings)
+        return lambda: StudyAnalysis(model, pool())
 
-    async def _begun(self, part: StudyLogSlice) -> StudyLogSlice:
+    async def fold_new_events(self) -> StudyModel:
+        """Fold the log to its end, and return the model.
+
+        After a failover a log can be shorter than what was folded, or hold other events in the same places. So reading
+        begins with the last event that was folded, and if the log has another one there the study is folded anew.
+        """
+        part = await self._read(_first_to_read(self._model))
+        if self._model is None or not _continues(part, self._model):
+            part = await self._begin_anew(part)
+        while True:
+            model = self.model
+            for logged in part.events:
+                if logged.position > model.version:
+                    model = fold(model, logged)
+            self._model, self._record = model, part.record
+            if model.version >= part.record.log_position:
+                return model
+            part = await self._read(_first_to_read(model))
+
+    async def _begin_anew(self, part: StudyLogSlice) -> StudyLogSlice:
         if self._model is not None:
             part = await self._read(1)
         if not part.events:
             raise CorruptDataError(f"the log of {self._name} is empty")
-        self._model = StudyModel(part.record.incarnation, part.events[0])
+        self._model = begin(part.record.incarnation, part.events[0])
+        self._pool = cache(partial(build_pool, self._model.settings))
         return part
 
     async def _read(self, start: int) -> StudyLogSlice:
         return await self._store.read_study(self._name, start=start, limit=EVENTS_PER_READ)
 
 
-def _start(model: StudyModel | None) -> int:
-    """Return where to read on: at the last event, but the first one, which is large and never another, only once."""
+def _first_to_read(model: StudyModel | None) -> int:
+    """Return the position to read from: the last event's, but the first event, which is large, is read only once."""
     return 1 if model is None else max(model.version, 2)
 
 
@@ -101,47 +124,47 @@ def _continues(part: StudyLogSlice, model: StudyModel) -> bool:
     return same and part.record.incarnation == model.incarnation
 
 
-class StudyDesks:
-    """The studies in memory, those used least recently leaving first when they take more than `most_bytes`."""
+class StudyResidents:
+    """The studies in memory: when they take more than `most_bytes` together, those used least recently leave."""
 
     def __init__(self, store: StudyStore, *, most_bytes: int) -> None:
         self._store = store
         self._most_bytes = most_bytes
-        self._desks: OrderedDict[StudyName, StudyDesk] = OrderedDict()
+        self._residents: OrderedDict[StudyName, StudyResident] = OrderedDict()
 
     @asynccontextmanager
-    async def followed(self, name: StudyName, *, newest: bool = True) -> AsyncIterator[StudyDesk]:
-        """Take the turn at a study, followed to its log's end, or if not `newest` as far as it was followed before.
+    async def use(self, name: StudyName, *, newest: bool = True) -> AsyncIterator[StudyResident]:
+        """Use a study alone, folded to its log's end; if not `newest`, only as far as it was folded before.
 
         Raises
         ------
         NotFoundError
             There is no such study.
         """
-        desk = self._desks.setdefault(name, StudyDesk(name, self._store))
-        self._desks.move_to_end(name)
-        async with desk.turn:
+        resident = self._residents.setdefault(name, StudyResident(name, self._store))
+        self._residents.move_to_end(name)
+        async with resident.in_use:
             try:
-                if newest or desk.is_empty:
-                    await desk.catch_up()
-                yield desk
+                if newest or resident.is_empty:
+                    await resident.fold_new_events()
+                yield resident
             except NotFoundError:
-                self._drop(name, desk)
+                self._drop(name, resident)
                 raise
             finally:
-                if desk.is_empty:
-                    self._drop(name, desk)
+                if resident.is_empty:
+                    self._drop(name, resident)
                 self._make_room()
 
-    def _drop(self, name: StudyName, desk: StudyDesk) -> None:
-        if self._desks.get(name) is desk:
-            del self._desks[name]
+    def _drop(self, name: StudyName, resident: StudyResident) -> None:
+        if self._residents.get(name) is resident:
+            del self._residents[name]
 
     def _make_room(self) -> None:
-        sizes = {name: desk.model.memory_bytes for name, desk in self._desks.items() if not desk.is_empty}
+        sizes = {name: one.model.memory_bytes for name, one in self._residents.items() if not one.is_empty}
         total = sum(sizes.values())
         for name in list(sizes)[:-1]:
             if total <= self._most_bytes:
                 return
             total -= sizes[name]
-            del self._desks[name]
+            del self._residents[name]

@@ -1,4 +1,8 @@
-"""What can be asked about studies, as a protocol; see `topk_bandit.bandits.use_cases`."""
+"""The use cases of studies as a protocol: what `rpc` needs of them.
+
+Arguments arrive well-formed. What needs the study itself to judge, such as the items of an answer, is judged behind
+this protocol, by an error of `topk_bandit.domain.errors` that names the field as it is called on the wire.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ if TYPE_CHECKING:
     from topk_bandit.domain.errors import TopkBanditError
     from topk_bandit.domain.studies import (
         AnswerOutcome,
-        AskedQuestions,
         GivenAnswer,
         Preferences,
+        QuestionBatch,
         StudyName,
         StudySettings,
     )
@@ -22,10 +26,10 @@ __all__ = ["StudyUseCases"]
 
 
 class StudyUseCases(Protocol):
-    """Studies: what to ask, what was answered, what is learned."""
+    """What can be done with studies."""
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
-        """Create a study and begin its design, or return the equal one, its design begun again if it had no result."""
+        """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
         ...
 
     async def get_study(self, name: StudyName) -> tuple[StudyRecord, StudySettings]:
@@ -41,18 +45,18 @@ class StudyUseCases(Protocol):
         ...
 
     async def get_design(self, name: StudyName) -> StudyRecord:
-        """Return a study, for where its design stands."""
+        """Return a study; its record says how far the design is."""
         ...
 
     async def cancel_design(self, name: StudyName) -> None:
-        """End an unfinished design; one that has ended stays as it is."""
+        """Cancel an unfinished design; one that has ended stays as it is."""
         ...
 
     async def wait_for_design(self, name: StudyName, *, seconds: float) -> StudyRecord:
         """Return a study once its design has ended, or as it is after `seconds`."""
         ...
 
-    async def next_questions(self, name: StudyName, *, count: int, request_id: str) -> AskedQuestions:
+    async def next_questions(self, name: StudyName, *, count: int, request_id: str) -> QuestionBatch:
         """Ask up to `count` more questions, fewer when the budget has no more; the same id gives the same questions.
 
         An empty `request_id` is replaced by a fresh one.
@@ -62,13 +66,13 @@ class StudyUseCases(Protocol):
     async def submit_answers(
         self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
     ) -> Sequence[AnswerOutcome | TopkBanditError]:
-        """Take in answers by question id; return for each what became of it, or why it was refused.
+        """Record answers by question id; return for each its outcome, or the error for which it was refused.
 
         An `InvalidArgumentError` names a field below the answer.
         """
         ...
 
-    async def preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
+    async def get_preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
         """Return what was learned, from query number `after` on.
 
         Parameters

@@ -9,15 +9,15 @@ import pytest
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.lab.experiments.least_squares import factors_of
-from topk_bandit.lab.experiments.ratings_file import Ratings
+from topk_bandit.lab.experiments.ratings_file import RatingsTable
 
 N_USERS, N_ITEMS = 30, 24
 
 
-def ratings_of(values: np.ndarray) -> Ratings:
+def ratings_of(values: np.ndarray) -> RatingsTable:
     """Return the ratings of a table whose zeros are not rated."""
     user_of, item_of = np.nonzero(values)
-    return Ratings(
+    return RatingsTable(
         np.arange(len(values)),
         np.arange(values.shape[1]),
         user_of,

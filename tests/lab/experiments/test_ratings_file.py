@@ -13,7 +13,7 @@ from topk_bandit.lab.experiments.ratings_file import load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from topk_bandit.lab.experiments.ratings_file import Ratings
+    from topk_bandit.lab.experiments.ratings_file import RatingsTable
 
 Rating: TypeAlias = tuple[int, int, float]
 
@@ -29,7 +29,7 @@ def text(name: str, ratings: list[Rating], *, end: str = "\n") -> str:
     return "".join(line + end for line in lines)
 
 
-def rows(found: Ratings) -> list[Rating]:
+def rows(found: RatingsTable) -> list[Rating]:
     return list(
         zip(
             found.users[found.user_of].tolist(), found.items[found.item_of].tolist(), found.values.tolist(), strict=True

@@ -9,7 +9,7 @@ from topk_bandit.lab.simulation import design_loss
 from topk_bandit.lab.simulation.design_loss import (
     METHODS,
     NOISE_VARIANCE,
-    Questions,
+    Survey,
     World,
     choosing,
     drawing,
@@ -106,11 +106,11 @@ def test_estimates_are_the_most_probable_weights() -> None:
     world = small_world(np.random.default_rng(2))
     rng = np.random.default_rng(3)
     prior = Gaussian.isotropic(4, variance=0.5)
-    ratings = sampling.ratings(world.utilities, world.lists[:6], noise_variance=1.0, rng=rng)
+    ratings = sampling.draw_ratings(world.utilities, world.lists[:6], noise_variance=1.0, rng=rng)
     rows = world.features[ratings.items]
     ridge = np.linalg.solve(rows.T @ rows + 2.0 * np.eye(4), rows.T @ ratings.values)
     np.testing.assert_allclose(estimated(world.features, ratings, prior), ridge, atol=1e-9)
-    rankings = sampling.rankings(world.utilities, world.lists[:6], rng=rng)
+    rankings = sampling.draw_rankings(world.utilities, world.lists[:6], rng=rng)
     theta, gradient = estimated(world.features, rankings, prior), np.zeros(4)
     for order in rankings.items.reshape(6, 3):
         for place in range(2):
@@ -123,14 +123,14 @@ def test_estimates_are_the_most_probable_weights() -> None:
 def test_the_first_answers_are_what_few_questions_would_have_had() -> None:
     rng = np.random.default_rng(4)
     world = small_world(rng)
-    rankings = sampling.rankings(world.utilities, world.lists, rng=rng)
+    rankings = sampling.draw_rankings(world.utilities, world.lists, rng=rng)
     few = prefix(rankings, 2, list_size=3)
     assert isinstance(few, Orderings)
     expected = Orderings.from_rankings(rankings.items[:6].reshape(2, 3).tolist(), n_items=60)
     assert few.items.tolist() == expected.items.tolist()
     assert few.starts.tolist() == expected.starts.tolist()
     assert few.places.tolist() == expected.places.tolist()
-    ratings = sampling.ratings(world.utilities, world.lists, noise_variance=1.0, rng=rng)
+    ratings = sampling.draw_ratings(world.utilities, world.lists, noise_variance=1.0, rng=rng)
     some = prefix(ratings, 2, list_size=3)
     assert isinstance(some, Ratings)
     assert some.values.tolist() == ratings.values[:6].tolist()
@@ -138,9 +138,9 @@ def test_the_first_answers_are_what_few_questions_would_have_had() -> None:
 
 
 def test_a_run_repeats_and_answers_teach() -> None:
-    def questions(rng: np.random.Generator) -> Questions:
+    def questions(rng: np.random.Generator) -> Survey:
         world = World(rng.normal(size=(60, 4)), np.arange(60).reshape(20, 3), rng.normal(size=4))
-        return Questions.of(world, feedbacks=list(Feedback), count=300, prior_variance=1.0, rng=rng)
+        return Survey.of(world, feedbacks=list(Feedback), count=300, prior_variance=1.0, rng=rng)
 
     def losses(number: int) -> np.ndarray:
         return design_loss.ranking_losses(

@@ -76,13 +76,13 @@ def test_known_weights_are_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch
     items = Items.of(np.random.default_rng(0).normal(size=(6, 2)), [np.arange(6)], theta=np.array([40.0, -90.0]))
     designed = {3: designs(items, subset_size=3, rng=np.random.default_rng(0))}
     seen: list[list[float]] = []
-    rankings = subset_loss.sampling.rankings
+    rankings = subset_loss.sampling.draw_rankings
 
     def noted(utilities: np.ndarray, shown: np.ndarray, *, rng: np.random.Generator) -> object:
         seen.append(utilities.tolist())
         return rankings(utilities, shown, rng=rng)
 
-    monkeypatch.setattr(subset_loss.sampling, "rankings", noted)
+    monkeypatch.setattr(subset_loss.sampling, "draw_rankings", noted)
     for number in range(2):
         losses_and_gains(number, seed=0, items=items, designed=designed, budgets=(3,))
     np.testing.assert_allclose(seen, np.tile(items.features @ [40.0, -90.0], (2 * len(METHODS), 1)))

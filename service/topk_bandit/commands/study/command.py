@@ -21,8 +21,8 @@ from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.studies import AnswerKind
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.inference import learned
-from topk_bandit.preferences.questions import RELATIVE_GAP, Catalogue, next_lists
+from topk_bandit.preferences.inference import learn_utilities
+from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool, choose_next_lists
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +77,7 @@ class _Study:
         self._queries = read_described(given.queries, kind="query") if given.queries else None
         feedback = Feedback.RATING if self._kind is AnswerKind.RATINGS else Feedback.RANKING
         features = self._queries.features if self._queries else None
-        self._catalogue = Catalogue.of(self._items.features, features, feedback=feedback)
+        self._pool = QuestionPool.of(self._items.features, features, feedback=feedback)
         try:
             given.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -93,8 +93,8 @@ class _Study:
     def learn(self, answers: Sequence[Answered]) -> None:
         """Write and show the utilities that answers tell of."""
         with self._console.status(f"Learning from {len(answers)} answers ..."):
-            found = learned(self._catalogue.span.coordinates, self._as_arrays(answers))
-            utilities = self._catalogue.utilities(found)
+            found = learn_utilities(self._pool.span.coordinates, self._as_arrays(answers))
+            utilities = self._pool.predict_utilities(found)
         titles = self._queries.ids if self._queries else (f"{len(answers)} answers",)
         self._write(
             "preferences.csv",
@@ -109,14 +109,14 @@ class _Study:
 
     def ask(self, answers: Sequence[Answered]) -> None:
         """Write which lists to ask about next, given the answers so far."""
-        of, count = self._catalogue, self._given.count
+        of, count = self._pool, self._given.count
         if count < 1:
             raise InvalidArgumentError("--count", f"expected at least 1, got {count}")
         design = self._designed(2 if self._kind is AnswerKind.PAIR else self._given.size)
         of_one = of.information(design.subsets, design.weights)
         asked, besides = self._asked(design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
-        chosen = design.subsets[next_lists(of, design, asked=asked, besides=besides, count=count)]
+        chosen = design.subsets[choose_next_lists(of, design, asked=asked, besides=besides, count=count)]
         lists = [(int(rows[0]) // of.n_items, (rows % of.n_items).tolist()) for rows in chosen]
         self._write(
             "questions.csv", lambda path: write_questions(path, lists, items=self._items, queries=self._queries)
@@ -127,14 +127,14 @@ class _Study:
             highlight=False,
         )
         if answers:
-            share = of.gathered(have, of_one, budget=len(answers) + count)
+            share = of.measure_efficiency(have, of_one, budget=len(answers) + count)
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
     def _designed(self, size: int) -> SubsetDesign:
         fewest = 1 if self._kind is AnswerKind.RATINGS else 2
         if not fewest <= size <= len(self._items.ids):
             raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
-        target = RELATIVE_GAP * self._catalogue.span.rank
+        target = RELATIVE_GAP * self._pool.span.rank
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task("Choosing lists", total=1.0, state="")
@@ -147,26 +147,26 @@ class _Study:
                 return False
 
             rng = np.random.default_rng(self._given.seed)
-            return self._catalogue.designed(list_size=size, relative_gap=RELATIVE_GAP, rng=rng, watch=show)
+            return self._pool.design(list_size=size, relative_gap=RELATIVE_GAP, rng=rng, watch=show)
 
     def _asked(self, design: SubsetDesign, rows: Sequence[Sequence[int]]) -> tuple[IntArray, FloatArray]:
         """Return how often each list of the design was asked about, and the information of other answers."""
         number_of = {tuple(sorted(one)): number for number, one in enumerate(design.subsets.tolist())}
         asked = np.zeros(len(design.weights), dtype=np.int64)
-        besides = np.zeros((self._catalogue.span.rank,) * 2)
+        besides = np.zeros((self._pool.span.rank,) * 2)
         for row in rows:
             number = number_of.get(tuple(sorted(row)))
             if number is None:
-                besides += self._catalogue.information(np.array([row]), [1.0])
+                besides += self._pool.information(np.array([row]), [1.0])
             else:
                 asked[number] += 1
         return asked, besides
 
     def _rows(self, answers: Sequence[Answered]) -> list[list[int]]:
-        return [[answer.query * self._catalogue.n_items + item for item in answer.items] for answer in answers]
+        return [[answer.query * self._pool.n_items + item for item in answer.items] for answer in answers]
 
     def _as_arrays(self, answers: Sequence[Answered]) -> Orderings | Ratings:
-        rows, count = self._rows(answers), len(self._catalogue.groups)
+        rows, count = self._rows(answers), len(self._pool.groups)
         if self._kind is AnswerKind.RATINGS:
             return Ratings.of([row[0] for row in rows], [answer.rating for answer in answers], n_items=count)
         if self._kind is AnswerKind.CHOICE:

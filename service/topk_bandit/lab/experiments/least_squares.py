@@ -20,7 +20,7 @@ from topk_bandit.domain.optional import needed
 from topk_bandit.lab.simulation.environments import Factors
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.experiments.ratings_file import Ratings
+    from topk_bandit.lab.experiments.ratings_file import RatingsTable
 
 __all__ = ["SETTINGS", "factors_of"]
 
@@ -32,7 +32,9 @@ SETTINGS = {
 }
 
 
-def factors_of(ratings: Ratings, *, seed: int, dim: int = DIM, ridge: float = RIDGE, sweeps: int = SWEEPS) -> Factors:
+def factors_of(
+    ratings: RatingsTable, *, seed: int, dim: int = DIM, ridge: float = RIDGE, sweeps: int = SWEEPS
+) -> Factors:
     """Return the factors of ratings; one thread, and the same for the same seed.
 
     Parameters

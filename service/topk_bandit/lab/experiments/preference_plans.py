@@ -12,7 +12,7 @@ from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_
 from topk_bandit.lab.experiments.targets import best_everywhere, growth, questions_saved
 from topk_bandit.lab.experiments.taste import Taste
 from topk_bandit.lab.simulation import aggregation_growth, design_loss, subset_loss
-from topk_bandit.lab.simulation.design_loss import Questions, World
+from topk_bandit.lab.simulation.design_loss import Survey, World
 from topk_bandit.preferences.designs.optimal import Feedback
 
 if TYPE_CHECKING:
@@ -43,19 +43,19 @@ _DRAWN = (
 class _Lists(NamedTuple):
     """Where `dope` asks: what makes questions, the prior variance of the estimate, and what to tell of it."""
 
-    questions: Callable[[np.random.Generator], Questions]
+    questions: Callable[[np.random.Generator], Survey]
     prior_variance: float
     feedbacks: Sequence[Feedback]
     settings: dict[str, object]
 
 
-def _synthetic(count: int, rng: np.random.Generator) -> Questions:
+def _synthetic(count: int, rng: np.random.Generator) -> Survey:
     """Return the questions of a new world."""
     world = design_loss.outer_product_world(rng)
-    return Questions.of(world, feedbacks=_BOTH, count=count, prior_variance=_SYNTHETIC_VARIANCE, rng=rng)
+    return Survey.of(world, feedbacks=_BOTH, count=count, prior_variance=_SYNTHETIC_VARIANCE, rng=rng)
 
 
-def _same(questions: Questions, _: np.random.Generator) -> Questions:
+def _same(questions: Survey, _: np.random.Generator) -> Survey:
     """Return the questions that data make, which are the same for all runs."""
     return questions
 
@@ -70,7 +70,7 @@ def _lists(given: argparse.Namespace) -> _Lists:
     world = World(taste.coordinates, rows, taste.of_coordinates)
     variance, feedbacks = float(np.mean(taste.of_coordinates**2)), (Feedback.RANKING,)
     rng = np.random.default_rng([given.seed, 0])
-    questions = Questions.of(world, feedbacks=feedbacks, count=count, prior_variance=variance, rng=rng)
+    questions = Survey.of(world, feedbacks=feedbacks, count=count, prior_variance=variance, rng=rng)
     told = {**taste.settings(given.data), "list_size": rows.shape[1]}
     return _Lists(partial(_same, questions), variance, feedbacks, told)
 

@@ -76,7 +76,7 @@ class RankedLists:
                 ]
         n_items = len(self.features)
         ranked = Orderings.from_rankings(rankings, n_items=n_items)
-        return ranked.joined(Orderings.from_pairs(np.array(pairs, dtype=np.int64), n_items=n_items))
+        return ranked.join(Orderings.from_pairs(np.array(pairs, dtype=np.int64), n_items=n_items))
 
     def of_one_length(self) -> IntArray:
         """Return the rows of lists that all have as many items, shape (L, K).

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["FILES", "Ratings", "load"]
+__all__ = ["FILES", "RatingsTable", "load"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -49,7 +49,7 @@ _LARGEST_ID = 2.0**53
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ratings:
+class RatingsTable:
     """Who rated what, and how.
 
     Attributes
@@ -69,7 +69,7 @@ class Ratings:
     values: FloatArray
 
 
-def load(path: Path) -> Ratings:
+def load(path: Path) -> RatingsTable:
     """Read a file, an archive or a folder; the module says which.
 
     Raises
@@ -173,7 +173,7 @@ class _Source:
         return ((number, line) for number, line in islice(numbered, int(self.headed), None) if line)
 
 
-def _read(name: str, stream: TextIO) -> Ratings:
+def _read(name: str, stream: TextIO) -> RatingsTable:
     source = _Source.of(name, stream)
     rows = source.rows()
     ids, values = rows[:, :2], rows[:, 2]
@@ -193,4 +193,4 @@ def _read(name: str, stream: TextIO) -> Ratings:
     if len(first) < len(rows):
         again = np.setdiff1d(np.arange(len(rows)), first)[0]
         raise source.wrong(int(again), "this user has rated this item before")
-    return Ratings(users, items, user_of, item_of, values)
+    return RatingsTable(users, items, user_of, item_of, values)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from topk_bandit.lab.simulation import comparison_designs as compared
 from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings, Ratings
-from topk_bandit.preferences.designs.exact_questions import contrasts, most_telling, ranking_information
+from topk_bandit.preferences.designs.exact_questions import choose_most_informative, contrasts, ranking_information
 from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_lists, ranking_matrices, rating_matrices
 from topk_bandit.preferences.losses import kendall_tau_distance
 from topk_bandit.preferences.models import least_squares, plackett_luce
@@ -36,7 +36,7 @@ __all__ = [
     "NOISE_VARIANCE",
     "N_MEDOIDS",
     "Asker",
-    "Questions",
+    "Survey",
     "World",
     "choosing",
     "drawing",
@@ -109,7 +109,7 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Questions:
+class Survey:
     """A world and the ways to ask in it.
 
     Attributes
@@ -130,7 +130,7 @@ class Questions:
         count: int,
         prior_variance: float,
         rng: np.random.Generator,
-    ) -> Questions:
+    ) -> Survey:
         """Return the ways to ask up to `count` questions."""
         chosen = partial(choosing, world, count=count, prior_variance=prior_variance, rng=rng)
         return cls(world, {kind: (drawing(world, kind, rng=rng), chosen(kind)) for kind in feedbacks})
@@ -140,7 +140,7 @@ def ranking_losses(
     number: int,
     *,
     seed: int,
-    questions: Callable[[np.random.Generator], Questions],
+    questions: Callable[[np.random.Generator], Survey],
     budgets: Sequence[int],
     answer_sets: int,
     prior_variance: float,
@@ -200,7 +200,7 @@ class _Sequence:
         cls, lists: IntArray, matrices: FloatArray, *, scatter: FloatArray, prior_variance: float, count: int
     ) -> _Sequence:
         covariance = prior_variance * np.eye(len(scatter))
-        return cls(lists[most_telling(matrices, scatter=scatter, covariance=covariance, count=count)])
+        return cls(lists[choose_most_informative(matrices, scatter=scatter, covariance=covariance, count=count)])
 
     def draw(self, count: int, rng: np.random.Generator) -> IntArray:  # noqa: ARG002 - nothing of it is random
         return self.lists[:count]
@@ -275,9 +275,9 @@ def _losses(
     utilities = world.utilities
     answers: Orderings | Ratings
     if feedback is Feedback.RATING:
-        answers = sampling.ratings(utilities, shown, noise_variance=NOISE_VARIANCE, rng=rng)
+        answers = sampling.draw_ratings(utilities, shown, noise_variance=NOISE_VARIANCE, rng=rng)
     else:
-        answers = sampling.rankings(utilities, shown, rng=rng)
+        answers = sampling.draw_rankings(utilities, shown, rng=rng)
     losses = np.empty(len(budgets))
     for x, budget in enumerate(budgets):
         theta = estimated(world.features, prefix(answers, budget, list_size=shown.shape[1]), prior)

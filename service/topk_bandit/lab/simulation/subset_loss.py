@@ -167,7 +167,7 @@ def losses_and_gains(
                 shown = ways[method].draw(max(budgets), rng)
             else:
                 shown = compared.uniform_subsets(items.groups, size=size, count=max(budgets), rng=rng)
-            answers = sampling.rankings(utilities, shown, rng=rng)
+            answers = sampling.draw_rankings(utilities, shown, rng=rng)
             for x, budget in enumerate(budgets):
                 found[:, p, m, x] = _reached(items, utilities, _first(answers, budget, size=size))
     return np.asarray(found.reshape(-1, len(METHODS), len(budgets)))

@@ -22,8 +22,8 @@ from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.preferences import sampling
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.inference import learned
-from topk_bandit.preferences.questions import Catalogue, next_lists
+from topk_bandit.preferences.inference import learn_utilities
+from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,13 +94,13 @@ def studied_slopes(shop: Shop, study: Study, rng: np.random.Generator) -> FloatA
     """Ask people of the shop, and return the slopes of the items' utilities in the context, shape (n, C)."""
     noise = study.feature_noise / np.sqrt(shop.items.shape[1])
     features = shop.items + noise * rng.normal(size=shop.items.shape)
-    catalogue = Catalogue.of(features, shop.customers, feedback=Feedback.RANKING)
-    design = catalogue.designed(list_size=study.list_size, relative_gap=0.05, rng=rng)
+    pool = QuestionPool.of(features, shop.customers, feedback=Feedback.RANKING)
+    design = pool.design(list_size=study.list_size, relative_gap=0.05, rng=rng)
     nothing = np.zeros(len(design.weights), dtype=np.int64)
-    lists = design.subsets[next_lists(catalogue, design, asked=nothing, count=study.questions)]
+    lists = design.subsets[choose_next_lists(pool, design, asked=nothing, count=study.questions)]
     relevance = np.concatenate([shop.relevance(customer) for customer in range(len(shop.customers))])
-    answers = sampling.rankings(study.decisiveness * relevance, lists, rng=rng)
-    weights = catalogue.span.basis @ learned(catalogue.span.coordinates, answers).posterior.mean
+    answers = sampling.draw_rankings(study.decisiveness * relevance, lists, rng=rng)
+    weights = pool.span.basis @ learn_utilities(pool.span.coordinates, answers).posterior.mean
     return np.asarray(features @ weights.reshape(shop.customers.shape[1], -1).T, dtype=np.float64)
 
 

@@ -18,7 +18,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["connected", "log_likelihood", "occurring", "with_pairs", "with_stage_means", "with_surplus"]
+__all__ = [
+    "accumulate_pairs",
+    "accumulate_surplus",
+    "fill_stage_means",
+    "find_components",
+    "log_likelihood",
+    "renumber_items",
+]
 
 _LARGE, _SMALL = 1e250, 1e-150
 
@@ -87,7 +94,7 @@ def log_likelihood(utilities, items, starts, places):
 
 
 @njit(nogil=True, cache=True)
-def with_surplus(utilities, items, starts, places, surplus):
+def accumulate_surplus(utilities, items, starts, places, surplus):
     """Return the log-likelihood; add to `surplus` (n,) its derivative by each utility."""
     longest = _longest(starts)
     ratios, steps, inverses = np.empty(longest), np.empty(longest), np.empty(longest)
@@ -100,8 +107,8 @@ def with_surplus(utilities, items, starts, places, surplus):
 
 
 @njit(nogil=True, cache=True)
-def with_pairs(weights, items, starts, places, surplus, products):
-    """As `with_surplus`; add to `products` (n, n) the sum of p_si p_sj over stages, once for each pair i, j.
+def accumulate_pairs(weights, items, starts, places, surplus, products):
+    """As `accumulate_surplus`; add to `products` (n, n) the sum of p_si p_sj over stages, once for each pair i, j.
 
     It takes exp(u) instead of u, which must be neither too large nor too small for products of four.
     """
@@ -136,8 +143,8 @@ def with_pairs(weights, items, starts, places, surplus, products):
 
 
 @njit(nogil=True, cache=True)
-def with_stage_means(utilities, features, items, starts, places, surplus, means):
-    """As `with_surplus`; set `means` (S, d) to the features expected to be chosen at each stage."""
+def fill_stage_means(utilities, features, items, starts, places, surplus, means):
+    """As `accumulate_surplus`; set `means` (S, d) to the features expected to be chosen at each stage."""
     longest = _longest(starts)
     ratios, steps, inverses = np.empty(longest), np.empty(longest), np.empty(longest)
     sums = np.empty(features.shape[1])
@@ -158,7 +165,7 @@ def with_stage_means(utilities, features, items, starts, places, surplus, means)
 
 
 @njit(nogil=True, cache=True)
-def occurring(items, starts, places, n_features):
+def renumber_items(items, starts, places, n_features):
     """Return the items that occur in ascending order, the items counted among them, and how many places each won."""
     number = np.full(n_features, -1, dtype=np.int64)
     for e in range(len(items)):
@@ -184,7 +191,7 @@ def _root(parents, item):
 
 
 @njit(nogil=True, cache=True)
-def connected(items, starts, n):
+def find_components(items, starts, n):
     """Return for each item the number of its group, shape (n,): answers connect the items in them."""
     parents = np.arange(n)
     for a in range(len(starts) - 1):

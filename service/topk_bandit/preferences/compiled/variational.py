@@ -20,7 +20,7 @@ _SHORTEST_STEP = 1e-3
 
 
 @njit(nogil=True, cache=True)
-def _centred(y, covariance, shares, deviations, variances):
+def _centre(y, covariance, shares, deviations, variances):
     """Return p'y, and fill in the mean of y_j - p'y and its variance."""
     k = len(y)
     centre = 0.0
@@ -77,7 +77,7 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
     value = 0.0
     for _ in range(_INNER_STEPS):
         total = curvatures.sum()
-        centre = _centred(y, covariance, curvatures / total, deviations, variances)
+        centre = _centre(y, covariance, curvatures / total, deviations, variances)
         offset = (k - 2) / (4.0 * total)
         value = y[0] - centre - offset
         change = 0.0
@@ -91,7 +91,7 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
         if change <= _INNER_TOLERANCE:
             break
     total = curvatures.sum()
-    _centred(y, covariance, curvatures / total, deviations, variances)
+    _centre(y, covariance, curvatures / total, deviations, variances)
     for j in range(k):
         weights[j] = 2.0 * curvatures[j]
         residuals[j] = (0.5 * k - 1.0) * curvatures[j] / total - 0.5 - weights[j] * deviations[j]
@@ -100,9 +100,9 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
 
 
 @njit(nogil=True, cache=True)
-def _tilted(y, covariance, shares, weights, variances):
+def _sum_tilted(y, covariance, shares, weights, variances):
     """Return F(a) = a'y + log sum_j exp(E + Var / 2 of y_j - a'y), and fill in w, the parts of this sum."""
-    centre = _centred(y, covariance, shares, weights, variances)
+    centre = _centre(y, covariance, shares, weights, variances)
     largest = -np.inf
     for j in range(len(y)):
         weights[j] += 0.5 * variances[j]
@@ -157,7 +157,7 @@ def _tilted_choice(y, covariance, shares, weights, residuals):
     k = len(y)
     variances = np.empty(k)
     step = np.empty(k)
-    value = _tilted(y, covariance, shares, weights, variances)
+    value = _sum_tilted(y, covariance, shares, weights, variances)
     # With little variance the fixed point a = w attracts fast without the Newton matrix.
     exact = np.trace(covariance) > _SMALL_VARIANCE
     for _ in range(_INNER_STEPS):
@@ -167,12 +167,12 @@ def _tilted_choice(y, covariance, shares, weights, residuals):
         if exact:
             _newton_step(covariance, weights, step)
         length = 1.0
-        tried = _tilted(y, covariance, shares + step, weights, variances)
+        tried = _sum_tilted(y, covariance, shares + step, weights, variances)
         while not tried <= value and length > _SHORTEST_STEP:
             length *= 0.5
-            tried = _tilted(y, covariance, shares + length * step, weights, variances)
+            tried = _sum_tilted(y, covariance, shares + length * step, weights, variances)
         if not tried <= value:
-            _tilted(y, covariance, shares, weights, variances)
+            _sum_tilted(y, covariance, shares, weights, variances)
             break
         value = tried
         shares += length * step

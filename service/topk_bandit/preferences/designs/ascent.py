@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Tell = Callable[[int, float, float], bool]
 
-__all__ = ["Candidates", "Found", "Prices", "ascend"]
+__all__ = ["AscentResult", "Candidates", "Prices", "ascend"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -66,7 +66,7 @@ class Prices:
     keys: IntArray
     values: FloatArray
 
-    def joined(self, others: Prices) -> Prices:
+    def merge(self, others: Prices) -> Prices:
         """Return what either found, with the larger bound."""
         return Prices(
             max(self.bound, others.bound),
@@ -97,13 +97,13 @@ class Candidates(Protocol):
         """Return the transposes of the matrices B_i of candidates, shape (S, M, d)."""
         ...
 
-    def priced(self, information: Information, *, target: float) -> Prices:
+    def price(self, information: Information, *, target: float) -> Prices:
         """Return candidates whose g_i is above d, and a bound of all, which need not be sharper than `target`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class AscentResult:
     """A design.
 
     Attributes
@@ -139,7 +139,7 @@ class _Iterate:
         """That of the candidates and the ghost."""
         return Information.of(self.rows, self.weights, ridge=self.ghost)
 
-    def joined(self, keys: IntArray, rows: FloatArray) -> _Iterate:
+    def add(self, keys: IntArray, rows: FloatArray) -> _Iterate:
         """Return this with candidates of weight zero put first."""
         return replace(
             self,
@@ -148,17 +148,21 @@ class _Iterate:
             weights=np.concatenate([np.zeros(len(keys)), self.weights]),
         )
 
-    def supported(self) -> _Iterate:
+    def drop_unsupported(self) -> _Iterate:
         """Return this without candidates of weight zero, with weights that sum to 1."""
         kept, total = self.weights > 0.0, self.weights.sum() + self.ghost
         return _Iterate(self.keys[kept], self.rows[kept], self.weights[kept] / total, self.ghost / total)
 
-    def faded(self) -> _Iterate:
+    def fade(self) -> _Iterate:
         """Return this with less of the ghost, or without it if the rest is regular."""
         if self.ghost == 0.0:
             return self
         alone = replace(self, ghost=0.0)
-        return alone.supported() if alone.is_regular() else replace(self, ghost=_FADING * self.ghost).supported()
+        return (
+            alone.drop_unsupported()
+            if alone.is_regular()
+            else replace(self, ghost=_FADING * self.ghost).drop_unsupported()
+        )
 
     def is_regular(self) -> bool:
         """Tell whether V is positive definite, and clearly so."""
@@ -171,7 +175,7 @@ class _Iterate:
         return bool(pivots.min() > _REGULAR * pivots.max())
 
 
-def ascend(candidates: Candidates, *, gap_tolerance: float, max_steps: int, tell: Tell) -> Found:
+def ascend(candidates: Candidates, *, gap_tolerance: float, max_steps: int, tell: Tell) -> AscentResult:
     """Return a design with a gap of at most the tolerance, or the best one that was met.
 
     It is the latter when `tell` or `max_steps` ends the climb; when nothing more is found though a bound of the gap
@@ -195,14 +199,14 @@ class _Climb:
 
     def __init__(self, candidates: Candidates, *, gap_tolerance: float, max_steps: int, tell: Tell) -> None:
         self.candidates, self.gap_tolerance, self.max_steps, self.tell = candidates, gap_tolerance, max_steps, tell
-        self.best: Found | None = None
+        self.best: AscentResult | None = None
         self.gaps: list[float] = []
         self.excesses: list[float] = []
         self.steps, self.is_stopped, self.is_stalled = 0, False, False
         nothing = np.zeros((0, candidates.key_length), dtype=np.int64)
         self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), _FADING))
 
-    def is_over(self, best: Found) -> bool:
+    def is_over(self, best: AscentResult) -> bool:
         """Tell whether the best design is good enough, or nothing better can be expected."""
         last = self.excesses[-_ROUNDS_WITHOUT_FINDS:]
         return (
@@ -215,16 +219,16 @@ class _Climb:
 
     def advance(self) -> None:
         """Climb among the support and what was found, and price again."""
-        one = self._with_finds()
+        one = self._add_finds()
         is_small = one.rows.shape[0] * one.rows.shape[1] <= _MOST_COLUMNS_FOR_NEWTON
         climb = self._newton if self.is_stalled and is_small else self._sweep
-        self._move_to(replace(one, weights=climb(one)).supported().faded())
+        self._move_to(replace(one, weights=climb(one)).drop_unsupported().fade())
 
     def _move_to(self, one: _Iterate) -> None:
         d = self.candidates.dimension
         target = d + self.gap_tolerance * (1.0 - _ROUNDING)  # a bound that is the target leaves a gap within tolerance
         self.iterate, self.information = one, one.information
-        self.prices = self.candidates.priced(self.information, target=target)
+        self.prices = self.candidates.price(self.information, target=target)
         self.excess = float(self.prices.values.max(initial=d)) - d
         if one.ghost == 0.0:
             self._judge()
@@ -235,29 +239,31 @@ class _Climb:
         if self.best is None or gap < self.best.gap:
             order = np.argsort(-self.iterate.weights, kind="stable")
             keys, weights = self.iterate.keys[order], self.iterate.weights[order]
-            self.best = Found(keys, weights, self.information.log_det, gap, self.steps)
+            self.best = AscentResult(keys, weights, self.information.log_det, gap, self.steps)
         self.gaps.append(gap)
         self.excesses.append(self.excess)
         if len(self.excesses) > _ROUNDS_TO_HALVE_THE_EXCESS:
             before = self.excesses[-1 - _ROUNDS_TO_HALVE_THE_EXCESS]
             self.is_stalled = self.is_stalled or self.excess > 0.5 * before
-        self._asked_to_stop()
+        self._is_asked_to_stop()
 
-    def _with_finds(self) -> _Iterate:
+    def _add_finds(self) -> _Iterate:
         one, values = self.iterate, self.prices.values
         order = np.argsort(-values, kind="stable")
         order = order[values[order] > self.candidates.dimension + 0.1 * self.gap_tolerance]
-        known = set(map(tuple, one.keys.tolist()))
-        found = [key for key in self.prices.keys[order].tolist() if tuple(key) not in known]
+        known, most = set(map(tuple, one.keys.tolist())), max(_FEWEST_FINDS, self.candidates.dimension)
+        # No more rows than can be needed: making lists of all would keep other threads waiting.
+        best = self.prices.keys[order[: len(known) + most]].tolist()
+        found = [key for key in best if tuple(key) not in known]
         if not found:
             return one
-        keys = np.array(found[: max(_FEWEST_FINDS, self.candidates.dimension)], dtype=np.int64)
-        return one.joined(keys, self.candidates.rows(keys))
+        keys = np.array(found[:most], dtype=np.int64)
+        return one.add(keys, self.candidates.rows(keys))
 
     def _newton(self, one: _Iterate) -> FloatArray:
         start = np.maximum(one.weights, _SHARE_OF_THE_NEW / len(one.weights))
         weights, taken = newton(
-            one.rows, start / start.sum(), gap_tolerance=0.1 * self.gap_tolerance, stop=self._asked_to_stop
+            one.rows, start / start.sum(), gap_tolerance=0.1 * self.gap_tolerance, stop=self._is_asked_to_stop
         )
         self.steps += taken
         return weights
@@ -279,7 +285,7 @@ class _Climb:
         chunk = max(1, int(_WORK_AT_ONCE * n / self._work(rows)))
         for first in range(0, n, chunk):
             largest = max(largest, sweep(inverse, rows, weights, first, min(first + chunk, n), enough))
-            if self._asked_to_stop():
+            if self._is_asked_to_stop():
                 break
         return largest
 
@@ -287,7 +293,7 @@ class _Climb:
         """Return the multiplications of one sweep, roughly."""
         return 4.0 * rows.size * self.candidates.dimension
 
-    def _asked_to_stop(self) -> bool:
+    def _is_asked_to_stop(self) -> bool:
         if self.best is not None:
             self.is_stopped = self.is_stopped or self.tell(self.steps, self.best.log_det, self.best.gap)
         return self.is_stopped

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from topk_bandit.preferences.designs.subsets import pair_contrasts
 
-__all__ = ["contrasts", "most_telling", "ranking_information"]
+__all__ = ["choose_most_informative", "contrasts", "ranking_information"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-def most_telling(matrices: FloatArray, *, scatter: FloatArray, covariance: FloatArray, count: int) -> IntArray:
+def choose_most_informative(
+    matrices: FloatArray, *, scatter: FloatArray, covariance: FloatArray, count: int
+) -> IntArray:
     """Return which lists to ask about, in order; one may come any number of times.
 
     Parameters

@@ -55,6 +55,6 @@ class Information:
         """V^-1."""
         return np.asarray(self.whitener.T @ self.whitener)
 
-    def whitened(self, rows: FloatArray) -> FloatArray:
+    def whiten(self, rows: FloatArray) -> FloatArray:
         """Return y = C^-1 x of every row x, so that |y|^2 = x' V^-1 x; any shape (..., d)."""
         return (rows.reshape(-1, rows.shape[-1]) @ self.whitener.T).reshape(rows.shape)

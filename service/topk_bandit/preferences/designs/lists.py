@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.preferences.compiled.columns import norms
 from topk_bandit.preferences.designs.ascent import Prices
-from topk_bandit.preferences.designs.whitening import in_pieces, whitened
+from topk_bandit.preferences.designs.whitening import split_rows, whiten
 
 if TYPE_CHECKING:
     from topk_bandit.preferences.designs.information import Information
@@ -48,9 +48,9 @@ class Lists:
             The matrices do not span d dimensions.
         """
         count, d, _ = matrices.shape
-        narrow = _narrowed(matrices)
+        narrow = _narrow(matrices)
         rows = np.ascontiguousarray(narrow.transpose(0, 2, 1)).reshape(-1, d)
-        white, log_det = whitened(rows, count)
+        white, log_det = whiten(rows, count)
         return cls(white.reshape(count, -1, d), log_det)
 
     @property
@@ -72,14 +72,14 @@ class Lists:
         """Return the lists' rows, shape (S, M, d)."""
         return self.all_rows[keys[:, 0]]
 
-    def priced(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
+    def price(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
         """Return all lists with g above d."""
-        gradients = np.concatenate([norms(information.whitened(piece)) for piece in in_pieces(self.all_rows)])
+        gradients = np.concatenate([norms(information.whiten(piece)) for piece in split_rows(self.all_rows)])
         keys = np.flatnonzero(gradients > self.dimension)
         return Prices(float(gradients.max()), keys[:, None], gradients[keys])
 
 
-def _narrowed(matrices: FloatArray) -> FloatArray:
+def _narrow(matrices: FloatArray) -> FloatArray:
     """Return matrices with the same A A' and as few columns as a common rotation allows: K - 1 for rankings of K."""
     flat = matrices.reshape(-1, matrices.shape[2])
     values, vectors = np.linalg.eigh(flat.T @ flat)

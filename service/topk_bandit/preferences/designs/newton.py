@@ -43,7 +43,7 @@ class _Point:
     def mean(self) -> float:
         return float(self.weights @ self.slacks) / len(self.weights)
 
-    def moved(self, dp: FloatArray, ds: FloatArray, *, share: float) -> _Point:
+    def move(self, dp: FloatArray, ds: FloatArray, *, share: float) -> _Point:
         """Return the point at a share of the longest step that keeps all non-negative."""
         return _Point(
             self.weights + share * _longest(self.weights, dp) * dp,
@@ -70,20 +70,20 @@ def newton(
     d, count = rows.shape[2], len(weights)
     point, step = _Point(weights, np.zeros(count)), 0
     while True:
-        white = Information.of(rows, point.weights).whitened(rows)
+        white = Information.of(rows, point.weights).whiten(rows)
         excess = norms(white) - d
         gap = float((excess.max() + d) * point.weights.sum() - d)
         if step == 0:
             point = _Point(weights, np.maximum(-excess, gap / (count * weights)))
         if step == _MOST_STEPS or gap <= max(gap_tolerance, _FINEST * d) or stop():
-            return _supported(point, gap, d), step
+            return _drop_vanishing(point, gap, d), step
         try:
             point, step = _step(point, _squares(white), excess), step + 1
         except np.linalg.LinAlgError:  # candidates that are alike, and slacks too small to tell them apart
-            return _supported(point, gap, d), step
+            return _drop_vanishing(point, gap, d), step
 
 
-def _supported(point: _Point, gap: float, d: int) -> FloatArray:
+def _drop_vanishing(point: _Point, gap: float, d: int) -> FloatArray:
     """Return the weights that are not on their way to zero, with sum 1; all of them as long as that can't be told."""
     weights, slacks = point.weights, point.slacks
     kept = weights if gap > _TELLING * d else np.where(d * len(weights) * weights >= slacks, weights, 0.0)
@@ -95,12 +95,12 @@ def _step(point: _Point, hessian: FloatArray, excess: FloatArray) -> _Point:
     p, slacks = point.weights, point.slacks
     hessian[np.diag_indices_from(hessian)] += slacks / p
     factor = np.linalg.cholesky(hessian)
-    dp = _solved(factor, excess)
+    dp = _solve(factor, excess)
     ds = -slacks - slacks * dp / p
-    target = point.mean * (point.moved(dp, ds, share=1.0).mean / point.mean) ** 3 - dp * ds
-    dp = _solved(factor, excess + target / p)
+    target = point.mean * (point.move(dp, ds, share=1.0).mean / point.mean) ** 3 - dp * ds
+    dp = _solve(factor, excess + target / p)
     ds = (target - slacks * dp) / p - slacks
-    return point.moved(dp, ds, share=_TO_THE_BOUNDARY)
+    return point.move(dp, ds, share=_TO_THE_BOUNDARY)
 
 
 def _squares(rows: FloatArray) -> FloatArray:
@@ -116,6 +116,6 @@ def _longest(values: FloatArray, direction: FloatArray) -> float:
     return 1.0 / max(1.0, float((-direction / values).max()))
 
 
-def _solved(factor: NDArray[np.floating], right: FloatArray) -> FloatArray:
+def _solve(factor: NDArray[np.floating], right: FloatArray) -> FloatArray:
     half = solve_triangular(factor, right, lower=True, check_finite=False)
     return np.asarray(solve_triangular(factor, half, lower=True, trans=1, check_finite=False))

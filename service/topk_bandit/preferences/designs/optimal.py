@@ -8,7 +8,7 @@ d log(1 + gap / d), hence at most the gap.
 
 Sources: Mukherjee et al., "Optimal Design for Human Feedback" (Dope), where the lists are given; and Thekumparampil et
 al., "Comparing Few to Rank Many" (DopeWolfe), where they are all subsets of a size. How designs are found is told in
-``_ascent.py``.
+`designs.ascent`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.designs.ascent import ascend
 from topk_bandit.preferences.designs.lists import Lists
-from topk_bandit.preferences.designs.rounding import rounded
+from topk_bandit.preferences.designs.rounding import allocate
 from topk_bandit.preferences.designs.subsets import RankedSubsets, RatedSubsets
 from topk_bandit.preferences.designs.whitening import RankError
-from topk_bandit.preferences.utilities import validated_features
+from topk_bandit.preferences.utilities import validate_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,9 +97,9 @@ class ListDesign:
     gap: float
     steps: int
 
-    def rounded(self, n: int) -> IntArray:
+    def allocate(self, n: int) -> IntArray:
         """Return how often to ask about each list, n times in all, by Pukelsheim's efficient rounding; shape (L,)."""
-        return rounded(self.weights, n)
+        return allocate(self.weights, n)
 
     def draw(self, n: int, rng: np.random.Generator) -> IntArray:
         """Return n lists drawn from the design, shape (n,)."""
@@ -130,9 +130,9 @@ class SubsetDesign:
     gap: float
     steps: int
 
-    def rounded(self, n: int) -> IntArray:
+    def allocate(self, n: int) -> IntArray:
         """Return how often to ask about each of `subsets`, n times in all, by Pukelsheim's rounding; shape (S,)."""
-        return rounded(self.weights, n)
+        return allocate(self.weights, n)
 
     def draw(self, n: int, rng: np.random.Generator) -> IntArray:
         """Return n rows of `subsets` drawn from the design, shape (n,)."""
@@ -156,7 +156,7 @@ def rating_matrices(features: ArrayLike) -> FloatArray:
     InvalidArgumentError
         Naming ``features``: wrong shape, or not finite.
     """
-    return np.ascontiguousarray(_numbers(features, "features", "(L, K, d)").transpose(0, 2, 1))
+    return np.ascontiguousarray(_validate_array(features, "features", "(L, K, d)").transpose(0, 2, 1))
 
 
 def ranking_matrices(features: ArrayLike) -> FloatArray:
@@ -176,7 +176,7 @@ def ranking_matrices(features: ArrayLike) -> FloatArray:
     InvalidArgumentError
         Naming ``features``: wrong shape, or not finite.
     """
-    rows = _numbers(features, "features", "(L, K, d)")
+    rows = _validate_array(features, "features", "(L, K, d)")
     if rows.shape[1] < 2:
         raise InvalidArgumentError("features", f"expected lists of at least 2 items, got shape {rows.shape}")
     first, second = np.triu_indices(rows.shape[1], 1)
@@ -202,13 +202,13 @@ def d_optimal_lists(matrices: ArrayLike, *, gap_tolerance: float, watch: Watch |
         Naming ``matrices``: wrong shape, not finite, or columns that do not span d dimensions; or ``gap_tolerance``:
         not positive.
     """
-    array = _numbers(matrices, "matrices", "(L, d, M)")
+    array = _validate_array(matrices, "matrices", "(L, d, M)")
     _check_tolerance(gap_tolerance)
     try:
         lists = Lists.of(array)
     except RankError as error:
-        raise InvalidArgumentError("matrices", f"they {_too_little(error.rank, array.shape[1])}") from None
-    tell = _telling(watch, lists.log_det)
+        raise InvalidArgumentError("matrices", f"they {_describe_rank(error.rank, array.shape[1])}") from None
+    tell = _make_tell(watch, lists.log_det)
     found = ascend(lists, gap_tolerance=gap_tolerance, max_steps=_MOST_STEPS, tell=tell)
     weights = np.zeros(len(array))
     weights[found.keys[:, 0]] = found.weights
@@ -255,18 +255,18 @@ def d_optimal_subsets(
         rankings, differences of items of one group, of which N items have no more than N - 1 (`spans` has coordinates
         that do span). Naming ``subset_size``, ``gap_tolerance``, ``groups`` or ``max_steps``: out of range.
     """
-    rows = validated_features(features)
+    rows = validate_features(features)
     _check_tolerance(gap_tolerance)
     if max_steps < 1:
         raise InvalidArgumentError("max_steps", f"expected at least 1, got {max_steps}")
-    members = _members(groups, len(rows), subset_size, fewest=2 if feedback is Feedback.RANKING else 1)
-    candidates = _candidates(rows, members, subset_size, feedback, rng)
-    tell = _telling(watch, candidates.log_det)
+    members = _group_members(groups, len(rows), subset_size, fewest=2 if feedback is Feedback.RANKING else 1)
+    candidates = _make_candidates(rows, members, subset_size, feedback, rng)
+    tell = _make_tell(watch, candidates.log_det)
     found = ascend(candidates, gap_tolerance=gap_tolerance, max_steps=max_steps, tell=tell)
     return SubsetDesign(found.keys, found.weights, found.log_det + candidates.log_det, found.gap, found.steps)
 
 
-def _candidates(
+def _make_candidates(
     rows: FloatArray, members: Sequence[IntArray], size: int, feedback: Feedback, rng: np.random.Generator
 ) -> RankedSubsets | RatedSubsets:
     try:
@@ -276,10 +276,10 @@ def _candidates(
     except RankError as error:
         about = "they" if feedback is Feedback.RATING else "differences of items that can be in one subset"
         advice = "" if feedback is Feedback.RATING else "; give coordinates of their span"
-        raise InvalidArgumentError("features", f"{about} {_too_little(error.rank, rows.shape[1])}{advice}") from None
+        raise InvalidArgumentError("features", f"{about} {_describe_rank(error.rank, rows.shape[1])}{advice}") from None
 
 
-def _members(groups: ArrayLike | None, n_items: int, size: int, *, fewest: int) -> list[IntArray]:
+def _group_members(groups: ArrayLike | None, n_items: int, size: int, *, fewest: int) -> list[IntArray]:
     """Return the items of each group that has enough of them."""
     labels = np.zeros(n_items, dtype=np.int64) if groups is None else np.asarray(groups)
     if labels.shape != (n_items,) or not np.issubdtype(labels.dtype, np.integer):
@@ -294,11 +294,11 @@ def _members(groups: ArrayLike | None, n_items: int, size: int, *, fewest: int) 
     return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1]) if len(part) >= size]
 
 
-def _too_little(rank: int, d: int) -> str:
+def _describe_rank(rank: int, d: int) -> str:
     return f"span {rank} of {d} dimensions, so that not all weights can be learned"
 
 
-def _numbers(values: ArrayLike, field: str, shape: str) -> FloatArray:
+def _validate_array(values: ArrayLike, field: str, shape: str) -> FloatArray:
     """Return `values` as a finite array of three dimensions, none of them empty."""
     try:
         array = np.asarray(values, dtype=np.float64)
@@ -318,7 +318,7 @@ def _check_tolerance(gap_tolerance: float) -> None:
         raise InvalidArgumentError("gap_tolerance", f"expected a positive number, got {gap_tolerance}")
 
 
-def _telling(watch: Watch | None, constant: float) -> Callable[[int, float, float], bool]:
+def _make_tell(watch: Watch | None, constant: float) -> Callable[[int, float, float], bool]:
     if watch is None:
         return lambda *_: False
     return lambda steps, log_det, gap: bool(watch(Progress(steps, log_det + constant, gap)))

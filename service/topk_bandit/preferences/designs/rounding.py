@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
 
-__all__ = ["rounded"]
+__all__ = ["allocate"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-def rounded(weights: FloatArray, n: int) -> IntArray:
+def allocate(weights: FloatArray, n: int) -> IntArray:
     """Return counts that sum to n, by efficient rounding (Pukelsheim and Rieder 1992).
 
     With a support of l it starts from ceil((n - l/2) w_i), and then takes from the count whose (n_i - 1) / w_i is

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.preferences.utilities import FloatArray, validated_features
+from topk_bandit.preferences.utilities import FloatArray, validate_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Span", "crossed", "span_of_differences", "span_of_values"]
+__all__ = ["Span", "cross_features", "span_of_differences", "span_of_values"]
 
 _NOTHING = 1e-9
 """Directions whose singular value is this part of the largest are taken for rounding."""
@@ -69,12 +69,12 @@ def span_of_differences(features: ArrayLike, *, groups: NDArray[np.integer] | No
     InvalidArgumentError
         Naming ``features``: no finite matrix, or all items of each group are alike.
     """
-    rows = validated_features(features)
+    rows = validate_features(features)
     group_of = np.zeros(len(rows), dtype=np.intp) if groups is None else np.unique(groups, return_inverse=True)[1]
     means = np.zeros((int(group_of.max(initial=0)) + 1, rows.shape[1]))
     np.add.at(means, group_of, rows)
     within = rows - (means / np.bincount(group_of)[:, None])[group_of]
-    basis = _basis(within, least=_ROUNDING * float(np.linalg.norm(rows)))
+    basis = _find_basis(within, least=_ROUNDING * float(np.linalg.norm(rows)))
     return Span(within @ basis, basis)
 
 
@@ -88,13 +88,13 @@ def span_of_values(features: ArrayLike) -> Span:
     return Span(np.hstack([span.coordinates, ones]), np.hstack([span.basis, nothing]))
 
 
-def crossed(queries: FloatArray, items: FloatArray) -> FloatArray:
+def cross_features(queries: FloatArray, items: FloatArray) -> FloatArray:
     """Return the features vec(query item') of every query with every item, query by query, shape (Q N, d_q d_i)."""
     rows = np.einsum("qa,nb->qnab", queries, items).reshape(len(queries) * len(items), -1)
     return np.ascontiguousarray(rows, dtype=np.float64)
 
 
-def _basis(rows: FloatArray, *, least: float) -> FloatArray:
+def _find_basis(rows: FloatArray, *, least: float) -> FloatArray:
     _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
     if not len(sizes) or sizes[0] <= least:
         raise InvalidArgumentError("features", "all items that can be compared are alike")

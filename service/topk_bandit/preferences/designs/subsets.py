@@ -17,7 +17,7 @@ from topk_bandit.preferences.compiled.combinations import (
 )
 from topk_bandit.preferences.designs.ascent import Prices
 from topk_bandit.preferences.designs.bounds import gradient_bound, largest_sums
-from topk_bandit.preferences.designs.whitening import whitened
+from topk_bandit.preferences.designs.whitening import whiten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class RatedSubsets(_Subsets):
         """
         members = np.concatenate(groups)
         items = np.zeros_like(features)
-        items[members], log_det = whitened(features[members], len(members))
+        items[members], log_det = whiten(features[members], len(members))
         return cls(items, log_det, groups, size)
 
     @property
@@ -95,16 +95,18 @@ class RatedSubsets(_Subsets):
         """Return the items' features, shape (S, K, d)."""
         return self.items[keys]
 
-    def priced(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
+    def price(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
         """Return the best subset with each item, if its g is above d."""
-        norms = np.square(information.whitened(self.items)).sum(axis=1)
-        found = [self._best_with_each(members[np.argsort(-norms[members], kind="stable")]) for members in self.groups]
+        norms = np.square(information.whiten(self.items)).sum(axis=1)
+        found = [
+            self._combine_best_with_each(members[np.argsort(-norms[members], kind="stable")]) for members in self.groups
+        ]
         keys = np.concatenate(found)
         values = norms[keys].sum(axis=1)
         kept = values > self.dimension
         return Prices(float(values.max()), keys[kept], values[kept])
 
-    def _best_with_each(self, order: IntArray) -> IntArray:
+    def _combine_best_with_each(self, order: IntArray) -> IntArray:
         """Return the first K - 1 of a group's items, the best first, with each of the others, (n - K + 1, K)."""
         others = order[self.size - 1 :]
         first = np.broadcast_to(order[: self.size - 1], (len(others), self.size - 1))
@@ -143,7 +145,7 @@ class RankedSubsets(_Subsets):
         items, members = np.zeros_like(features), np.concatenate(groups)
         for group in groups:
             items[group] = features[group] - features[group].mean(axis=0)
-        items[members], log_det = whitened(items[members], len(members))
+        items[members], log_det = whiten(items[members], len(members))
         return cls(items, log_det, groups, size, pair_contrasts(size), rng)
 
     @property
@@ -156,31 +158,31 @@ class RankedSubsets(_Subsets):
         """Return K - 1 contrasts of the items' features, shape (S, K - 1, d)."""
         return np.ascontiguousarray(np.matmul(self.contrasts, self.items[keys]))
 
-    def priced(self, information: Information, *, target: float) -> Prices:
+    def price(self, information: Information, *, target: float) -> Prices:
         """Return good subsets, and the largest gradient: exactly for K = 2 and 3, above often a bound."""
-        white = information.whitened(self.items)
+        white = information.whiten(self.items)
         near = [_Group(white[members] - white[members].mean(axis=0)) for members in self.groups]
-        parts = [self._found(one) for one in near]
+        parts = [self._search_group(one) for one in near]
         keys = np.concatenate([group[part.keys] for group, part in zip(self.groups, parts, strict=True)])
         values, bound = np.concatenate([part.values for part in parts]), max(part.bound for part in parts)
         if self.size > 3:
-            bound, better = _bounded(near, self.size, bound, target)
+            bound, better = _bound_all(near, self.size, bound, target)
             keys = np.concatenate([keys, *(self.groups[number][subset][None] for number, subset, _ in better)])
             values = np.concatenate([values, [value for _, _, value in better]])
         keys, first = np.unique(np.sort(keys, axis=1), axis=0, return_index=True)
         kept = values[first] > self.dimension
         return Prices(bound, keys[kept], values[first][kept])
 
-    def _found(self, group: _Group) -> Prices:
+    def _search_group(self, group: _Group) -> Prices:
         """Return good subsets of a group, with a bound of the gradients of all, or of these if K > 3."""
         pairs = group.pairs
         if self.size == 2:
-            return _all_pairs(pairs)
+            return _price_pairs(pairs)
         if self.size == 3 and len(pairs) <= _MOST_FOR_ALL_TRIPLES:
-            return _triples(pairs, _JUST_BELOW * self.dimension)
+            return _price_triples(pairs, _JUST_BELOW * self.dimension)
         starts = min(len(pairs), max(_MOST_STARTS // len(self.groups), _FEWEST_STARTS))
-        tried = _exchanged(pairs, self.size, starts, self.rng)
-        return tried.joined(_triples(pairs, float(tried.values.max()))) if self.size == 3 else tried
+        tried = _search_by_exchange(pairs, self.size, starts, self.rng)
+        return tried.merge(_price_triples(pairs, float(tried.values.max()))) if self.size == 3 else tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,13 +204,13 @@ class _Group:
         object.__setattr__(self, "pairs", pair_gradients(self.items @ self.items.T))
 
 
-def _all_pairs(pairs: FloatArray) -> Prices:
+def _price_pairs(pairs: FloatArray) -> Prices:
     keys, values = np.zeros((len(pairs), 2), dtype=np.int64), np.empty(len(pairs))
     best_pairs(pairs, keys, values)
     return Prices(float(values.max()), keys, values)
 
 
-def _triples(pairs: FloatArray, floor: float) -> Prices:
+def _price_triples(pairs: FloatArray, floor: float) -> Prices:
     """Return the best triple with each item if its gradient is above the floor; none is above the bound."""
     keys, values = np.zeros((len(pairs), 3), dtype=np.int64), np.full(len(pairs), -np.inf)
     best_triples(pairs, floor, keys, values)
@@ -216,7 +218,7 @@ def _triples(pairs: FloatArray, floor: float) -> Prices:
     return Prices(float(values.max(initial=floor)), keys[kept], values[kept])
 
 
-def _exchanged(pairs: FloatArray, size: int, starts: int, rng: np.random.Generator) -> Prices:
+def _search_by_exchange(pairs: FloatArray, size: int, starts: int, rng: np.random.Generator) -> Prices:
     """Return subsets that no exchange of an item improves, reached from random ones; the bound is only theirs."""
     keys = np.argpartition(rng.random((starts, len(pairs))), size - 1, axis=1)[:, :size].astype(np.int64)
     values = np.empty(starts)
@@ -224,7 +226,7 @@ def _exchanged(pairs: FloatArray, size: int, starts: int, rng: np.random.Generat
     return Prices(float(values.max()), keys, values)
 
 
-def _bounded(
+def _bound_all(
     groups: Sequence[_Group], size: int, reached: float, target: float
 ) -> tuple[float, list[tuple[int, IntArray, float]]]:
     """Return a bound of the gradients of all subsets, `reached` being that of one.
@@ -237,7 +239,7 @@ def _bounded(
         largest = largest_sums(group.pairs, size)
         of_group = gradient_bound(group.items, largest, enough=max(reached, target))
         if of_group > target >= bound:
-            value, subset, is_settled = _searched(group.pairs, largest, target)
+            value, subset, is_settled = _search_exhaustively(group.pairs, largest, target)
             if value > target:
                 better.append((number, subset, value))
             of_group = value if is_settled else of_group
@@ -245,7 +247,7 @@ def _bounded(
     return bound, better
 
 
-def _searched(pairs: FloatArray, largest: FloatArray, floor: float) -> tuple[float, IntArray, bool]:
+def _search_exhaustively(pairs: FloatArray, largest: FloatArray, floor: float) -> tuple[float, IntArray, bool]:
     """Return the best gradient above the floor, or the floor; the subset; and whether the search came to its end."""
     order, subset = np.argsort(-largest[:, -1], kind="stable"), np.zeros(largest.shape[1], dtype=np.int64)
     ordered = np.ascontiguousarray(pairs[order][:, order])

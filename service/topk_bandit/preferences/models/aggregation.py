@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.preferences.models.comparisons import Comparisons, Loss, check_positive, features_of_items
+from topk_bandit.preferences.models.comparisons import Comparisons, Loss, check_positive, validate_item_features
 from topk_bandit.preferences.models.laplacian import RidgedLaplacian
 from topk_bandit.preferences.models.online import Online
 from topk_bandit.preferences.utilities import Utilities
@@ -114,7 +114,7 @@ class Aggregate:
         InvalidArgumentError
             Naming ``features``: not finite, another d, or fewer rows than items.
         """
-        rows = features_of_items(features, dimension=len(self.weights))
+        rows = validate_item_features(features, dimension=len(self.weights))
         new = len(rows) - len(self.residuals)
         if new < 0:
             raise InvalidArgumentError("features", f"expected at least {len(self.residuals)} rows, got {len(rows)}")
@@ -160,11 +160,11 @@ def fit(
         Naming ``features``, ``comparisons``, ``values[c]`` (no sign, for the logistic loss), ``weights_ridge``,
         ``residual_ridge`` or ``tolerance``.
     """
-    rows = features_of_items(features)
+    rows = validate_item_features(features)
     check_positive(weights_ridge=weights_ridge, residual_ridge=residual_ridge, tolerance=tolerance)
     comparisons.check(loss, n_items=len(rows))
     problem = _Problem.of(rows, comparisons, loss, weights_ridge=weights_ridge, residual_ridge=residual_ridge)
-    return problem.solved(tolerance)
+    return problem.solve(tolerance)
 
 
 class _Local(NamedTuple):
@@ -175,13 +175,13 @@ class _Local(NamedTuple):
     curvatures: FloatArray
 
 
-def _squared(differences: FloatArray, values: FloatArray) -> _Local:
+def _evaluate_squared(differences: FloatArray, values: FloatArray) -> _Local:
     """Return half the squared loss."""
     errors = differences - values
     return _Local(0.5 * float(errors @ errors), errors, np.ones(len(errors)))
 
 
-def _logistic(differences: FloatArray, values: FloatArray) -> _Local:
+def _evaluate_logistic(differences: FloatArray, values: FloatArray) -> _Local:
     margins = values * differences
     wrong = expit(-margins)
     return _Local(float(np.logaddexp(0.0, -margins).sum()), -values * wrong, wrong * expit(margins))
@@ -234,30 +234,30 @@ class _Problem:
 
     def at(self, weights: FloatArray, residuals: FloatArray) -> _Place:
         scores = self.rows @ weights + residuals
-        losses = _squared if self.loss is Loss.SQUARED else _logistic
+        losses = _evaluate_squared if self.loss is Loss.SQUARED else _evaluate_logistic
         value, slopes, curvatures = losses(scores[self.second] - scores[self.first], self.values)
         ridge = self.weights_ridge * weights @ weights + self.residual_ridge * residuals @ residuals
         return _Place(weights, residuals, value + 0.5 * float(ridge), slopes, curvatures)
 
-    def solved(self, tolerance: float) -> Aggregate:
+    def solve(self, tolerance: float) -> Aggregate:
         place = self.at(np.zeros(self.rows.shape[1]), np.zeros(len(self.compared)))
         while True:
             hessian = _Hessian(self, place.curvatures)
-            step = hessian.solve(*self._downhill(place))
-            lower = self._lower(place, *step)
+            step = hessian.solve(*self._find_descent(place))
+            lower = self._search_line(place, *step)
             gain = place.value - lower.value
             place = lower
             if gain <= tolerance or self.loss is Loss.SQUARED:
                 return self._aggregate(place)
 
-    def _downhill(self, place: _Place) -> tuple[FloatArray, FloatArray]:
+    def _find_descent(self, place: _Place) -> tuple[FloatArray, FloatArray]:
         """Return minus the gradient by w and by r."""
         size = len(self.compared)
         pull = np.bincount(self.second, place.slopes, size) - np.bincount(self.first, place.slopes, size)
         by_weights = -self.rows.T @ pull - self.weights_ridge * place.weights
         return by_weights, -pull - self.residual_ridge * place.residuals
 
-    def _lower(self, place: _Place, by_weights: FloatArray, by_residuals: FloatArray) -> _Place:
+    def _search_line(self, place: _Place, by_weights: FloatArray, by_residuals: FloatArray) -> _Place:
         """Return a place along a Newton step where the objective is not higher, but for rounding."""
         length = 1.0
         for _ in range(_HALVINGS):

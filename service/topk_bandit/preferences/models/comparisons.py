@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.preferences.utilities import validated_features
+from topk_bandit.preferences.utilities import validate_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Comparisons", "Loss", "check_positive", "features_of_items"]
+__all__ = ["Comparisons", "Loss", "check_positive", "validate_item_features"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -106,7 +106,7 @@ def _numbers(values: ArrayLike, count: int) -> FloatArray:
     return array
 
 
-def features_of_items(features: ArrayLike, *, dimension: int | None = None) -> FloatArray:
+def validate_item_features(features: ArrayLike, *, dimension: int | None = None) -> FloatArray:
     """Return features as a finite (n, d) matrix; d, which is `dimension` if that is given, may be 0.
 
     Raises
@@ -117,7 +117,7 @@ def features_of_items(features: ArrayLike, *, dimension: int | None = None) -> F
     rows = np.asarray(features)
     if rows.ndim == 2 and rows.shape[1] == 0 and dimension in {None, 0}:
         return np.zeros(rows.shape)
-    rows = validated_features(features, dimension=dimension)
+    rows = validate_features(features, dimension=dimension)
     if np.abs(rows).max(initial=0.0) >= _LARGEST:
         raise InvalidArgumentError("features", f"expected numbers below {_LARGEST:g} in size")
     return rows

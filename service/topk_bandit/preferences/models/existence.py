@@ -72,7 +72,7 @@ def check_not_separable(likelihood: Likelihood) -> None:
     InvalidArgumentError
         Naming ``orderings``.
     """
-    differences = _differences(likelihood)
+    differences = _list_differences(likelihood)
     d = differences.shape[1]
     found = linprog(-differences.sum(axis=0), A_ub=-differences, b_ub=np.zeros(len(differences)), bounds=[(-1, 1)] * d)
     if found.x is None:
@@ -84,7 +84,7 @@ def check_not_separable(likelihood: Likelihood) -> None:
         raise InvalidArgumentError("orderings", f"{problem}; give a prior")
 
 
-def _differences(likelihood: Likelihood) -> FloatArray:
+def _list_differences(likelihood: Likelihood) -> FloatArray:
     """Return x_chosen - x_left for all that the answers imply by transitivity, each once, shape (., d)."""
     lengths, n = np.diff(likelihood.starts), len(likelihood.features)
     answer = np.repeat(np.arange(len(lengths)), lengths)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.preferences.utilities import Gaussian, Utilities, validated_features
+from topk_bandit.preferences.utilities import Gaussian, Utilities, validate_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -69,7 +69,7 @@ def fit(
         of shape (d,) or no positive definite covariance. Naming ``noise_variance``: not positive; or None where the
         ratings leave nothing to estimate it from.
     """
-    rows = validated_features(features)
+    rows = validate_features(features)
     if noise_variance is not None and not (np.isfinite(noise_variance) and noise_variance > 0.0):
         raise InvalidArgumentError("noise_variance", f"expected a positive number, got {noise_variance}")
     if prior is not None:
@@ -154,13 +154,13 @@ class _Problem:
         """Return the noise variance that the ratings tell, as `fit` says."""
         scale = self.residual + float(self.projected @ self.projected)
         if ridged and scale > 0.0:
-            return self._most_probable(scale / self.n_ratings)
+            return self._maximise_density(scale / self.n_ratings)
         freedom = self.n_ratings - len(self.singular)
         if not ridged and freedom > 0 and self.residual > scale * np.finfo(np.float64).eps ** 2:
             return self.residual / freedom
         raise InvalidArgumentError("noise_variance", "the ratings leave nothing to estimate it from: give it")
 
-    def _most_probable(self, largest: float) -> float:
+    def _maximise_density(self, largest: float) -> float:
         grid = np.linspace(np.log(_SMALLEST_NOISE * largest), np.log(largest), _GRID)
         costs = [self._surprise(value) for value in grid]
         best = int(np.argmin(costs))

@@ -79,15 +79,17 @@ class Likelihood:
             wrong = int(np.argmax((items >= len(features)) | (items < 0)))
             problem = f"item {items[wrong]} has no features: there are {len(features)} rows"
             raise InvalidArgumentError("orderings", problem)
-        used, renamed, wins = compiled_orderings.occurring(items, orderings.starts, orderings.places, len(features))
+        used, renamed, wins = compiled_orderings.renumber_items(
+            items, orderings.starts, orderings.places, len(features)
+        )
         return cls(features[used], renamed, orderings.starts, orderings.places, wins)
 
     @property
     def groups(self) -> IntArray:
         """Number of each item's group, shape (n,): answers connect the items in them."""
-        return np.asarray(compiled_orderings.connected(self.items, self.starts, len(self.features)))
+        return np.asarray(compiled_orderings.find_components(self.items, self.starts, len(self.features)))
 
-    def standardised(self) -> tuple[Likelihood, FloatArray]:
+    def standardise(self) -> tuple[Likelihood, FloatArray]:
         """Return the same likelihood of features about the means of their groups, and the scale taken out, (d,).
 
         Shifting the features of a group changes no difference of utilities within an answer, so the likelihood at theta
@@ -106,7 +108,7 @@ class Likelihood:
         """Return the likelihood of the first answers alone."""
         starts, places = self.starts[: n_answers + 1], self.places[:n_answers]
         items = self.items[: starts[-1]]
-        used, renamed, wins = compiled_orderings.occurring(items, starts, places, len(self.features))
+        used, renamed, wins = compiled_orderings.renumber_items(items, starts, places, len(self.features))
         return Likelihood(self.features[used], renamed, starts, places, wins)
 
     def value(self, theta: FloatArray) -> float:
@@ -116,7 +118,7 @@ class Likelihood:
     def gradient(self, theta: FloatArray) -> FloatArray:
         """Return the gradient, shape (d,)."""
         surplus = np.zeros(len(self.features))
-        compiled_orderings.with_surplus(self.features @ theta, self.items, self.starts, self.places, surplus)
+        compiled_orderings.accumulate_surplus(self.features @ theta, self.items, self.starts, self.places, surplus)
         return np.asarray(self.features.T @ surplus)
 
     def at(self, theta: FloatArray) -> Local:
@@ -136,7 +138,7 @@ class Likelihood:
         n, utilities = len(self.features), self.features @ theta
         weights = np.exp(utilities - 0.5 * (utilities.max() + utilities.min()))
         surplus, products = np.zeros(n), np.zeros((n, n))
-        value = compiled_orderings.with_pairs(weights, self.items, self.starts, self.places, surplus, products)
+        value = compiled_orderings.accumulate_pairs(weights, self.items, self.starts, self.places, surplus, products)
         products += products.T
         images = products.sum(axis=1)[:, None] * self.features - products @ self.features
         return Local(value, self.features.T @ surplus, _symmetric(self.features.T @ images))
@@ -147,7 +149,7 @@ class Likelihood:
         surplus, value, products = np.zeros(n), 0.0, np.zeros((d, d))
         for block in self._blocks():
             means = np.empty((int(block.places.sum()), d))
-            value += compiled_orderings.with_stage_means(
+            value += compiled_orderings.fill_stage_means(
                 utilities, self.features, block.items, block.starts, block.places, surplus, means
             )
             products += means.T @ means

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from topk_bandit.preferences.models.comparisons import Loss, check_positive, features_of_items
+from topk_bandit.preferences.models.comparisons import Loss, check_positive, validate_item_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -75,7 +75,7 @@ class Online:
             Naming ``features``, ``weights_ridge`` or ``residual_ridge``.
         """
         check_positive(weights_ridge=weights_ridge, residual_ridge=residual_ridge)
-        rows = features_of_items(features) * math.sqrt(residual_ridge / weights_ridge)
+        rows = validate_item_features(features) * math.sqrt(residual_ridge / weights_ridge)
         longest = float((rows**2).sum(axis=1).max(initial=0.0))
         steepest = (2.0 if loss is Loss.SQUARED else 0.25) * (4.0 * longest + 2.0) + residual_ridge
         nothing = np.zeros(sum(rows.shape))
@@ -87,7 +87,7 @@ class Online:
         d = self.features.shape[1]
         return np.asarray(self.features @ self.mean[:d] + self.mean[d:])
 
-    def observed(self, comparisons: Comparisons) -> Online:
+    def observe(self, comparisons: Comparisons) -> Online:
         """Return the state after one step for each comparison, in their order.
 
         Raises

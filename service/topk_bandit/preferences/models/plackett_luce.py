@@ -23,7 +23,7 @@ from scipy.linalg.lapack import dpotri, dpotrs
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.models.existence import check_not_separable, check_rank, is_certain
 from topk_bandit.preferences.models.likelihood import Likelihood, Local
-from topk_bandit.preferences.utilities import Gaussian, Utilities, validated_features, validated_weights
+from topk_bandit.preferences.utilities import Gaussian, Utilities, validate_features, validate_weights
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -80,19 +80,19 @@ def log_likelihood(theta: ArrayLike, features: ArrayLike, orderings: Orderings) 
     InvalidArgumentError
         Naming ``theta``, ``features`` or ``orderings``: another shape, not finite, or an item without features.
     """
-    weights, likelihood = _arguments(theta, features, orderings)
+    weights, likelihood = _validate(theta, features, orderings)
     return likelihood.value(weights)
 
 
 def gradient(theta: ArrayLike, features: ArrayLike, orderings: Orderings) -> FloatArray:
     """Return the gradient of `log_likelihood`, shape (d,); errors as there."""
-    weights, likelihood = _arguments(theta, features, orderings)
+    weights, likelihood = _validate(theta, features, orderings)
     return likelihood.gradient(weights)
 
 
 def hessian(theta: ArrayLike, features: ArrayLike, orderings: Orderings) -> FloatArray:
     """Return the Hessian of `log_likelihood`, shape (d, d), negative semidefinite; errors as there."""
-    weights, likelihood = _arguments(theta, features, orderings)
+    weights, likelihood = _validate(theta, features, orderings)
     return -likelihood.at(weights).information
 
 
@@ -127,23 +127,23 @@ def fit(
         explain each of them, and larger ones always better. Naming ``prior``: not of d weights, or no positive definite
         covariance. Naming ``max_iterations``: they did not suffice.
     """
-    rows = validated_features(features)
+    rows = validate_features(features)
     likelihood = Likelihood.of(rows, orderings)
     precision = None if prior is None else prior.precision(rows.shape[1])
     if orderings.n_answers == 0:
-        return _unanswered(prior)
-    standardised, scale = likelihood.standardised()
+        return _return_prior(prior)
+    standardised, scale = likelihood.standardise()
     if prior is None or precision is None:
         check_rank(standardised)
         objective = _Objective(standardised, np.zeros(len(scale)), None)
     else:
         objective = _Objective(standardised, prior.mean * scale, precision / scale / scale[:, None])
-    found = _maximum(objective, _head_start(objective), tolerance=tolerance, max_iterations=max_iterations)
+    found = _maximise(objective, _find_start(objective), tolerance=tolerance, max_iterations=max_iterations)
     value = found.value + objective.penalty(found.theta)
     return PlackettLuce(found.gaussian(scale), value, found.steps)
 
 
-def _unanswered(prior: Gaussian | None) -> PlackettLuce:
+def _return_prior(prior: Gaussian | None) -> PlackettLuce:
     if prior is None:
         raise InvalidArgumentError("orderings", "there are no answers: give a prior, or answers")
     return PlackettLuce(prior, 0.0, 0)
@@ -196,17 +196,17 @@ class _Maximum(NamedTuple):
         return Gaussian(self.theta / scale, covariance)
 
 
-def _head_start(objective: _Objective) -> FloatArray:
+def _find_start(objective: _Objective) -> FloatArray:
     """Return where to begin: of many answers, about the maximum of the first few, where each step costs less."""
     n_answers = len(objective.likelihood.places) // _HEAD
     if n_answers < _FEWEST:
         return objective.centre
     precision = np.eye(len(objective.centre)) if objective.precision is None else objective.precision
     few = _Objective(objective.likelihood.head(n_answers), objective.centre, precision)
-    return _maximum(few, few.centre, tolerance=_ROUGHLY, max_iterations=_MOST).theta
+    return _maximise(few, few.centre, tolerance=_ROUGHLY, max_iterations=_MOST).theta
 
 
-def _maximum(objective: _Objective, start: FloatArray, *, tolerance: float, max_iterations: int) -> _Maximum:
+def _maximise(objective: _Objective, start: FloatArray, *, tolerance: float, max_iterations: int) -> _Maximum:
     theta, here = start, objective.at(start)
     for iteration in range(max_iterations):
         if iteration == _PATIENCE and objective.precision is None:
@@ -217,11 +217,11 @@ def _maximum(objective: _Objective, start: FloatArray, *, tolerance: float, max_
         near = 0.5 * decrement <= max(tolerance, _EPSILON * abs(here.value))
         if near and objective.has_maximum(lower, decrement):
             return _Maximum(theta + step, here.value + 0.5 * decrement, lower, iteration + 1)
-        theta, here = _risen(objective, theta, here, step, decrement)
+        theta, here = _rise(objective, theta, here, step, decrement)
     raise InvalidArgumentError("max_iterations", f"no maximum within {max_iterations} steps")
 
 
-def _risen(
+def _rise(
     objective: _Objective, theta: FloatArray, here: Local, step: FloatArray, decrement: float
 ) -> tuple[FloatArray, Local]:
     """Return a point along the step where the objective is higher, but for rounding, and what it is like there."""
@@ -247,6 +247,6 @@ def _factor(objective: _Objective, here: Local) -> FloatArray:
     raise InvalidArgumentError("features", "too unequal, or answers too close to separable, to compute with")
 
 
-def _arguments(theta: ArrayLike, features: ArrayLike, orderings: Orderings) -> tuple[FloatArray, Likelihood]:
-    weights = validated_weights(theta)
-    return weights, Likelihood.of(validated_features(features, dimension=len(weights)), orderings)
+def _validate(theta: ArrayLike, features: ArrayLike, orderings: Orderings) -> tuple[FloatArray, Likelihood]:
+    weights = validate_weights(theta)
+    return weights, Likelihood.of(validate_features(features, dimension=len(weights)), orderings)

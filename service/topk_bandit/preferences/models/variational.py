@@ -39,7 +39,7 @@ from scipy.special import logsumexp
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.compiled.variational import answers_log_likelihoods, sweep
-from topk_bandit.preferences.utilities import Gaussian, Utilities, validated_features
+from topk_bandit.preferences.utilities import Gaussian, Utilities, validate_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -145,7 +145,7 @@ def fit(
         ``orderings`` (an item without features), ``prior`` (no mean or no positive definite covariance in d
         dimensions), ``tolerance`` or ``max_sweeps``.
     """
-    rows = validated_features(features)
+    rows = validate_features(features)
     _check(rows, orderings)
     precision = prior.precision(rows.shape[1])
     if not tolerance > 0.0:
@@ -183,7 +183,7 @@ def predictive_log_likelihood(
     InvalidArgumentError
         Naming ``features``, ``orderings`` (an item without features) or ``draws``.
     """
-    rows = validated_features(features, dimension=len(posterior.mean))
+    rows = validate_features(features, dimension=len(posterior.mean))
     _check(rows, orderings)
     if draws < 2 or draws % 2:
         raise InvalidArgumentError("draws", f"expected an even number of at least 2, got {draws}")
@@ -268,7 +268,7 @@ def _climb(answers: _Answers, *, tolerance: float, max_sweeps: int) -> Variation
         raise InvalidArgumentError("features", "numbers too large for the prior: the bound overflows")
     bounds, converged = [point.bound], False
     while not converged and len(bounds) <= max_sweeps:
-        found = _higher(answers, point)
+        found = _climb_once(answers, point)
         if found is None:
             break
         higher, length = found
@@ -280,7 +280,7 @@ def _climb(answers: _Answers, *, tolerance: float, max_sweeps: int) -> Variation
     return Variational(Gaussian(point.mean, point.root.T @ point.root), np.array(bounds), converged)
 
 
-def _higher(answers: _Answers, point: _Point) -> tuple[_Point, float] | None:
+def _climb_once(answers: _Answers, point: _Point) -> tuple[_Point, float] | None:
     """Return a point where the bound is higher, and its part of the step; None if there is none within rounding."""
     length, rounding = 1.0, _ROUNDING * abs(point.bound)
     while length > _SHORTEST_STEP:
@@ -291,13 +291,13 @@ def _higher(answers: _Answers, point: _Point) -> tuple[_Point, float] | None:
         except np.linalg.LinAlgError:
             found = None
         # Anything higher would do, but steps that gain far less than they should go to and fro.
-        if found is not None and found.bound - point.bound >= _ENOUGH * _promised(point, found) - rounding:
+        if found is not None and found.bound - point.bound >= _ENOUGH * _promise_rise(point, found) - rounding:
             return found, length
         length *= 0.5
     return None
 
 
-def _promised(point: _Point, found: _Point) -> float:
+def _promise_rise(point: _Point, found: _Point) -> float:
     """Return by how much the bound would rise if its curvature by the mean stayed as it is at `point`."""
     step = found.mean - point.mean
     by_mean = float(point.slope @ step - 0.5 * step @ point.target @ step)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.studies import (
-    Answered,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
@@ -14,6 +13,7 @@ from topk_bandit.domain.studies import (
     DesignRestarted,
     DesignState,
     LoggedStudyEvent,
+    QuestionAnswered,
     QuestionsAsked,
     StudyCreated,
 )
@@ -99,7 +99,7 @@ class _Study:
         if not 1 <= question <= self.asked:
             return AnswerStatus.UNKNOWN
         self.answers[question] = packed
-        self.append(Answered(question, answer), at_ms=at_ms)
+        self.append(QuestionAnswered(question, answer), at_ms=at_ms)
         return AnswerStatus.ACCEPTED
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.studies import (
-    Answered,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
     DesignProgress,
     DesignState,
+    QuestionAnswered,
     QuestionsAsked,
     StudyCreated,
     StudyName,
@@ -170,7 +170,7 @@ class RedisStudies:
         triples = [
             part
             for question, answer in answers
-            for part in (question, encode_answer(answer), encode_study_event(Answered(question, answer)))
+            for part in (question, encode_answer(answer), encode_study_event(QuestionAnswered(question, answer)))
         ]
         _, *statuses = await self._ask(
             scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)

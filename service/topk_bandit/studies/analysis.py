@@ -1,0 +1,124 @@
+"""What can be computed from a study: what to ask next, how much is known, and the items' utilities.
+
+An analysis is of one model, and models are values: it may run on any thread while the study goes on. It never changes
+anything, and draws no random numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
+from topk_bandit.domain.studies import AnswerKind, ChoiceAnswer, RankingAnswer, RatingsAnswer
+from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.designs.optimal import SubsetDesign
+from topk_bandit.preferences.inference import learn_utilities
+from topk_bandit.preferences.questions import choose_next_lists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.domain.studies import Answer
+    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.preferences.questions import QuestionPool
+    from topk_bandit.studies.model import StudyModel
+
+__all__ = ["StudyAnalysis"]
+
+_Kind = TypeVar("_Kind", RatingsAnswer, RankingAnswer, ChoiceAnswer)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyAnalysis:
+    """Computations on a study.
+
+    Attributes
+    ----------
+    model
+        The study.
+    pool
+        What its settings allow to ask about.
+    """
+
+    model: StudyModel
+    pool: QuestionPool
+
+    def choose_next_lists(self, count: int) -> tuple[int, ...]:
+        """Return the numbers of the lists to ask about next; see `preferences.questions.choose_next_lists`."""
+        asked = self._count(question.list_number for question in self.model.questions.merge().values())
+        return tuple(choose_next_lists(self.pool, self._design, asked=asked, count=count).tolist())
+
+    def measure_efficiency(self) -> float:
+        """Return the share of the whole budget's information that was gathered; see `QuestionPool`."""
+        design = self._design
+        return self.pool.measure_efficiency(
+            self.pool.information(design.subsets, self._count(self._answered_lists)),
+            self.pool.information(design.subsets, design.weights),
+            budget=self.model.settings.budget,
+        )
+
+    def learn(self) -> UtilityPosterior:
+        """Return what the answers tell of utilities.
+
+        Raises
+        ------
+        NotReadyError
+            PREFERENCES_UNDETERMINED: they do not tell utilities.
+        """
+        try:
+            return learn_utilities(self.pool.span.coordinates, self._read_answers())
+        except InvalidArgumentError as error:
+            raise NotReadyError("PREFERENCES_UNDETERMINED", f"the answers do not tell utilities: {error}") from error
+
+    @cached_property
+    def _design(self) -> SubsetDesign:
+        """The design, its lists as rows of the pool."""
+        design = self.model.chosen_design
+        subsets = np.array(self._rows, dtype=np.int64)
+        return SubsetDesign(subsets, np.array(design.weights), design.log_det, design.gap, design.steps)
+
+    @cached_property
+    def _rows(self) -> list[list[int]]:
+        """For each list of the design the rows of the pool that stand for its items."""
+        lists = self.model.design.lists if self.model.design else ()
+        return [[one.query * self.pool.n_items + item for item in one.items] for one in lists]
+
+    @cached_property
+    def _answered_lists(self) -> list[int]:
+        """The number of the list that each answer is about."""
+        questions = self.model.questions.merge()
+        return [questions[number].list_number for number in self.model.answers]
+
+    def _count(self, lists: Iterable[int]) -> NDArray[np.int64]:
+        """Return how often each list of the design occurs."""
+        return np.bincount(np.fromiter(lists, dtype=np.int64), minlength=len(self._rows))
+
+    def _read_answers(self) -> Orderings | Ratings:
+        """Return the answers in the form that preference models take."""
+        n_rows = len(self.pool.span.coordinates)
+        shown = [self._rows[number] for number in self._answered_lists]
+        answers = list(self.model.answers.merge().values())
+        match self.model.settings.answer_kind:
+            case AnswerKind.RATINGS:
+                values = [value for answer in answers for value in _expect(answer, RatingsAnswer).values]
+                return Ratings.of([row for rows in shown for row in rows], values, n_items=n_rows)
+            case AnswerKind.RANKING:
+                orders = [_expect(answer, RankingAnswer).places for answer in answers]
+                ranked = [[rows[place] for place in places] for rows, places in zip(shown, orders, strict=True)]
+                return Orderings.from_rankings(ranked, n_items=n_rows)
+            case AnswerKind.CHOICE | AnswerKind.PAIR:
+                places = [_expect(answer, ChoiceAnswer).place for answer in answers]
+                chosen = [rows[place] for rows, place in zip(shown, places, strict=True)]
+                return Orderings.from_choices(chosen, shown, n_items=n_rows)
+
+
+def _expect(answer: Answer, kind: type[_Kind]) -> _Kind:
+    if not isinstance(answer, kind):
+        raise CorruptDataError(f"a study that takes {kind.__name__} has {answer!r}")
+    return answer

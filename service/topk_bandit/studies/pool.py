@@ -1,0 +1,86 @@
+"""What a study can ask about, and its design, from its settings alone.
+
+Nothing here depends on a store, a clock or on what was asked and answered. The computing may take seconds, and belongs
+on a thread of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import AnswerKind, QuestionList, StudyDesign
+from topk_bandit.preferences.designs.optimal import Feedback
+from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.domain.studies import StudySettings
+    from topk_bandit.preferences.designs.optimal import Progress, SubsetDesign
+
+__all__ = ["build_pool", "design_study"]
+
+
+def build_pool(settings: StudySettings) -> QuestionPool:
+    """Return what a study can ask about.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``study.items``: no answer could tell the items apart.
+    """
+    items = np.array([item.features for item in settings.items])
+    queries = np.array([query.features for query in settings.queries]) if settings.queries else None
+    feedback = Feedback.RATING if settings.answer_kind is AnswerKind.RATINGS else Feedback.RANKING
+    try:
+        return QuestionPool.of(items, queries, feedback=feedback)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError("study.items", error.problem) from error
+
+
+def design_study(
+    settings: StudySettings, *, rng: np.random.Generator, watch: Callable[[Progress, float], bool]
+) -> StudyDesign:
+    """Return a study's design.
+
+    Parameters
+    ----------
+    watch
+        Called now and then with the progress and the gap that is aimed at; if it returns true, the design is returned
+        as it is then.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``study.items``: they allow no design.
+    """
+    pool = build_pool(settings)
+    target = RELATIVE_GAP * pool.span.rank
+    try:
+        found = pool.design(
+            list_size=settings.list_size,
+            relative_gap=RELATIVE_GAP,
+            rng=rng,
+            watch=lambda progress: watch(progress, target),
+        )
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError("study.items", error.problem) from error
+    return _name_items(found, n_items=pool.n_items, target_gap=target)
+
+
+def _name_items(found: SubsetDesign, *, n_items: int, target_gap: float) -> StudyDesign:
+    """Return a design of the pool's rows as one of queries and items."""
+    return StudyDesign(
+        lists=tuple(
+            QuestionList(int(rows[0] // n_items), tuple((rows % n_items).tolist()))
+            for rows in np.asarray(found.subsets)
+        ),
+        weights=tuple(np.asarray(found.weights, dtype=np.float64).tolist()),
+        log_det=float(found.log_det),
+        gap=float(found.gap),
+        target_gap=target_gap,
+        steps=int(found.steps),
+    )

@@ -1,0 +1,92 @@
+"""What a study hands out once there are answers: preferences for its readers, and a prior for a bandit.
+
+Both are made from one analysis and what it learned, by item id. The functions are pure, and never learn anything
+themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.domain.bandits import ItemUtility, Prior
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import ItemPreference, Preferences, QueryPreferences
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.studies import StudyName
+    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.preferences.utilities import Utilities
+    from topk_bandit.studies.analysis import StudyAnalysis
+    from topk_bandit.studies.model import StudyModel
+
+__all__ = ["check_is_prior", "make_preferences", "make_prior"]
+
+
+def make_preferences(
+    analysis: StudyAnalysis, learned: UtilityPosterior, *, after: int, queries: int, items: int
+) -> Preferences:
+    """Return what was learned, from query number `after` on; see `StudyUseCases.get_preferences`."""
+    model = analysis.model
+    item_ids = [item.item_id for item in model.settings.items]
+    query_ids = [query.query_id for query in model.settings.queries] or [""]
+    end = after + max(1, min(queries, items // len(item_ids)))
+    utilities = analysis.pool.predict_utilities(learned)[after:end]
+    return Preferences(
+        answered=len(model.answers),
+        gathered=analysis.measure_efficiency() if model.design else 0.0,
+        total=len(query_ids),
+        queries=tuple(
+            QueryPreferences(query, _sort_items(item_ids, of_query))
+            for query, of_query in zip(query_ids[after:end], utilities, strict=True)
+        ),
+    )
+
+
+def _sort_items(item_ids: Sequence[str], utilities: Utilities) -> tuple[ItemPreference, ...]:
+    """Return items with their utilities, best first."""
+    ranks = utilities.ranks
+    columns = utilities.mean.tolist(), utilities.standard_deviation.tolist(), ranks.tolist()
+    preferences = [ItemPreference(*row) for row in zip(item_ids, *columns, strict=True)]
+    return tuple(preferences[index] for index in np.argsort(ranks))
+
+
+def check_is_prior(name: StudyName, model: StudyModel, *, context_dim: int) -> None:
+    """Check that a study can be the prior of a bandit whose contexts have `context_dim` numbers.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``prior_study``: it has no answers, or its queries have another number of features.
+    """
+    if not model.answers:
+        raise InvalidArgumentError("prior_study", f"{name} has no answers yet")
+    queries = model.settings.queries
+    width = len(queries[0].features) if queries else 0
+    if width not in {0, context_dim}:
+        problem = f"{name} has queries of {width} features, and the bandit contexts of {context_dim} numbers"
+        raise InvalidArgumentError("prior_study", problem)
+
+
+def make_prior(study: str, analysis: StudyAnalysis, learned: UtilityPosterior) -> Prior:
+    """Return what a study hands to a bandit; see `Studies.prior`."""
+    model = analysis.model
+    make = _make_slopes if model.settings.queries else _make_constants
+    return Prior(study, len(model.answers), make(analysis, learned))
+
+
+def _make_constants(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[ItemUtility, ...]:
+    [utilities] = analysis.pool.predict_utilities(learned)
+    items, means = analysis.model.settings.items, utilities.mean.tolist()
+    return tuple(ItemUtility(item.item_id, constant) for item, constant in zip(items, means, strict=True))
+
+
+def _make_slopes(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[ItemUtility, ...]:
+    items = analysis.model.settings.items
+    features = np.array([item.features for item in items])
+    weights = (analysis.pool.span.basis @ learned.posterior.mean).reshape(-1, features.shape[1])
+    slopes = ((features - features.mean(axis=0)) @ weights.T).tolist()
+    return tuple(ItemUtility(item.item_id, 0.0, tuple(row)) for item, row in zip(items, slopes, strict=True))
