@@ -181,7 +181,7 @@ class Follower:
     async def _compare(self, model: Model, snapshot: Snapshot) -> None:
         """Tell when a model is not the one that a snapshot of the same position was taken of, though it must be."""
         mine, theirs = await self._in_thread(lambda: (digests_of(model), decode_digests(snapshot.payload)))
-        if theirs is not None and (difference := mine.difference(theirs)):
+        if difference := mine.difference(theirs):
             where = {"bandit": str(self.name), "position": snapshot.position}
             _log.error("this model's %s is not that of the snapshot: %s, %s", difference, mine, theirs, extra=where)
             self._hooks.diverged(str(self.name))

@@ -31,14 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_digests", "decode_model", "encode_model"]
 
 SCHEMA = 5
-WITHOUT_DIGESTS = 4
-"""The schema of models from before they told their digests."""
-
-FIXED_KERNELS = 3
-"""The schema of models from before there were kernels to choose from: theirs stay as they are."""
-
-WITHOUT_PRIORS = 2
-"""The schema of models from before there were priors: theirs have none."""
+"""Number of the layout of a model; a reader refuses any other."""
 
 
 def encode_model(model: Model) -> bytes:
@@ -79,8 +72,8 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
         return _model(_header_of(arrays), dict(arrays), limits=limits)
 
 
-def decode_digests(payload: bytes) -> Digests | None:
-    """Return the digests that a model had where it was encoded, None for one from before there were any.
+def decode_digests(payload: bytes) -> Digests:
+    """Return the digests that a model had where it was encoded.
 
     Raises
     ------
@@ -88,8 +81,7 @@ def decode_digests(payload: bytes) -> Digests | None:
         As for `decode_model`.
     """
     with _opened(payload) as arrays:
-        header = _header_of(arrays)
-        return Digests(**header["digests"]) if header["schema"] == SCHEMA else None
+        return Digests(**_header_of(arrays)["digests"])
 
 
 @contextmanager
@@ -106,7 +98,7 @@ def _opened(payload: bytes) -> Iterator[Mapping[str, Any]]:
 
 def _header_of(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
-    if header["schema"] not in {SCHEMA, WITHOUT_DIGESTS, FIXED_KERNELS, WITHOUT_PRIORS}:
+    if header["schema"] != SCHEMA:
         raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
     return header
 
@@ -143,7 +135,7 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limi
     memory = _memory(header, arrays)
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     kernel = kernel if memory.power is None else kernel.at_power(memory.power)
-    prior_items = PriorItems.of(() if header["schema"] == WITHOUT_PRIORS else header["prior_items"])
+    prior_items = PriorItems.of(header["prior_items"])
     prior_mean = None
     if settings.prior_digest:
         rows = prior_items.rows(catalogue, n_items=kernel.n_items)
@@ -173,7 +165,7 @@ def _memory(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
-        power=header["rank_weight_power"] if header["schema"] >= WITHOUT_DIGESTS else None,
+        power=header["rank_weight_power"],
         observations=header["observations"],
     )
 

@@ -161,7 +161,7 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
 def _settings_document(settings: BanditSettings) -> Document:
     beta, default = settings.exploration.beta, settings.default_reward
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
-    # Left out without a prior, so that settings are the bytes that they were before there were any.
+    # A bandit without a prior has neither field, and an empty text is refused: equal settings have equal bytes.
     prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
     return {
         "item_capacity": settings.item_capacity,
