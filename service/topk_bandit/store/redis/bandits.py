@@ -105,8 +105,8 @@ class RedisStore:
         Parameters
         ----------
         url
-            ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://host:port,host:port/service-name``. Redis Cluster
-            is recognised, and asked for with the address of any of its servers.
+            As `topk_bandit.store.redis.url` has it. Redis Cluster is recognised, and asked for with the address of any
+            of its servers.
         timeout
             Seconds that each call may take.
         monotonic
