@@ -438,7 +438,7 @@ def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey:
 
     async def scenario(store: RedisStore) -> None:
         await store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=1)
-        await store._index.reserve("shop", "dead", incarnation="dead", quota=2)
+        await store._bandits.index.reserve("shop", "dead", incarnation="dead", quota=2)
         assert [made.name for made in await store.list_bandits("shop", after="", limit=1)] == [OTHER]
         with pytest.raises(ExhaustedError):
             await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
@@ -471,7 +471,7 @@ def test_an_entry_reserved_anew_outlives_the_deletion_of_its_forerunner(valkey: 
         await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
         await store.delete_bandit(NAME)
         await store.create_bandit(NAME, SETTINGS, incarnation="second", quota=1)
-        await store._index.release("shop", "home", incarnation="first")
+        await store._bandits.index.release("shop", "home", incarnation="first")
         assert [made.incarnation for made in await store.list_bandits("shop", after="", limit=9)] == ["second"]
 
     run(RedisStores(valkey.url), scenario)

@@ -224,7 +224,7 @@ def test_an_entry_that_dangles_counts_only_for_a_while(valkey: RunningServer) ->
     async def main() -> None:
         async with stores.connect() as opened:
             store = opened.studies()
-            await store._index.reserve("shop", "dead", incarnation="dead", quota=1)
+            await store._studies.index.reserve("shop", "dead", incarnation="dead", quota=1)
             with pytest.raises(ExhaustedError):
                 await store.create_study(STUDY, study_settings(), incarnation="first", quota=1)
             with valkey.client() as client:

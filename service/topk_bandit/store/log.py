@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DEFAULT_RECORD_RETENTION_MS",
     "BanditRecord",
     "ItemRecord",
     "LogSlice",
@@ -44,6 +45,9 @@ __all__ = [
     "Store",
     "StoreReport",
 ]
+
+DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
+"""How long a closed recommendation is remembered: seven days."""
 
 
 @dataclass(frozen=True, slots=True)

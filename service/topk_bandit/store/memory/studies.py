@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.studies import (
     Answered,
@@ -24,7 +24,15 @@ from topk_bandit.store.study_codec import (
     settings_digest,
     shape_of,
 )
-from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus, StudyLogSlice, StudyRecord
+from topk_bandit.store.study_log import (
+    MOST_ATTEMPTS,
+    AnswerStatus,
+    AskOutcome,
+    AskStatus,
+    StudyLogSlice,
+    StudyRecord,
+    StudyStore,
+)
 from topk_bandit.store.study_refusals import study_refusal
 
 if TYPE_CHECKING:
@@ -103,7 +111,8 @@ class _Study:
         return AnswerStatus.ACCEPTED
 
 
-class MemoryStudies:
+@final
+class MemoryStudies(StudyStore):
     """A `StudyStore` in this process.
 
     Parameters
