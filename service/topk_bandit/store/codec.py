@@ -1,10 +1,8 @@
-"""Values as bytes, and back: compact JSON with a schema number, and framed snapshots with a checksum.
+"""Encode a bandit's values as bytes, and decode them: JSON with a schema number, and snapshots with a checksum.
 
-Numbers survive exactly: a float is written as its shortest ``repr``. Whatever does not decode to a value that could
-have been encoded raises `CorruptDataError`; nothing is guessed or repaired.
-
-The scripts beside this module write two kinds of events themselves, `items_changed` and `expired`, because only the
-store knows what goes into them. `decode_event` reads theirs and ours alike.
+Every number is decoded exactly, because a float is written as its shortest ``repr``. Bytes that no encoder here could
+have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events `items_changed` and `expired` are
+written by the Lua scripts, because only the store knows their contents, and are decoded here like all others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A store in memory: the promises of `log` in the plainest words, for tests and for comparing other stores with.
+"""A store of bandits in this process, for tests and as the reference for other stores.
 
-No method awaits anything between its first look and its last write, so that each is atomic on one event loop. Nothing
-survives the process.
+It keeps the promises of `topk_bandit.store.log`: no method awaits between its first read and its last write, so that
+each is atomic on one event loop. It never writes to a disk, and its data end with the process.
 """
 
 from __future__ import annotations

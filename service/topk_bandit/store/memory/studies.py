@@ -1,4 +1,8 @@
-"""A store of studies in memory: the promises of `study_log` in the plainest words; see `store.memory.bandits`."""
+"""A store of studies in this process, for tests and as the reference for other stores.
+
+It keeps the promises of `topk_bandit.store.study_log`, in the way of `topk_bandit.store.memory.bandits`. Its data end
+with the process.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What bandits and studies do alike in Redis or Valkey: ask a script, find, page, create and delete.
+"""What stores of bandits and of studies share in Redis: ask a script, find, page, create and delete.
 
-Only creating and deleting take more than one step, because a tenant's index is in another slot than what it lists. To
-create, reserve an entry of the index and then run the script, unless the reservation has lapsed meanwhile; to delete,
-run the script and then take the entry out. Where a caller dies between the steps an entry dangles: lists leave it out,
-and it is swept out before a tenant is told that its quota is used up.
+Each call is one script but creating and deleting, because a tenant's index is in another slot than what it lists. To
+create, an entry of the index is reserved before the script runs; to delete, the entry is released after it. A caller
+that dies in between leaves an entry that stands for nothing: it is never listed, and it is released before a tenant is
+refused for its quota.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""A store in Redis or Valkey: one server, Sentinel or Redis Cluster.
+"""A store of bandits in Redis or Valkey, on one server, behind Sentinel or in a cluster.
 
-Each write is one script that validates everything first and writes after, and that may be sent twice. Only creating and
-deleting a bandit take more than one step, because a tenant's index is in another slot than its bandits:
-
-- *create*: reserve an entry in the index, then create. A reservation that is not used within seconds has lapsed.
-- *delete*: delete, then take the entry out of the index.
-
-Between the steps, and for ever if the caller dies there, an entry dangles. Lists leave it out, and it is swept out of
-the index before a tenant is told that its quota is used up.
+Each write is one script that checks everything before it writes anything and that may be sent twice. The two
+exceptions, creating and deleting, are in `topk_bandit.store.redis.aggregate`. Each message to a server is
+answered or given up within the timeout, and what this service did not write raises `CorruptDataError`.
 """
 
 from __future__ import annotations

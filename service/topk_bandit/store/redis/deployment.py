@@ -1,7 +1,7 @@
-"""Clients of one server, of Sentinel and of Redis Cluster, behind one face; the only module that tells them apart.
+"""Clients of one server, of Sentinel and of Redis Cluster behind one protocol; no other module tells them apart.
 
-All options of the client library that decide how long a call takes and how often it is sent are written out here: one
-quick repetition when a connection breaks (every script may be sent twice), none when a reply does not come in time.
+All options of the client library that bound a call's time and repetitions are set here. A call is sent once more when
+its connection breaks, because every script may be sent twice, and never when its reply does not come in time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole key space on one screen.
+"""The names of all keys, on one screen.
 
 ::
 
@@ -22,9 +22,9 @@
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
 
-``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags, with the braces: the keys of one bandit share a slot, and so do
-those of one study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into
-another's keys. No key has a time to live.
+``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
+study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
+keys. No key ever has a time to live.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the store answers, as values of `log`; an answer that stands for none raises `CorruptDataError`."""
+"""Read the answers of the scripts about bandits as values of `topk_bandit.store.log`.
+
+An answer that stands for no value raises `CorruptDataError`, and a slice of a log never has gaps.
+"""
 
 from __future__ import annotations
 

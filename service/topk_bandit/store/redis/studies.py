@@ -1,7 +1,7 @@
-"""A store of studies in Redis or Valkey; what `topk_bandit.store.redis.bandits` says of bandits holds of studies too.
+"""A store of studies in Redis or Valkey; it works as `topk_bandit.store.redis.bandits` does.
 
-A design that may be unfinished is listed in one place for all tenants, so that it is found when its designer died. It
-is listed before the study is created or its design tried again, and taken off the list by whoever finds it ended.
+Designs that may be unfinished are listed under one key for all tenants, so that they are found when a designer died. A
+design is listed before its study is created or tried again, and only taken off the list once it is seen to have ended.
 """
 
 from __future__ import annotations

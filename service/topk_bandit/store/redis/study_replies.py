@@ -1,4 +1,7 @@
-"""What the store answers about studies, as values of `study_log`; see `topk_bandit.store.redis.replies`."""
+"""Read the answers of the scripts about studies as values of `topk_bandit.store.study_log`.
+
+An answer that stands for no value raises `CorruptDataError`, and a slice of a log never has gaps.
+"""
 
 from __future__ import annotations
 

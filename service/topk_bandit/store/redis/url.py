@@ -7,8 +7,8 @@
     unix://[user:password@]/path[?option=value&...]
     sentinel://[user:password@]host[:port],host[:port],.../service-name  the login is that of the servers
 
-The options are those of the client library, and special characters are written as %XX. What `StoreUrl` accepts can be
-connected with, and a message or a shown URL never holds a password.
+The options are those of the client library, and special characters are written as %XX. Settings accept exactly what
+connections accept. Neither a message nor a shown URL ever holds a password.
 """
 
 from __future__ import annotations
