@@ -414,7 +414,7 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
             await store.save_snapshot(NAME, Snapshot(position, b""), incarnation="first")
         with valkey.client() as client:
             written = {key.decode() for key in client.scan_iter(f"{stores.prefix}:*")}
-            tenant = space.tenant("shop").bandits
+            tenant = space.bandits("shop")
             assert written == {*space.bandit(NAME).all, tenant.entries, tenant.reservations}
             assert [client.ttl(key) for key in written] == [-1] * len(written)
         await store.delete_bandit(NAME)
@@ -434,7 +434,7 @@ def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
 
 def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
-    tenant = KeySpace(stores.prefix).tenant("shop").bandits
+    tenant = KeySpace(stores.prefix).bandits("shop")
 
     async def scenario(store: RedisStore) -> None:
         await store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=1)

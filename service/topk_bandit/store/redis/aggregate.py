@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.domain.errors import TopkBanditError
-    from topk_bandit.store.redis.keys import IndexKeys
+    from topk_bandit.store.redis.keys import BanditKeys, IndexKeys, StudyKeys
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.replies import Hash
     from topk_bandit.store.redis.scripts import Script
@@ -35,8 +35,13 @@ class _OfTenant(Protocol):
     def tenant(self) -> str: ...
 
 
+class _Incarnate(Protocol):
+    @property
+    def incarnation(self) -> str: ...
+
+
 _Name = TypeVar("_Name", bound=_OfTenant)
-_Record = TypeVar("_Record")
+_Record = TypeVar("_Record", bound=_Incarnate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,8 @@ class Kind(Generic[_Name, _Record]):
         What one of them is called.
     name, entry
         The name of a tenant's entry in its index, and the entry of a name.
-    index, meta
-        Keys of a tenant's index, and the key that exists as long as what a name stands for.
+    index, keys
+        The keys of a tenant's index, and those of what a name stands for.
     read
         The record in a meta hash.
     refusals
@@ -63,7 +68,7 @@ class Kind(Generic[_Name, _Record]):
     name: Callable[[str, str], _Name]
     entry: Callable[[_Name], str]
     index: Callable[[str], IndexKeys]
-    meta: Callable[[_Name], str]
+    keys: Callable[[_Name], BanditKeys | StudyKeys]
     read: Callable[[_Name, Hash], _Record]
     refusals: Mapping[str, Callable[[_Name, str], TopkBanditError]]
     absent: str
@@ -82,7 +87,9 @@ class Aggregates(Generic[_Name, _Record]):
     def __init__(self, link: Link, kind: Kind[_Name, _Record]) -> None:
         self._link = link
         self._kind = kind
-        self.index = TenantIndex(link, keys=kind.index, meta=lambda tenant, entry: kind.meta(kind.name(tenant, entry)))
+        self.index = TenantIndex(
+            link, keys=kind.index, meta=lambda tenant, entry: kind.keys(kind.name(tenant, entry)).meta
+        )
 
     async def ask(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
@@ -96,7 +103,7 @@ class Aggregates(Generic[_Name, _Record]):
 
     async def find(self, name: _Name) -> _Record | None:
         """Return what has this name, or None."""
-        meta = await self._link.call("HGETALL", self._kind.meta(name))
+        meta = await self._link.call("HGETALL", self._kind.keys(name).meta)
         return self._kind.read(name, meta) if meta else None
 
     async def get(self, name: _Name) -> _Record:
@@ -135,10 +142,9 @@ class Aggregates(Generic[_Name, _Record]):
             raise UnavailableError(f"creating the {self._kind.noun} took too long; try again")
         return self._kind.read(name, *meta)
 
-    async def delete(
-        self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[str], *, incarnation: str
-    ) -> None:
-        """Run a script that deletes one incarnation, named by its last argument; then free the index's entry."""
-        await self._link.run(script, keys, (*arguments, incarnation))
+    async def delete(self, script: Script, name: _Name, *arguments: str) -> None:
+        """Run a script that deletes the incarnation which is its last argument; then release the index's entry."""
+        incarnation = (await self.get(name)).incarnation
+        await self._link.run(script, self._kind.keys(name).all, (*arguments, incarnation))
         with suppress(UnavailableError):
             await self.index.release(name.tenant, self._kind.entry(name), incarnation=incarnation)

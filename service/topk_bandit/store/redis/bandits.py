@@ -151,11 +151,7 @@ class RedisStore(Store):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        known = await self._bandits.get(name)
-        keys = self._keys.bandit(name).all
-        await self._bandits.delete(
-            scripts.DELETE_BANDIT, name, keys, self._announcing(name), incarnation=known.incarnation
-        )
+        await self._bandits.delete(scripts.DELETE_BANDIT, name, *self._announcing(name))
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
@@ -340,8 +336,8 @@ def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
         noun="bandit",
         name=BanditName,
         entry=lambda name: name.bandit,
-        index=lambda tenant: keys.tenant(tenant).bandits,
-        meta=lambda name: keys.bandit(name).meta,
+        index=keys.bandits,
+        keys=keys.bandit,
         read=read_bandit,
         refusals=REFUSALS,
         absent="no_bandit",

@@ -87,9 +87,7 @@ class RedisStudies(StudyStore):
 
     async def delete_study(self, name: StudyName) -> None:
         """See `StudyStore.delete_study`."""
-        known = await self._studies.get(name)
-        keys = self._keys.study(name).all
-        await self._studies.delete(scripts.STUDY_DELETE, name, keys, (), incarnation=known.incarnation)
+        await self._studies.delete(scripts.STUDY_DELETE, name)
 
     async def unfinished_designs(self, *, limit: int) -> Sequence[StudyName]:
         """See `StudyStore.unfinished_designs`."""
@@ -192,8 +190,8 @@ def _kind(keys: KeySpace) -> Kind[StudyName, StudyRecord]:
         noun="study",
         name=StudyName,
         entry=lambda name: name.study,
-        index=lambda tenant: keys.tenant(tenant).studies,
-        meta=lambda name: keys.study(name).meta,
+        index=keys.studies,
+        keys=keys.study,
         read=read_study,
         refusals=STUDY_REFUSALS,
         absent="no_study",
