@@ -21,7 +21,7 @@ from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
 from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.store.embedded import EmbeddedStore
-from topk_bandit.store.memory.bandits import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.redis.scripts import RECORD_RECOMMENDATION, RECORD_REWARD
 

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["RunningServer", "free_port", "redis_binary", "running_cluster", "running_server", "valkey_binary"]
+__all__ = [
+    "RunningServer",
+    "free_port",
+    "redis_binary",
+    "running_cluster",
+    "running_sentinel",
+    "running_server",
+    "valkey_binary",
+]
 
 PATIENCE = 20.0
 
@@ -145,3 +153,53 @@ def running_cluster(binary: Path, *options: str) -> Iterator[RunningServer]:
     with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(below=50_000)) as server:
         server.become_cluster()
         yield server
+
+
+class SentinelPair:
+    """A primary, its replica, and a sentinel that watches both under the name "main"."""
+
+    def __init__(self, primary: RunningServer, replica: RunningServer, sentinel: RunningServer) -> None:
+        self.primary = primary
+        self.replica = replica
+        self.sentinel = sentinel
+
+    @property
+    def url(self) -> str:
+        return f"sentinel://127.0.0.1:{self.sentinel.port}/main"
+
+    def until_ready_to_fail_over(self) -> None:
+        """Wait until the replica has all that the primary has, and the sentinel knows of it."""
+        with self.primary.client() as source, self.replica.client() as target:
+            written = source.info("replication")["master_repl_offset"]
+            _until(
+                lambda: target.info("replication").get("slave_repl_offset", -1) >= written,
+                "the replica did not follow",
+            )
+        with self.sentinel.client() as client:
+            _until(lambda: client.sentinel_masters()["main"]["num-slaves"] >= 1, "the sentinel sees no replica")
+
+
+@contextlib.contextmanager
+def running_sentinel(binary: Path) -> Iterator[SentinelPair]:
+    """Run a primary, a replica and a sentinel until the end of the block."""
+    with (
+        running_server(binary, "--repl-diskless-sync-delay", "0") as primary,
+        running_server(binary, "--replicaof", "127.0.0.1", str(primary.port)) as replica,
+        running_server(
+            binary,
+            "--sentinel",
+            config=(
+                f"sentinel monitor main 127.0.0.1 {primary.port} 1",
+                "sentinel down-after-milliseconds main 300",
+                "sentinel failover-timeout main 2000",
+            ),
+        ) as sentinel,
+    ):
+        yield SentinelPair(primary, replica, sentinel)
+
+
+def _until(holds: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.05)

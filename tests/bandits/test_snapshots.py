@@ -8,6 +8,7 @@ import json
 import shutil
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,8 @@ from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
+from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.snapshots import SCHEMA, decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import BanditCreated, Item, ItemsChanged, Kernel, LoggedEvent, Recommended, Rewarded
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS
@@ -39,7 +41,7 @@ from topk_bandit.learning.policy import State
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from tests.contracts.harness import Stores
@@ -72,15 +74,12 @@ def checkpoint(settings: BanditSettings = SETTINGS) -> Model:
 
 MODEL = checkpoint()
 PAYLOAD = encode_model(MODEL)
-FIXED = checkpoint(replace(SETTINGS, kernel=Kernel.WEIGHTED_CONVOLUTIONAL))
 
 
-def with_header(
-    change: Callable[[dict[str, object]], object], *, of: Model = MODEL, without: Collection[str] = ()
-) -> bytes:
-    """Return the payload with another header, and without some of the arrays."""
-    with np.load(io.BytesIO(encode_model(of))) as archive:
-        arrays = {name: archive[name] for name in archive if name not in without}
+def with_header(change: Callable[[dict[str, object]], object]) -> bytes:
+    """Return the payload with another header."""
+    with np.load(io.BytesIO(PAYLOAD)) as archive:
+        arrays = dict(archive)
     header = json.loads(arrays.pop("header").tobytes())
     changed = change(header)
     buffer = io.BytesIO()
@@ -97,36 +96,24 @@ def test_a_model_survives_as_bytes() -> None:
     assert_same(decode_model(with_header(lambda _: None), limits=LIMITS), MODEL)
 
 
+def test_a_model_whose_kernel_is_not_learned_survives_as_bytes() -> None:
+    fixed = checkpoint(replace(SETTINGS, kernel=Kernel.WEIGHTED_CONVOLUTIONAL))
+    assert fixed.state.memory.power is None
+    assert_same(decode_model(encode_model(fixed), limits=LIMITS), fixed)
+
+
 def test_another_schema_is_refused_by_its_number() -> None:
-    with pytest.raises(CorruptDataError, match="unknown schema 1"):
-        decode_model(with_header(lambda header: header.update(schema=1)), limits=LIMITS)
+    for schema in (1, SCHEMA - 1, SCHEMA + 1):
+        payload = with_header(lambda header, schema=schema: header.update(schema=schema))  # type: ignore[misc]
+        for decode in (decode_digests, partial(decode_model, limits=LIMITS)):
+            with pytest.raises(CorruptDataError, match=f"unknown schema {schema}"):
+                decode(payload)
 
 
-def test_models_from_before_they_told_their_digests_are_read() -> None:
-    def change(header: dict[str, object]) -> None:
-        del header["digests"]
-        header["schema"] = 4
-
-    payload = with_header(change)
-    assert_same(decode_model(payload, limits=LIMITS), MODEL)
-    assert decode_digests(payload) is None
-
-
-def test_models_from_before_there_were_kernels_to_choose_from_are_read() -> None:
-    def change(header: dict[str, object]) -> None:
-        assert header.pop("rank_weight_power") is None
-        header["schema"] = 3
-
-    assert_same(decode_model(with_header(change, of=FIXED), limits=LIMITS), FIXED)
-
-
-def test_models_from_before_there_were_priors_are_read() -> None:
-    def change(header: dict[str, object]) -> None:
-        del header["rank_weight_power"], header["prior_items"]
-        header["schema"] = 2
-
-    payload = with_header(change, of=FIXED, without={"prior_constants", "prior_slopes"})
-    assert_same(decode_model(payload, limits=LIMITS), FIXED)
+def test_a_model_tells_the_digests_that_it_had() -> None:
+    assert decode_digests(PAYLOAD) == digests_of(MODEL)
+    with pytest.raises(CorruptDataError):
+        decode_digests(with_header(_without("digests")))
 
 
 def test_the_kernel_comes_back_as_it_was_chosen() -> None:

@@ -8,7 +8,8 @@ import uuid
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from topk_bandit.store.memory.bandits import DEFAULT_RECORD_RETENTION_MS, MemoryStore
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:

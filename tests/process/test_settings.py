@@ -59,6 +59,7 @@ BAD = [
     ("redis_url", "http://localhost", "is not a URL like redis://host:port/0"),
     ("redis_url", "redis://", "is not a URL like"),
     ("redis_url", "unix://", "is not a URL like"),
+    ("redis_url", "sentinel://host:26379", "or sentinel://host:port,host:port/service-name"),
     ("data_dir", "", "is empty"),
     ("data_dir", "a\0b", "has a NUL character"),
     ("fsync", "alway", "'alway' is none of everysec, always; did you mean always?"),
@@ -322,6 +323,7 @@ def test_a_tilde_is_the_home_folder() -> None:
         ("rediss://hunter2@[::1]:6379?ssl_password=hunter2", "rediss://***@[::1]:6379?ssl_password=***"),
         ("unix:///run/redis.sock?password=hunter2&db=1", "unix:///run/redis.sock?password=***&db=***"),
         ("unix://user:hunter2@/run/redis.sock", "unix://***@/run/redis.sock"),
+        ("sentinel://:hunter2@one:26379,two/main", "sentinel://***@one:26379,two/main"),
     ],
 )
 def test_a_secret_is_never_shown(url: str, shown: str) -> None:
@@ -340,6 +342,7 @@ def test_a_secret_is_never_shown(url: str, shown: str) -> None:
         "hunter2",
         "redis://:hunter2@host:0",
         "redis://:hunter2@ho st",
+        "sentinel://:hunter2@host:26379",
     ],
 )
 def test_a_malformed_url_is_refused_without_its_secret(url: str) -> None:

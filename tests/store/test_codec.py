@@ -115,7 +115,7 @@ def test_priors_have_one_digest_exactly_when_they_are_equal(one: Prior, other: P
     assert (codec.prior_digest(one) == codec.prior_digest(other)) == (one == other)
 
 
-def test_settings_without_a_prior_are_the_bytes_that_they_always_were() -> None:
+def test_settings_without_a_prior_say_nothing_of_one() -> None:
     assert b"prior" not in codec.encode_settings(SETTINGS)
     assert b"prior" not in codec.encode_event(SettingsChanged(SETTINGS))
 

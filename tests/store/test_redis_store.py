@@ -15,7 +15,7 @@ import pytest
 from redis.crc import key_slot
 from tests.contracts.harness import RedisStores, dump, listening, run, whole_log
 from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, request, settings
-from tests.servers import free_port, redis_binary, running_cluster, running_server, valkey_binary
+from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
 from topk_bandit.domain.bandits import BanditName, Item, RewardOutcome
@@ -414,7 +414,7 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
             await store.save_snapshot(NAME, Snapshot(position, b""), incarnation="first")
         with valkey.client() as client:
             written = {key.decode() for key in client.scan_iter(f"{stores.prefix}:*")}
-            tenant = space.tenant("shop").bandits
+            tenant = space.bandits("shop")
             assert written == {*space.bandit(NAME).all, tenant.entries, tenant.reservations}
             assert [client.ttl(key) for key in written] == [-1] * len(written)
         await store.delete_bandit(NAME)
@@ -434,11 +434,11 @@ def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
 
 def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
-    tenant = KeySpace(stores.prefix).tenant("shop").bandits
+    tenant = KeySpace(stores.prefix).bandits("shop")
 
     async def scenario(store: RedisStore) -> None:
         await store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=1)
-        await store._index.reserve("shop", "dead", incarnation="dead", quota=2)
+        await store._bandits.index.reserve("shop", "dead", incarnation="dead", quota=2)
         assert [made.name for made in await store.list_bandits("shop", after="", limit=1)] == [OTHER]
         with pytest.raises(ExhaustedError):
             await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
@@ -471,7 +471,7 @@ def test_an_entry_reserved_anew_outlives_the_deletion_of_its_forerunner(valkey: 
         await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
         await store.delete_bandit(NAME)
         await store.create_bandit(NAME, SETTINGS, incarnation="second", quota=1)
-        await store._index.release("shop", "home", incarnation="first")
+        await store._bandits.index.release("shop", "home", incarnation="first")
         assert [made.incarnation for made in await store.list_bandits("shop", after="", limit=9)] == ["second"]
 
     run(RedisStores(valkey.url), scenario)
@@ -521,7 +521,7 @@ def test_a_report_is_about_the_real_server() -> None:
     ],
 )
 def test_a_url_that_can_not_be_used_is_a_configuration_error(url: str) -> None:
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match="the store's URL is not a URL like redis://host:port/0"):
         asyncio.run(RedisStore.connect(url))
 
 
@@ -561,48 +561,25 @@ def test_tls() -> None:
 
 
 def test_sentinel_leads_to_the_new_primary() -> None:
-    with (
-        running_server(valkey_binary(), "--repl-diskless-sync-delay", "0") as first,
-        running_server(valkey_binary(), "--replicaof", "127.0.0.1", str(first.port)) as second,
-        running_server(
-            valkey_binary(),
-            "--sentinel",
-            config=(
-                f"sentinel monitor main 127.0.0.1 {first.port} 1",
-                "sentinel down-after-milliseconds main 300",
-                "sentinel failover-timeout main 2000",
-            ),
-        ) as sentinel,
-    ):
+    with running_sentinel(valkey_binary()) as pair:
 
         async def scenario(store: Store) -> None:
             await furnish(store)
             assert (await store.check()).mode == "sentinel"
-            await asyncio.to_thread(until_replicated, first, second)
-            await asyncio.to_thread(until_replica_is_known, sentinel)
+            await asyncio.to_thread(pair.until_ready_to_fail_over)
             async with listening(store) as following:
-                first.kill()
+                pair.primary.kill()
                 outcome = await insist(lambda: store.record_reward(NAME, "pending", 1.0), seconds=40)
                 assert outcome == RewardOutcome.ACCEPTED
                 assert await following() is None
-            with second.client() as client:
+            with pair.replica.client() as client:
                 assert client.info("replication")["role"] == "master"
 
-        run(RedisStores(f"sentinel://127.0.0.1:{sentinel.port}/main", timeout=0.5), scenario)
+        run(RedisStores(pair.url, timeout=0.5), scenario)
 
 
-def until_replicated(primary: RunningServer, replica: RunningServer) -> None:
-    end = time.monotonic() + 20
-    with primary.client() as source, replica.client() as target:
-        written = source.info("replication")["master_repl_offset"]
-        while target.info("replication").get("slave_repl_offset", -1) < written:
-            assert time.monotonic() < end, "the replica did not follow"
-            time.sleep(0.05)
-
-
-def until_replica_is_known(sentinel: RunningServer) -> None:
-    end = time.monotonic() + 20
-    with sentinel.client() as client:
-        while client.sentinel_masters()["main"]["num-slaves"] < 1:
-            assert time.monotonic() < end, "the sentinel does not see the replica"
-            time.sleep(0.1)
+def test_a_sentinel_that_does_not_know_the_service_is_unavailable() -> None:
+    with running_server(valkey_binary(), "--sentinel") as sentinel:
+        url = f"sentinel://127.0.0.1:{sentinel.port}/nobody"
+        with pytest.raises(UnavailableError):
+            asyncio.run(RedisStore.connect(url))

@@ -175,7 +175,7 @@ def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
             await store.end_design(record, CHOSEN)
             await store.ask(record, request_id="r", count=1, lists=[0], asked=0)
             await store.record_answers(record, [(1, ANSWER)])
-            tenant = space.tenant("shop").studies
+            tenant = space.studies("shop")
             with valkey.client() as client:
                 written = {key.decode() for key in client.scan_iter(match=f"{stores.prefix}:*", count=1000)}
                 lease = space.study(STUDY).lease
@@ -224,11 +224,11 @@ def test_an_entry_that_dangles_counts_only_for_a_while(valkey: RunningServer) ->
     async def main() -> None:
         async with stores.connect() as opened:
             store = opened.studies()
-            await store._index.reserve("shop", "dead", incarnation="dead", quota=1)
+            await store._studies.index.reserve("shop", "dead", incarnation="dead", quota=1)
             with pytest.raises(ExhaustedError):
                 await store.create_study(STUDY, study_settings(), incarnation="first", quota=1)
             with valkey.client() as client:
-                key = KeySpace(stores.prefix).tenant("shop").studies.reservations
+                key = KeySpace(stores.prefix).studies("shop").reservations
                 client.hset(key, "dead", "dead 1000")
             made = await store.create_study(STUDY, study_settings(), incarnation="first", quota=1)
             assert made.state is DesignState.DESIGNING

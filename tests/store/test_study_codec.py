@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +47,14 @@ EVENTS: list[StudyEvent] = [
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_is_whole_after_a_round_trip(event: StudyEvent) -> None:
     assert codec.decode_study_event(codec.encode_study_event(event)) == event
+
+
+@pytest.mark.parametrize("number", range(len(EVENTS)))
+def test_an_event_is_the_bytes_that_it_was_when_recorded(number: int) -> None:
+    recorded = json.loads(Path(__file__).with_name("recorded_study_events.json").read_text(encoding="utf-8"))
+    assert len(recorded) == len(EVENTS)
+    assert codec.decode_study_event(recorded[number].encode()) == EVENTS[number]
+    assert codec.encode_study_event(EVENTS[number]) == recorded[number].encode()
 
 
 numbers = st.floats(-1e6, 1e6)

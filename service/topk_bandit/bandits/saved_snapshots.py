@@ -119,7 +119,7 @@ class SavedSnapshots:
     async def _compare(self, model: Model, snapshot: Snapshot) -> None:
         """Log and count a difference between a model and the snapshot of the same position that must not be there."""
         ours, theirs = await self._run(lambda: (digests_of(model), decode_digests(snapshot.payload)))
-        if theirs is not None and (difference := ours.difference(theirs)):
+        if difference := ours.difference(theirs):
             where = {"bandit": str(self._name), "position": snapshot.position}
             _log.error("this model's %s is not that of the snapshot: %s, %s", difference, ours, theirs, extra=where)
             self._hooks.diverged(str(self._name))

@@ -35,14 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_digests", "decode_model", "encode_model"]
 
 SCHEMA = 5
-WITHOUT_DIGESTS = 4
-"""The schema of models from before they told their digests."""
-
-FIXED_KERNELS = 3
-"""The schema of models from before there were kernels to choose from: theirs stay as they are."""
-
-WITHOUT_PRIORS = 2
-"""The schema of models from before there were priors: theirs have none."""
+"""Number of the layout of a model; a reader refuses any other."""
 
 
 def encode_model(model: Model) -> bytes:
@@ -83,8 +76,8 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
         return _read_model(_read_header(arrays), dict(arrays), limits=limits)
 
 
-def decode_digests(payload: bytes) -> Digests | None:
-    """Return the digests that a model had where it was encoded, None for one from before there were any.
+def decode_digests(payload: bytes) -> Digests:
+    """Return the digests that a model had where it was encoded.
 
     Raises
     ------
@@ -92,8 +85,7 @@ def decode_digests(payload: bytes) -> Digests | None:
         As for `decode_model`.
     """
     with _open_archive(payload) as arrays:
-        header = _read_header(arrays)
-        return Digests(**header["digests"]) if header["schema"] == SCHEMA else None
+        return Digests(**_read_header(arrays)["digests"])
 
 
 @contextmanager
@@ -110,7 +102,7 @@ def _open_archive(payload: bytes) -> Iterator[Mapping[str, Any]]:
 
 def _read_header(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
-    if header["schema"] not in {SCHEMA, WITHOUT_DIGESTS, FIXED_KERNELS, WITHOUT_PRIORS}:
+    if header["schema"] != SCHEMA:
         raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
     return header
 
@@ -147,7 +139,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     checkpoint = _read_checkpoint(header, arrays)
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     kernel = kernel if checkpoint.power is None else kernel.at_power(checkpoint.power)
-    prior_items = PriorItems.of(() if header["schema"] == WITHOUT_PRIORS else header["prior_items"])
+    prior_items = PriorItems.of(header["prior_items"])
     prior_mean = None
     if settings.prior_digest:
         rows = prior_items.find_rows(items, n_items=kernel.n_items)
@@ -177,7 +169,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Me
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
-        power=header["rank_weight_power"] if header["schema"] >= WITHOUT_DIGESTS else None,
+        power=header["rank_weight_power"],
         observations=header["observations"],
     )
 

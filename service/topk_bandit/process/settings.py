@@ -15,10 +15,10 @@ import tomllib
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl, urlsplit
 
 from topk_bandit.domain.bandits import DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, Exploration, PaperBeta
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -28,7 +28,6 @@ __all__ = ["Address", "Settings", "add_arguments", "default_data_dir", "load"]
 
 _PREFIX = "TOPK_BANDIT_"
 _CONFIG = "config"
-_SECRET = "***"  # noqa: S105
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
@@ -157,34 +156,11 @@ def _key_prefix(value: object) -> str:
 
 
 def _redis_url(value: object) -> str:
-    """Check a URL without a word of it in the message: it may hold a password, at any place if it is malformed."""
     if not isinstance(value, str):
         raise ValueError("is not text")  # noqa: TRY004
-    if value == "":
-        return value
-    try:
-        url = urlsplit(value)
-        place = url.path if url.scheme == "unix" else url.hostname
-        complete = bool(place) and url.port != 0 and value.isprintable() and " " not in value
-    except ValueError:
-        complete = False
-    if not complete or url.scheme not in {"redis", "rediss", "unix"} or url.fragment:
-        raise ValueError(
-            "is not a URL like redis://host:port/0, rediss://... or unix:///path (special characters of a password are "
-            "written as %XX)"
-        )
-    return value
-
-
-def _redact(url: str) -> str:
-    """Hide all of a URL that may be secret: who logs in, and every value after the question mark."""
-    if url == "":
-        return url
-    parts = urlsplit(url)
-    _, at, host = parts.netloc.rpartition("@")
-    user = _SECRET + at if at else ""
-    query = "&".join(f"{name}={_SECRET}" for name, _ in parse_qsl(parts.query, keep_blank_values=True))
-    return f"{parts.scheme}://{user}{host}{parts.path}" + (f"?{query}" if query else "")
+    if not value:
+        return ""
+    return StoreUrl.parse(value).text
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
@@ -227,8 +203,8 @@ class Settings:
         repr=False,
         metadata=_about(
             _redis_url,
-            "Redis or Valkey to keep the log in (redis://, rediss://, unix://); other users of the machine can see a "
-            "password in a flag, but not in a variable",
+            "Redis or Valkey to keep the log in (redis://, rediss://, unix://, sentinel://); other users of the "
+            "machine can see a password in a flag, but not in a variable",
             metavar="URL",
             default="an embedded store in the data folder",
         ),
@@ -361,7 +337,7 @@ class Settings:
     def redacted(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""
         shown = {name: "" if value is None else str(value) for name, value in _values_of(self).items()}
-        return shown | {"redis_url": _redact(self.redis_url)}
+        return shown | {"redis_url": str(StoreUrl.parse(self.redis_url)) if self.redis_url else ""}
 
 
 def _values_of(settings: Settings) -> dict[str, object]:

@@ -1,1 +1,1 @@
-"""Where a bandit's events are kept: one contract (`log`), a reference in memory, and Redis."""
+"""The logs of bandits and studies: `log` and `study_log` have the promises, `memory` and `redis` the stores."""

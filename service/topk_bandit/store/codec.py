@@ -1,10 +1,8 @@
-"""Values as bytes, and back: compact JSON with a schema number, and framed snapshots with a checksum.
+"""Encode a bandit's values as bytes, and decode them: JSON with a schema number, and snapshots with a checksum.
 
-Numbers survive exactly: a float is written as its shortest ``repr``. Whatever does not decode to a value that could
-have been encoded raises `CorruptDataError`; nothing is guessed or repaired.
-
-The scripts beside this module write two kinds of events themselves, `items_changed` and `expired`, because only the
-store knows what goes into them. `decode_event` reads theirs and ours alike.
+Every number is decoded exactly, because a float is written as its shortest ``repr``. Bytes that no encoder here could
+have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events `items_changed` and `expired` are
+written by the Lua scripts, because only the store knows their contents, and are decoded here like all others.
 """
 
 from __future__ import annotations
@@ -161,7 +159,7 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
 def _settings_document(settings: BanditSettings) -> Document:
     beta, default = settings.exploration.beta, settings.default_reward
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
-    # Left out without a prior, so that settings are the bytes that they were before there were any.
+    # A bandit without a prior has neither field, and an empty text is refused: equal settings have equal bytes.
     prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
     return {
         "item_capacity": settings.item_capacity,

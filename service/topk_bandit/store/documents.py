@@ -1,6 +1,7 @@
-"""Documents as bytes, and back: compact JSON with a schema number, read field by field.
+"""Encode documents as compact JSON with a schema number, and read them field by field.
 
-Whatever is not of the type asked for raises `CorruptDataError`; nothing is guessed or repaired.
+Equal documents have equal bytes. A field that is missing or not of the type asked for raises `CorruptDataError`;
+nothing is ever guessed or repaired.
 """
 
 from __future__ import annotations

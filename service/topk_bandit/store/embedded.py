@@ -1,32 +1,8 @@
-"""The embedded default: a local Valkey of our own, whose append-only file lives in a data folder.
+"""The default store: a local Valkey of this service's own, whose append-only file is in the data folder.
 
-The folder holds::
-
-    owner.lock       flock held by the process that owns the store; its text is that process's pid
-    server.lock      flock held by the server itself, as an inherited descriptor; its text is the server's pid
-    socket-path      where the server listens, written before it is started
-    valkey.sock      the unix socket (elsewhere when this path would be too long for one)
-    valkey.log       what the server said
-    appendonlydir/   the data
-
-Whether an owner or a server lives is asked of the kernel, through the two locks, and not of a pid file: a lock can't be
-stale, and there is no moment between a start and its record in which a killed owner leaves a server that nobody knows
-of. A server outlives an owner that was killed; the next owner attaches to it. The server listens on the unix socket
-only, and runs in a session of its own, so that a terminal's Ctrl-C leaves it alive until its owner has drained. A
-service manager should likewise signal the owner only (systemd: ``KillMode=mixed``).
-
-The log is on the disk as the fsync policy says:
-
-========  ==================================  ====================================================================
-policy    owner killed                        server killed / power cut
-========  ==================================  ====================================================================
-always    nothing is lost                     nothing is lost / nothing is lost
-everysec  nothing is lost                     acknowledged writes of a background fsync that is under way, at most
-                                              2 seconds / acknowledged writes of at most about 2 seconds
-========  ==================================  ====================================================================
-
-Killing a container kills the server too. With "always" the server also stops when its disk is full, instead of refusing
-writes.
+Two file locks, not pid files, say whether an owner and a server live, so that no server is ever left that nobody knows
+of. A server outlives an owner that was killed, and the next owner attaches to it. The server listens on a unix socket
+only, and never two servers write to one folder.
 """
 
 from __future__ import annotations
@@ -213,6 +189,31 @@ def _short_private_folder() -> Path:
 
 class EmbeddedStore:
     """A local Valkey that this process owns, from `start` until `stop`.
+
+    The folder holds::
+
+        owner.lock       flock held by the process that owns the store; its text is that process's pid
+        server.lock      flock held by the server itself, as an inherited descriptor; its text is the server's pid
+        socket-path      where the server listens, written before it is started
+        valkey.sock      the unix socket (elsewhere when this path would be too long for one)
+        valkey.log       what the server said
+        appendonlydir/   the data
+
+    The server runs in a session of its own, so that a terminal's Ctrl-C leaves it alive until its owner has drained. A
+    service manager should likewise signal the owner only (systemd: ``KillMode=mixed``).
+
+    The log is on the disk as the fsync policy says:
+
+    ========  ==================================  ====================================================================
+    policy    owner killed                        server killed / power cut
+    ========  ==================================  ====================================================================
+    always    nothing is lost                     nothing is lost / nothing is lost
+    everysec  nothing is lost                     acknowledged writes of a background fsync that is under way, at most
+                                                  2 seconds / acknowledged writes of at most about 2 seconds
+    ========  ==================================  ====================================================================
+
+    Killing a container kills the server too. With "always" the server also stops when its disk is full, instead of
+    refusing writes.
 
     Attributes
     ----------

@@ -1,17 +1,8 @@
-"""The protocols of the store and their promises; one contract test class holds every implementation to them.
+"""The protocol of a store of bandits and its promises; one contract test class holds every store to them.
 
-A bandit's log is the truth, and everything else is a fold over it. So the store gives a few promises, and nothing more:
-
-- *Atomic*: each call does all of what it says or nothing. A call that raises has changed nothing; only an
-  `UnavailableError` may also mean that the reply was lost, and then the same call again finds out.
-- *Idempotent*: each writing call may be sent again, after a lost reply too, without a second effect.
-- *Ordered*: positions are 1, 2, 3, ... without gaps for the life of a bandit.
-- *One clock*: deadlines are compared with the store's own clock, never with a caller's.
-- *Exactly one end*: of a recommendation's reward, its late reward and its expiry exactly one is decided, by the first
-call
-  that reaches the store.
-
-Everything that is out of reach raises `UnavailableError`, at once rather than after the caller's deadline.
+A bandit's log is the truth, and everything else is a fold over it. A call is atomic and may be sent again, positions
+have no gaps, and one clock decides about deadlines; `Store` says it in full. A store that is out of reach raises
+`UnavailableError` at once, never only after the caller's deadline.
 """
 
 from __future__ import annotations
@@ -35,6 +26,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DEFAULT_RECORD_RETENTION_MS",
     "BanditRecord",
     "ItemRecord",
     "LogSlice",
@@ -44,6 +36,9 @@ __all__ = [
     "Store",
     "StoreReport",
 ]
+
+DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
+"""How long a closed recommendation is remembered: seven days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +162,16 @@ class StoreReport:
 
 
 class Store(Protocol):
-    """Bandits, their logs and their snapshots."""
+    """Bandits, their logs and their snapshots.
+
+    - *Atomic*: each call does all of what it says or nothing. A call that raises has changed nothing; only an
+      `UnavailableError` may also mean that the reply was lost, and then the same call again finds out.
+    - *Idempotent*: each writing call may be sent again, after a lost reply too, without a second effect.
+    - *Ordered*: positions are 1, 2, 3, ... without gaps for the life of a bandit.
+    - *One clock*: deadlines are compared with the store's own clock, never with a caller's.
+    - *Exactly one end*: the first call that reaches the store decides whether a recommendation ends with its reward,
+      with a late reward or by expiry.
+    """
 
     async def create_bandit(
         self,

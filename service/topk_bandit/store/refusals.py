@@ -1,4 +1,7 @@
-"""What a store says no with: the same words, whichever store it is."""
+"""The errors with which a store of bandits refuses a call, by the word that its scripts answer with.
+
+Every store raises these, so that a caller never sees which store it talks to.
+"""
 
 from __future__ import annotations
 

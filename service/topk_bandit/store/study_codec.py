@@ -1,4 +1,8 @@
-"""Studies as bytes, and back; see `topk_bandit.store.documents`. Features travel as base64 of little-endian float64."""
+"""Encode a study's values as bytes, and decode them, as `topk_bandit.store.codec` does for bandits.
+
+Features are written as base64 of little-endian float64. Bytes that no encoder here could have written raise
+`CorruptDataError`.
+"""
 
 from __future__ import annotations
 

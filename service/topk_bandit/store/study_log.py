@@ -1,8 +1,8 @@
-"""The protocol of the store of studies and its promises; they are those of `topk_bandit.store.log`.
+"""The protocol of a store of studies; its calls keep the promises of `topk_bandit.store.log`.
 
 A study's log is the truth, and everything else is a fold over it. It begins with `StudyCreated`, is never trimmed, and
-is bounded: by the study's budget, and by `MOST_ATTEMPTS` at its design. Beside the log only the *lease* of a design is
-kept, and how far the design is: who designs, until when unless heard of again, by the store's clock.
+is bounded by the study's budget and by `MOST_ATTEMPTS` at its design. Beside the log a store keeps only the progress
+of a design and its *lease*: which process designs, and until when by the store's clock.
 """
 
 from __future__ import annotations

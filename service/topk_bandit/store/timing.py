@@ -1,4 +1,7 @@
-"""How long each call of a store takes, told to telemetry: measured once, where all calls pass."""
+"""Measure how long each call of a store takes, in the one place that all calls pass.
+
+Telemetry hears of every call but `close`, also of one that fails. A call's result and its errors are never changed.
+"""
 
 from __future__ import annotations
 

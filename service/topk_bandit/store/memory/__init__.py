@@ -1,1 +1,1 @@
-"""The store in memory: the reference that the one in Redis is compared with."""
+"""The store in memory: the reference that the store in Redis is compared with."""

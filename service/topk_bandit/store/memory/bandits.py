@@ -1,7 +1,7 @@
-"""A store in memory: the promises of `log` in the plainest words, for tests and for comparing other stores with.
+"""A store of bandits in this process, for tests and as the reference for other stores.
 
-No method awaits anything between its first look and its last write, so that each is atomic on one event loop. Nothing
-survives the process.
+It keeps the promises of `topk_bandit.store.log`: no method awaits between its first read and its last write, so that
+each is atomic on one event loop. It never writes to a disk, and its data end with the process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.bandits import (
     BanditCreated,
@@ -21,7 +21,17 @@ from topk_bandit.domain.bandits import (
     RewardOutcome,
     SettingsChanged,
 )
-from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice, RecordOutcome, RecordStatus, Snapshot, StoreReport
+from topk_bandit.store.log import (
+    DEFAULT_RECORD_RETENTION_MS,
+    BanditRecord,
+    ItemRecord,
+    LogSlice,
+    RecordOutcome,
+    RecordStatus,
+    Snapshot,
+    Store,
+    StoreReport,
+)
 from topk_bandit.store.refusals import finite_text, refusal
 
 if TYPE_CHECKING:
@@ -37,10 +47,7 @@ if TYPE_CHECKING:
         RecommendationRequest,
     )
 
-__all__ = ["DEFAULT_RECORD_RETENTION_MS", "MemoryStore"]
-
-DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
-"""How long a closed recommendation is remembered: seven days."""
+__all__ = ["MemoryStore"]
 
 
 class _State(Enum):
@@ -150,7 +157,8 @@ class _Bandit:
         return not known.retired
 
 
-class MemoryStore:
+@final
+class MemoryStore(Store):
     """A `Store` in this process.
 
     Parameters

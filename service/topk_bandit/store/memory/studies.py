@@ -1,9 +1,13 @@
-"""A store of studies in memory: the promises of `study_log` in the plainest words; see `store.memory.bandits`."""
+"""A store of studies in this process, for tests and as the reference for other stores.
+
+It keeps the promises of `topk_bandit.store.study_log`, in the way of `topk_bandit.store.memory.bandits`. Its data end
+with the process.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.studies import (
     DesignCancelled,
@@ -24,7 +28,15 @@ from topk_bandit.store.study_codec import (
     settings_digest,
     shape_of,
 )
-from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus, StudyLogSlice, StudyRecord
+from topk_bandit.store.study_log import (
+    MOST_ATTEMPTS,
+    AnswerStatus,
+    AskOutcome,
+    AskStatus,
+    StudyLogSlice,
+    StudyRecord,
+    StudyStore,
+)
 from topk_bandit.store.study_refusals import study_refusal
 
 if TYPE_CHECKING:
@@ -103,7 +115,8 @@ class _Study:
         return AnswerStatus.ACCEPTED
 
 
-class MemoryStudies:
+@final
+class MemoryStudies(StudyStore):
     """A `StudyStore` in this process.
 
     Parameters

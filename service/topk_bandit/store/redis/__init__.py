@@ -1,1 +1,1 @@
-"""The store in Redis or Valkey: one Lua script for each write, one hash tag for each bandit and study."""
+"""The store in Redis or Valkey: each write is one Lua script, and the keys of a bandit or study share one slot."""

@@ -1,26 +1,20 @@
-"""A store in Redis or Valkey: one server, Sentinel or Redis Cluster.
+"""A store of bandits in Redis or Valkey, on one server, behind Sentinel or in a cluster.
 
-Each write is one script that validates everything first and writes after, and that may be sent twice. Only creating and
-deleting a bandit take more than one step, because a tenant's index is in another slot than its bandits:
-
-- *create*: reserve an entry in the index, then create. A reservation that is not used within seconds has lapsed.
-- *delete*: delete, then take the entry out of the index.
-
-Between the steps, and for ever if the caller dies there, an entry dangles. Lists leave it out, and it is swept out of
-the index before a tenant is told that its quota is used up.
+Each write is one script that checks everything before it writes anything and that may be sent twice. The two
+exceptions, creating and deleting, are in `topk_bandit.store.redis.aggregate`. Each message to a server is
+answered or given up within the timeout, and what this service did not write raises `CorruptDataError`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import BanditCreated, BanditName, Recommended, Rewarded, RewardOutcome, SettingsChanged
-from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
@@ -30,16 +24,16 @@ from topk_bandit.store.codec import (
     encode_snapshot,
     fingerprint,
 )
-from topk_bandit.store.log import RecordOutcome, RecordStatus
-from topk_bandit.store.memory.bandits import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, RecordOutcome, RecordStatus, Store
 from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.replies import read_bandit, read_items, read_recommendation, read_slice
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
-from topk_bandit.store.redis.tenant_index import RESERVATION_MS, TenantIndex
+from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
 if TYPE_CHECKING:
@@ -47,14 +41,10 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
     from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice, Snapshot, StoreReport
-    from topk_bandit.store.redis.scripts import Script
 
 __all__ = ["RedisStore"]
 
 _LOG = logging.getLogger(__name__)
-_PAGE = 256
-
-
 FOLLOWER_RETENTION_MS = 60_000
 """How long a silent follower is kept; nothing but tidiness depends on it."""
 
@@ -66,7 +56,8 @@ class _Generations(NamedTuple):
     verified: Sequence[tuple[int, Snapshot]]
 
 
-class RedisStore:
+@final
+class RedisStore(Store):
     """A `Store` in Redis or Valkey; see `connect`.
 
     Parameters
@@ -82,11 +73,7 @@ class RedisStore:
     def __init__(self, link: Link, *, prefix: str, record_retention_ms: int) -> None:
         self._link = link
         self._keys = KeySpace(prefix)
-        self._index = TenantIndex(
-            link,
-            keys=lambda tenant: self._keys.tenant(tenant).bandits,
-            meta=lambda tenant, bandit: self._keys.bandit(BanditName(tenant, bandit)).meta,
-        )
+        self._bandits = Aggregates(link, _kind(self._keys))
         self._record_retention_ms = record_retention_ms
         self._subscriptions: set[Subscription] = set()
 
@@ -105,8 +92,8 @@ class RedisStore:
         Parameters
         ----------
         url
-            ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://host:port,host:port/service-name``. Redis Cluster
-            is recognised, and asked for with the address of any of its servers.
+            As `topk_bandit.store.redis.url` has it. Redis Cluster is recognised, and asked for with the address of any
+            of its servers.
         timeout
             Seconds that each call may take.
         monotonic
@@ -133,7 +120,7 @@ class RedisStore:
         prior: Prior | None = None,
     ) -> BanditRecord:
         """See `Store.create_bandit`."""
-        known = await self._find(name)
+        known = await self._bandits.find(name)
         if known is None:
             known = await self._create(name, BanditCreated(settings, prior), incarnation, quota)
         if known.settings != settings:
@@ -142,22 +129,11 @@ class RedisStore:
 
     async def get_bandit(self, name: BanditName) -> BanditRecord:
         """See `Store.get_bandit`."""
-        known = await self._find(name)
-        if known is None:
-            raise refusal("no_bandit", name)
-        return known
+        return await self._bandits.get(name)
 
     async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
         """See `Store.list_bandits`."""
-        records: list[BanditRecord] = []
-        while len(records) < limit:
-            bandits = await self._index.page(tenant, after=after, limit=min(limit - len(records), _PAGE))
-            if not bandits:
-                break
-            found = await asyncio.gather(*(self._find(BanditName(tenant, bandit)) for bandit in bandits))
-            records.extend(record for record in found if record is not None)
-            after = bandits[-1]
-        return tuple(records)
+        return await self._bandits.page(tenant, after=after, limit=limit)
 
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
@@ -165,7 +141,7 @@ class RedisStore:
         """See `Store.update_settings`."""
         keys = self._keys.bandit(name)
         arguments = (encode_settings(settings), encode_event(SettingsChanged(settings, prior)), revision)
-        _, meta = await self._ask(
+        _, meta = await self._bandits.ask(
             scripts.UPDATE_SETTINGS,
             name,
             (keys.meta, keys.log),
@@ -175,18 +151,14 @@ class RedisStore:
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        known = await self.get_bandit(name)
-        keys = self._keys.bandit(name).all
-        await self._link.run(scripts.DELETE_BANDIT, keys, (*self._announcing(name), known.incarnation))
-        with suppress(UnavailableError):
-            await self._index.release(name.tenant, name.bandit, incarnation=known.incarnation)
+        await self._bandits.delete(scripts.DELETE_BANDIT, name, *self._announcing(name))
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
         keys = self._keys.bandit(name)
         states = [(item.item_id, "available" if item.available else "unavailable") for item in upserted]
         upserts = [part for state in states for part in state]
-        _, meta = await self._ask(
+        _, meta = await self._bandits.ask(
             scripts.CHANGE_ITEMS,
             name,
             (keys.meta, keys.log, keys.items),
@@ -198,19 +170,21 @@ class RedisStore:
         """See `Store.note_follower`; one that was not heard of for long is forgotten."""
         keys = self._keys.bandit(name)
         arguments = (follower, items_position, FOLLOWER_RETENTION_MS)
-        _, newest = await self._ask(scripts.NOTE_FOLLOWER, name, (keys.meta, keys.followers), arguments)
+        _, newest = await self._bandits.ask(scripts.NOTE_FOLLOWER, name, (keys.meta, keys.followers), arguments)
         return int(newest)
 
     async def slowest_follower(self, name: BanditName, *, heard_within_ms: int) -> int:
         """See `Store.slowest_follower`."""
         keys = self._keys.bandit(name)
-        _, position = await self._ask(scripts.SLOWEST_FOLLOWER, name, (keys.meta, keys.followers), (heard_within_ms,))
+        _, position = await self._bandits.ask(
+            scripts.SLOWEST_FOLLOWER, name, (keys.meta, keys.followers), (heard_within_ms,)
+        )
         return int(position)
 
     async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
         """See `Store.list_items`."""
         keys = self._keys.bandit(name)
-        _, items = await self._ask(scripts.LIST_ITEMS, name, (keys.meta, keys.items))
+        _, items = await self._bandits.ask(scripts.LIST_ITEMS, name, (keys.meta, keys.items))
         return read_items(items)
 
     async def record_recommendation(
@@ -226,7 +200,7 @@ class RedisStore:
         keys = self._keys.bandit(name)
         encoded = encode_recommended(Recommended(request=request, recommendation=recommendation))
         recorded = (recommendation.recommendation_id, fingerprint(request), *encoded)
-        status, *details = await self._ask(
+        status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines),
@@ -246,7 +220,7 @@ class RedisStore:
     ) -> Recommendation | None:
         """See `Store.find_recommendation`."""
         keys = self._keys.bandit(name)
-        status, *details = await self._ask(
+        status, *details = await self._bandits.ask(
             scripts.FIND_RECOMMENDATION,
             name,
             (keys.meta, keys.recommendations),
@@ -258,7 +232,7 @@ class RedisStore:
         """See `Store.record_reward`."""
         text = finite_text("value", value)
         keys = self._keys.bandit(name)
-        status, *_ = await self._ask(
+        status, *_ = await self._bandits.ask(
             scripts.RECORD_REWARD,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
@@ -279,7 +253,7 @@ class RedisStore:
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""
         keys = self._keys.bandit(name)
-        _, *parts = await self._ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
+        _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return read_slice(*parts, start=start)
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
@@ -332,25 +306,16 @@ class RedisStore:
             await subscription.close()
         await self._link.close()
 
-    async def _find(self, name: BanditName) -> BanditRecord | None:
-        meta = await self._link.call("HGETALL", self._keys.bandit(name).meta)
-        return read_bandit(name, meta) if meta else None
-
     async def _create(self, name: BanditName, event: BanditCreated, incarnation: str, quota: int) -> BanditRecord:
-        reserved_ms = await self._index.reserve(name.tenant, name.bandit, incarnation=incarnation, quota=quota)
-        if reserved_ms is None:
-            raise refusal("full", name, quota)
+        reserved_ms = await self._bandits.reserve(name, incarnation=incarnation, quota=quota)
         keys = self._keys.bandit(name)
         created = (incarnation, encode_settings(event.settings), encode_event(event))
-        status, *meta = await self._ask(
+        return await self._bandits.create(
             scripts.CREATE_BANDIT,
             name,
             (keys.meta, keys.log),
             (*self._announcing(name), *created, *_settings_for_scripts(event.settings), reserved_ms, RESERVATION_MS),
         )
-        if status == b"lapsed":
-            raise UnavailableError("creating the bandit took too long; try again")
-        return read_bandit(name, *meta)
 
     async def _generations(self, name: BanditName) -> _Generations | None:
         keys = self._keys.bandit(name)
@@ -362,18 +327,22 @@ class RedisStore:
         good = [(slot, snapshot) for slot, snapshot in verified if snapshot is not None]
         return _Generations(int(newest_position), sorted(good, key=lambda kept: -kept[1].position))
 
-    async def _ask(
-        self, script: Script, name: BanditName, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
-    ) -> Any:  # noqa: ANN401 - each script has its own answer
-        """Run a script, and raise what it refuses with."""
-        reply = await self._link.run(script, keys, arguments)
-        word = reply[0].decode()
-        if word in REFUSALS:
-            raise refusal(word, name, b"".join(reply[1:]).decode())
-        return reply
-
     def _announcing(self, name: BanditName) -> tuple[str, str]:
         return self._keys.changes, self._keys.announcement(name)
+
+
+def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
+    return Kind(
+        noun="bandit",
+        name=BanditName,
+        entry=lambda name: name.bandit,
+        index=keys.bandits,
+        keys=keys.bandit,
+        read=read_bandit,
+        refusals=REFUSALS,
+        absent="no_bandit",
+        full="full",
+    )
 
 
 def _settings_for_scripts(settings: BanditSettings) -> tuple[int, str, int]:

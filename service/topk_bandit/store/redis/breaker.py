@@ -1,4 +1,7 @@
-"""Fail fast while a server does not answer, so that callers are not made to wait for it one after the other."""
+"""Refuse calls at once while a server does not answer, so that callers do not wait for it one after the other.
+
+One call at a time is let through to probe the server. The breaker never sends or repeats a call itself.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Clients of one server, of Sentinel and of Redis Cluster, behind one face; the only module that tells them apart.
+"""Clients of one server, of Sentinel and of Redis Cluster behind one protocol; no other module tells them apart.
 
-All options of the client library that decide how long a call takes and how often it is sent are written out here: one
-quick repetition when a connection breaks (every script may be sent twice), none when a reply does not come in time.
+All options of the client library that bound a call's time and repetitions are set here. A call is sent once more when
+its connection breaks, because every script may be sent twice, and never when its reply does not come in time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
@@ -21,16 +20,18 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+
+    from topk_bandit.store.redis.url import SentinelUrl
 
 __all__ = ["Deployment", "open_deployment"]
 
 MAX_CONNECTIONS = 64
 """Connections to one server, besides one for each subscription."""
 
-_SENTINEL_PORT = 26379
 _Reply = TypeVar("_Reply")
 
 
@@ -73,8 +74,7 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
     Parameters
     ----------
     url
-        ``redis://``, ``rediss://`` or ``unix://``, as the client library reads them, or
-        ``sentinel://[user:password@]host:port,host:port/service-name``.
+        As `topk_bandit.store.redis.url` has it.
     timeout
         Seconds for connecting, and for each reply.
 
@@ -91,18 +91,24 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
         "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         "protocol": 2,
     }
-    if url.startswith("sentinel://"):
-        return _Sentinel(url, options)
-    single = _Standalone(url, options)
+    sentinel = _parsed(url).sentinel
+    one = _Standalone(url, options) if sentinel is None else _Sentinel(sentinel, options)
     try:
-        about = await single.client.info("cluster")
+        about = await one.client.info("cluster")
     except BaseException:
-        await single.close()
+        await one.close()
         raise
-    if not about.get("cluster_enabled"):
-        return single
-    await single.close()
+    if sentinel is not None or not about.get("cluster_enabled"):
+        return one
+    await one.close()
     return await _Cluster.open(url, options)
+
+
+def _parsed(url: str) -> StoreUrl:
+    try:
+        return StoreUrl.parse(url)
+    except ValueError as error:
+        raise ConfigurationError(f"the store's URL {error}") from None
 
 
 class _OneClient:
@@ -147,10 +153,11 @@ class _Standalone(_OneClient):
 class _Sentinel(_OneClient):
     mode = "sentinel"
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        sentinels, self._service, credentials = _parse_sentinel_url(url)
+    def __init__(self, url: SentinelUrl, options: Mapping[str, Any]) -> None:
+        login = {"username": url.username or None, "password": url.password or None}
+        self._service = url.service
         self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
-            sentinels, sentinel_kwargs=dict(options), **options, **credentials
+            url.hosts, sentinel_kwargs=dict(options), **options, **login
         )
         super().__init__(self._sentinel.master_for(self._service, max_connections=MAX_CONNECTIONS))
 
@@ -250,27 +257,3 @@ def _closed_connections_noticed() -> Iterator[None]:
 def _telling_of_losses(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options for listening: a connection that breaks is an error, not one to be mended unnoticed."""
     return {**options, "retry": Retry(NoBackoff(), 0, supported_errors=(RedisConnectionError,))}
-
-
-def _parse_sentinel_url(url: str) -> tuple[list[tuple[str, int]], str, dict[str, str]]:
-    """Return the sentinels' addresses, the service's name and the credentials of its servers."""
-    parts = urlsplit(url)
-    user, at, hosts = parts.netloc.rpartition("@")
-    username, _, password = user.partition(":")
-    service = unquote(parts.path.strip("/"))
-    addresses = [_parse_address(address) for address in hosts.split(",")]
-    if not service or "/" in service:
-        raise ConfigurationError("a sentinel URL ends with the name of the service: sentinel://host:port/service-name")
-    credentials = {"username": unquote(username), "password": unquote(password)} if at else {}
-    return addresses, service, {key: value for key, value in credentials.items() if value}
-
-
-def _parse_address(address: str) -> tuple[str, int]:
-    parts = urlsplit(f"//{address}")
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigurationError(f"{address!r} is no host:port: {error}") from error
-    if not host:
-        raise ConfigurationError(f"{address!r} is no host:port")
-    return host, _SENTINEL_PORT if port is None else port

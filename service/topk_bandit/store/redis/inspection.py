@@ -1,4 +1,7 @@
-"""What a server must be so that the store's promises hold."""
+"""What a server must be for the store to keep its promises: its version, role, eviction policy and append-only file.
+
+Each problem is told with what to do about it; nothing on the server is ever changed.
+"""
 
 from __future__ import annotations
 

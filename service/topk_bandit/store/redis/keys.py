@@ -1,4 +1,4 @@
-"""The whole key space on one screen.
+"""The names of all keys, on one screen.
 
 ::
 
@@ -22,158 +22,71 @@
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
 
-``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags, with the braces: the keys of one bandit share a slot, and so do
-those of one study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into
-another's keys. No key has a time to live.
+``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
+study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
+keys. No key ever has a time to live.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.studies import StudyName
 
-__all__ = ["BanditKeys", "IndexKeys", "KeySpace", "StudyKeys", "TenantKeys"]
+__all__ = ["BanditKeys", "IndexKeys", "KeySpace", "StudyKeys"]
 
 
-@lru_cache(maxsize=4096)
-def _quoted(name: BanditName) -> str:
-    return f"{quote(name.tenant, safe='')}/{quote(name.bandit, safe='')}"
-
-
-@dataclass(frozen=True, slots=True)
-class BanditKeys:
+class BanditKeys(NamedTuple):
     """The keys of one bandit; they share a slot."""
 
-    stem: str
-
-    @property
-    def meta(self) -> str:
-        """What the bandit is now."""
-        return f"{self.stem}:meta"
-
-    @property
-    def log(self) -> str:
-        """Its events."""
-        return f"{self.stem}:log"
-
-    @property
-    def items(self) -> str:
-        """Its items, retired ones too."""
-        return f"{self.stem}:items"
-
-    @property
-    def recommendations(self) -> str:
-        """Its recommendations, while they are remembered."""
-        return f"{self.stem}:recommendations"
-
-    @property
-    def deadlines(self) -> str:
-        """The deadlines of its pending recommendations."""
-        return f"{self.stem}:deadlines_ms"
-
-    @property
-    def closed(self) -> str:
-        """When its other recommendations were closed."""
-        return f"{self.stem}:closed_ms"
-
-    @property
-    def followers(self) -> str:
-        """How far each follower knows its items, and when it was heard of."""
-        return f"{self.stem}:followers"
-
-    @property
-    def snapshots(self) -> tuple[str, str]:
-        """Two generations, in no order."""
-        return f"{self.stem}:snapshot0", f"{self.stem}:snapshot1"
+    meta: str
+    log: str
+    items: str
+    recommendations: str
+    deadlines: str
+    closed: str
+    followers: str
+    snapshots: tuple[str, str]
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every key of the bandit, `meta` first."""
-        return (
-            self.meta,
-            self.log,
-            self.items,
-            self.recommendations,
-            self.deadlines,
-            self.closed,
-            self.followers,
-            *self.snapshots,
-        )
+        return (*self[:-1], *self.snapshots)
 
 
-@dataclass(frozen=True, slots=True)
-class StudyKeys:
+class StudyKeys(NamedTuple):
     """The keys of one study; they share a slot."""
 
-    stem: str
-
-    @property
-    def meta(self) -> str:
-        """What the study is now."""
-        return f"{self.stem}:meta"
-
-    @property
-    def log(self) -> str:
-        """Its events."""
-        return f"{self.stem}:log"
-
-    @property
-    def requests(self) -> str:
-        """Which questions each request was answered with."""
-        return f"{self.stem}:requests"
-
-    @property
-    def answers(self) -> str:
-        """The answer to each question that has one."""
-        return f"{self.stem}:answers"
-
-    @property
-    def lease(self) -> str:
-        """Who works at its design, and until when."""
-        return f"{self.stem}:lease"
+    meta: str
+    log: str
+    requests: str
+    answers: str
+    lease: str
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every key of the study, `meta` first."""
-        return (self.meta, self.log, self.requests, self.answers, self.lease)
+        return tuple(self)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexKeys:
-    """The keys of one kind of things in a tenant's index; they share a slot.
+class IndexKeys(NamedTuple):
+    """The keys of a tenant's index of bandits, or of studies; they share a slot.
 
     Attributes
     ----------
     entries
-        The tenant's ids; one may dangle that is about to be created, or was deleted just now.
+        The tenant's ids; one may stand for nothing that is about to be created, or was deleted just now.
     reservations
         Who reserved each of them last, and when.
     """
 
     entries: str
     reservations: str
-
-
-@dataclass(frozen=True, slots=True)
-class TenantKeys:
-    """The keys of one tenant's index; they share a slot."""
-
-    stem: str
-
-    @property
-    def bandits(self) -> IndexKeys:
-        """Where its bandits are."""
-        return IndexKeys(f"{self.stem}:bandits", f"{self.stem}:reservations")
-
-    @property
-    def studies(self) -> IndexKeys:
-        """Where its studies are."""
-        return IndexKeys(f"{self.stem}:studies", f"{self.stem}:study_reservations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +107,22 @@ class KeySpace:
 
     def bandit(self, name: BanditName) -> BanditKeys:
         """Return the keys of a bandit."""
-        return BanditKeys(f"{self.prefix}:{{{_quoted(name)}}}")
+        return _bandit_keys(self.prefix, name)
 
     def study(self, name: StudyName) -> StudyKeys:
         """Return the keys of a study."""
-        return StudyKeys(f"{self.prefix}:{{studies/{self.listed(name)}}}")
+        stem = f"{self.prefix}:{{studies/{self.listed(name)}}}"
+        return StudyKeys(*(f"{stem}:{key}" for key in StudyKeys._fields))
 
-    def tenant(self, tenant: str) -> TenantKeys:
-        """Return the keys of a tenant's index."""
-        return TenantKeys(f"{self.prefix}:{{{quote(tenant, safe='')}}}")
+    def bandits(self, tenant: str) -> IndexKeys:
+        """Return the keys of a tenant's index of bandits."""
+        stem = f"{self.prefix}:{{{quote(tenant, safe='')}}}"
+        return IndexKeys(f"{stem}:bandits", f"{stem}:reservations")
+
+    def studies(self, tenant: str) -> IndexKeys:
+        """Return the keys of a tenant's index of studies."""
+        stem = f"{self.prefix}:{{{quote(tenant, safe='')}}}"
+        return IndexKeys(f"{stem}:studies", f"{stem}:study_reservations")
 
     @property
     def designs(self) -> str:
@@ -211,12 +131,11 @@ class KeySpace:
 
     def listed(self, name: StudyName) -> str:
         """Return what a study is listed as in `designs`."""
-        return f"{quote(name.tenant, safe='')}/{quote(name.study, safe='')}"
+        return _joined(name.tenant, name.study)
 
     def named(self, listed: bytes) -> StudyName:
         """Return the study that is listed so."""
-        tenant, _, study = listed.decode().partition("/")
-        return StudyName(tenant=unquote(tenant), study=unquote(study))
+        return StudyName(*_parted(listed))
 
     @property
     def changes(self) -> str:
@@ -225,9 +144,33 @@ class KeySpace:
 
     def announcement(self, name: BanditName) -> str:
         """Return what is announced when a bandit's log grew."""
-        return _quoted(name)
+        return _joined(name.tenant, name.bandit)
 
     def announced(self, announcement: bytes) -> BanditName:
         """Return the bandit that an announcement is about."""
-        tenant, _, bandit = announcement.decode().partition("/")
-        return BanditName(tenant=unquote(tenant), bandit=unquote(bandit))
+        return BanditName(*_parted(announcement))
+
+
+@lru_cache(maxsize=4096)
+def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
+    stem = f"{prefix}:{{{_joined(name.tenant, name.bandit)}}}"
+    return BanditKeys(
+        meta=f"{stem}:meta",
+        log=f"{stem}:log",
+        items=f"{stem}:items",
+        recommendations=f"{stem}:recommendations",
+        deadlines=f"{stem}:deadlines_ms",
+        closed=f"{stem}:closed_ms",
+        followers=f"{stem}:followers",
+        snapshots=(f"{stem}:snapshot0", f"{stem}:snapshot1"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _joined(tenant: str, entry: str) -> str:
+    return f"{quote(tenant, safe='')}/{quote(entry, safe='')}"
+
+
+def _parted(joined: bytes) -> tuple[str, str]:
+    tenant, _, entry = joined.decode().partition("/")
+    return unquote(tenant), unquote(entry)

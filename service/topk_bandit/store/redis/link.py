@@ -1,4 +1,8 @@
-"""Calls of a deployment that end in bounded time, and the one table from the client library's errors to ours."""
+"""Send calls to a deployment so that each ends in bounded time, and translate the client library's errors.
+
+`translate` is the only table from those errors to `topk_bandit.domain.errors`. A server that could not be reached is
+not asked again for a moment. A call that may have been carried out is never repeated here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the store answers, as values of `log`; an answer that stands for none raises `CorruptDataError`."""
+"""Read the answers of the scripts about bandits as values of `topk_bandit.store.log`.
+
+An answer that stands for no value raises `CorruptDataError`, and a slice of a log never has gaps.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_recommendation, decode_settings
 from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice
 
@@ -17,10 +21,20 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName, Recommendation
 
-__all__ = ["Hash", "fields_of", "read_bandit", "read_items", "read_recommendation", "read_slice", "verified"]
+__all__ = [
+    "Hash",
+    "fields_of",
+    "read_bandit",
+    "read_items",
+    "read_recommendation",
+    "read_slice",
+    "verified",
+    "without_gaps",
+]
 
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
+_Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent)
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
 
 
@@ -75,15 +89,19 @@ def read_slice(
     incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[Any], *, start: int
 ) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps."""
-    events = tuple([_logged(entry) for entry in entries])
-    if [event.position for event in events] != list(range(start, start + len(events))):
-        raise CorruptDataError(f"the log has a gap after position {start}")
     return LogSlice(
         incarnation=incarnation.decode(),
         first_position=int(first_position),
         log_position=int(log_position),
-        events=events,
+        events=without_gaps([_logged(entry) for entry in entries], start=start),
     )
+
+
+def without_gaps(events: Sequence[_Event], *, start: int) -> tuple[_Event, ...]:
+    """Return the events if they stand at `start` and after it without gaps, or raise `CorruptDataError`."""
+    if [event.position for event in events] != list(range(start, start + len(events))):
+        raise CorruptDataError(f"the log has a gap after position {start}")
+    return tuple(events)
 
 
 def _logged(entry: bytes) -> LoggedEvent:

@@ -1,7 +1,7 @@
-"""The Lua scripts beside this module, each with the text that all share in front of it.
+"""The Lua scripts of `lua/bandit` and `lua/study`, each with `lua/common.lua` in front.
 
 A script's first line declares to the server what it does: ``no-writes`` for one that reads, ``allow-oom`` for one that
-frees memory. All others are refused as a whole, before they begin, when memory is used up.
+frees memory. The server refuses all others as a whole, before they begin, when its memory is used up.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""A store of studies in Redis or Valkey; what `topk_bandit.store.redis.bandits` says of bandits holds of studies too.
+"""A store of studies in Redis or Valkey; it works as `topk_bandit.store.redis.bandits` does.
 
-A design that may be unfinished is listed in one place for all tenants, so that it is found when its designer died. It
-is listed before the study is created or its design tried again, and taken off the list by whoever finds it ended.
+Designs that may be unfinished are listed under one key for all tenants, so that they are found when a designer died. A
+design is listed before its study is created or tried again, and only taken off the list once it is seen to have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
-from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.studies import (
     DesignCancelled,
     DesignChosen,
@@ -23,8 +21,9 @@ from topk_bandit.domain.studies import (
     StudyName,
 )
 from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.study_replies import read_entries, read_study
-from topk_bandit.store.redis.tenant_index import RESERVATION_MS, TenantIndex
+from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.study_codec import (
     encode_answer,
     encode_progress,
@@ -33,7 +32,7 @@ from topk_bandit.store.study_codec import (
     settings_digest,
     shape_of,
 )
-from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus, StudyLogSlice
+from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus, StudyLogSlice, StudyStore
 from topk_bandit.store.study_refusals import STUDY_REFUSALS, study_refusal
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.studies import Answer, DesignEnd, StudySettings
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
-    from topk_bandit.store.redis.scripts import Script
     from topk_bandit.store.study_log import StudyRecord
 
 __all__ = ["RedisStudies"]
@@ -50,7 +48,8 @@ __all__ = ["RedisStudies"]
 _PAGE = 256
 
 
-class RedisStudies:
+@final
+class RedisStudies(StudyStore):
     """A `StudyStore` in Redis or Valkey; see `RedisStore.studies`.
 
     Parameters
@@ -62,53 +61,33 @@ class RedisStudies:
     def __init__(self, link: Link, keys: KeySpace) -> None:
         self._link = link
         self._keys = keys
-        self._index = TenantIndex(
-            link,
-            keys=lambda tenant: keys.tenant(tenant).studies,
-            meta=lambda tenant, study: keys.study(StudyName(tenant, study)).meta,
-        )
+        self._studies = Aggregates(link, _kind(keys))
 
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
     ) -> StudyRecord:
         """See `StudyStore.create_study`."""
-        known = await self._find(name)
-        reserved_ms: int | None = 0
+        known = await self._studies.find(name)
         if known is None:
-            reserved_ms = await self._index.reserve(name.tenant, name.study, incarnation=incarnation, quota=quota)
-        elif known.settings_digest != settings_digest(settings):
+            reserved_ms = await self._studies.reserve(name, incarnation=incarnation, quota=quota)
+            return await self._begun(name, settings, incarnation, reserved_ms)
+        if known.settings_digest != settings_digest(settings):
             raise study_refusal("study_exists", name)
-        elif known.state in {DesignState.DESIGNING, DesignState.READY}:
+        if known.state in {DesignState.DESIGNING, DesignState.READY}:
             return known
-        if reserved_ms is None:
-            raise study_refusal("study_full", name, quota)
-        return await self._begun(name, settings, incarnation, reserved_ms)
+        return await self._begun(name, settings, incarnation, reserved_ms=0)
 
     async def get_study(self, name: StudyName) -> StudyRecord:
         """See `StudyStore.get_study`."""
-        known = await self._find(name)
-        if known is None:
-            raise study_refusal("no_study", name)
-        return known
+        return await self._studies.get(name)
 
     async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
         """See `StudyStore.list_studies`."""
-        records: list[StudyRecord] = []
-        while len(records) < limit:
-            studies = await self._index.page(tenant, after=after, limit=min(limit - len(records), _PAGE))
-            if not studies:
-                break
-            found = await asyncio.gather(*(self._find(StudyName(tenant, study)) for study in studies))
-            records.extend(record for record in found if record is not None)
-            after = studies[-1]
-        return tuple(records)
+        return await self._studies.page(tenant, after=after, limit=limit)
 
     async def delete_study(self, name: StudyName) -> None:
         """See `StudyStore.delete_study`."""
-        known = await self.get_study(name)
-        await self._link.run(scripts.STUDY_DELETE, self._keys.study(name).all, (known.incarnation,))
-        with suppress(UnavailableError):
-            await self._index.release(name.tenant, name.study, incarnation=known.incarnation)
+        await self._studies.delete(scripts.STUDY_DELETE, name)
 
     async def unfinished_designs(self, *, limit: int) -> Sequence[StudyName]:
         """See `StudyStore.unfinished_designs`."""
@@ -129,7 +108,7 @@ class RedisStudies:
     async def claim_design(self, name: StudyName, *, owner: str, lease_ms: int) -> StudyRecord | None:
         """See `StudyStore.claim_design`."""
         keys = self._keys.study(name)
-        status, *meta = await self._ask(scripts.STUDY_CLAIM, name, (keys.meta, keys.lease), (owner, lease_ms))
+        status, *meta = await self._studies.ask(scripts.STUDY_CLAIM, name, (keys.meta, keys.lease), (owner, lease_ms))
         return read_study(name, *meta) if status == b"claimed" else None
 
     async def report_design(
@@ -145,7 +124,9 @@ class RedisStudies:
         """See `StudyStore.end_design`."""
         keys = self._keys.study(record.name)
         arguments = (record.incarnation, record.attempt, *_ended(end))
-        _, meta = await self._ask(scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments)
+        _, meta = await self._studies.ask(
+            scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments
+        )
         return read_study(record.name, meta)
 
     async def ask(
@@ -154,7 +135,7 @@ class RedisStudies:
         """See `StudyStore.ask`."""
         keys = self._keys.study(record.name)
         event = encode_study_event(QuestionsAsked(request_id, tuple(lists)))
-        status, *numbers = await self._ask(
+        status, *numbers = await self._studies.ask(
             scripts.STUDY_ASK,
             record.name,
             (keys.meta, keys.log, keys.requests),
@@ -172,7 +153,7 @@ class RedisStudies:
             for question, answer in answers
             for part in (question, encode_answer(answer), encode_study_event(QuestionAnswered(question, answer)))
         ]
-        _, *statuses = await self._ask(
+        _, *statuses = await self._studies.ask(
             scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
         )
         return [AnswerStatus(status.decode()) for status in statuses]
@@ -180,7 +161,7 @@ class RedisStudies:
     async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
         """See `StudyStore.read_study`."""
         keys = self._keys.study(name)
-        _, meta, entries = await self._ask(scripts.STUDY_READ, name, (keys.meta, keys.log), (start, limit))
+        _, meta, entries = await self._studies.ask(scripts.STUDY_READ, name, (keys.meta, keys.log), (start, limit))
         return StudyLogSlice(read_study(name, meta), read_entries(entries, start=start))
 
     async def _begun(self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int) -> StudyRecord:
@@ -189,19 +170,12 @@ class RedisStudies:
         keys = self._keys.study(name)
         created = (encode_shape(shape_of(settings)), encode_study_event(StudyCreated(settings)), settings.budget)
         limits = (reserved_ms, RESERVATION_MS, MOST_ATTEMPTS)
-        status, *meta = await self._ask(
+        return await self._studies.create(
             scripts.STUDY_CREATE,
             name,
             (keys.meta, keys.log),
             (incarnation, settings_digest(settings), *created, *limits),
         )
-        if status == b"lapsed":
-            raise UnavailableError("creating the study took too long; try again")
-        return read_study(name, *meta)
-
-    async def _find(self, name: StudyName) -> StudyRecord | None:
-        meta = await self._link.call("HGETALL", self._keys.study(name).meta)
-        return read_study(name, meta) if meta else None
 
     async def _is_unfinished(self, listed: bytes) -> bool:
         meta = self._keys.study(self._keys.named(listed)).meta
@@ -210,15 +184,19 @@ class RedisStudies:
     async def _unlist(self, listed: bytes, listed_ms: int) -> None:
         await self._link.run(scripts.STUDY_UNLIST_DESIGN, (self._keys.designs,), (listed, listed_ms, RESERVATION_MS))
 
-    async def _ask(
-        self, script: Script, name: StudyName, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
-    ) -> Any:  # noqa: ANN401 - each script has its own answer
-        """Run a script, and raise what it refuses with."""
-        reply = await self._link.run(script, keys, arguments)
-        word = reply[0].decode()
-        if word in STUDY_REFUSALS:
-            raise study_refusal(word, name, b"".join(reply[1:]).decode())
-        return reply
+
+def _kind(keys: KeySpace) -> Kind[StudyName, StudyRecord]:
+    return Kind(
+        noun="study",
+        name=StudyName,
+        entry=lambda name: name.study,
+        index=keys.studies,
+        keys=keys.study,
+        read=read_study,
+        refusals=STUDY_REFUSALS,
+        absent="no_study",
+        full="study_full",
+    )
 
 
 def _scored(listed: Any) -> list[tuple[bytes, int]]:  # noqa: ANN401 - flat or in pairs, as the protocol's version has it

@@ -1,4 +1,7 @@
-"""What the store answers about studies, as values of `study_log`; see `topk_bandit.store.redis.replies`."""
+"""Read the answers of the scripts about studies as values of `topk_bandit.store.study_log`.
+
+An answer that stands for no value raises `CorruptDataError`, and a slice of a log never has gaps.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import DesignFailed, DesignState, LoggedStudyEvent
-from topk_bandit.store.redis.replies import fields_of, verified
+from topk_bandit.store.redis.replies import fields_of, verified, without_gaps
 from topk_bandit.store.study_codec import decode_progress, decode_shape, decode_study_event
 from topk_bandit.store.study_log import StudyRecord
 
@@ -49,10 +52,7 @@ def _failure(packed: bytes) -> DesignFailed | None:
 @verified
 def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEvent, ...]:
     """Return events that stand at `start` and after it without gaps."""
-    events = tuple(map(_logged, entries))
-    if [event.position for event in events] != list(range(start, start + len(events))):
-        raise CorruptDataError(f"the log has a gap after position {start}")
-    return events
+    return without_gaps([_logged(entry) for entry in entries], start=start)
 
 
 def _logged(entry: bytes) -> LoggedStudyEvent:

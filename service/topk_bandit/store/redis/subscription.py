@@ -1,4 +1,8 @@
-"""Listen to a channel for ever, across lost connections."""
+"""Listen to one channel until told to stop, across lost connections.
+
+What is published while no connection listens is lost, so None is yielded each time that listening begins anew. An error
+of a connection is logged and never raised.
+"""
 
 from __future__ import annotations
 

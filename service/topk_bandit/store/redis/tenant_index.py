@@ -1,4 +1,8 @@
-"""Which bandits, or studies, a tenant has, beside these themselves: for lists and quotas."""
+"""The index of a tenant's bandits, or of its studies: for lists and quotas.
+
+An entry is reserved before what it stands for is created, so that a quota is never exceeded. An entry may stand for
+nothing for a while, and is released before a quota is refused.
+"""
 
 from __future__ import annotations
 

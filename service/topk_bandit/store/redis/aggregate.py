@@ -1,0 +1,150 @@
+"""What stores of bandits and of studies share in Redis: ask a script, find, page, create and delete.
+
+Each call is one script but creating and deleting, because a tenant's index is in another slot than what it lists. To
+create, an entry of the index is reserved before the script runs; to delete, the entry is released after it. A caller
+that dies in between leaves an entry that stands for nothing: it is never listed, and it is released before a tenant is
+refused for its quota.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.store.redis.tenant_index import TenantIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from topk_bandit.domain.errors import TopkBanditError
+    from topk_bandit.store.redis.keys import BanditKeys, IndexKeys, StudyKeys
+    from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.redis.replies import Hash
+    from topk_bandit.store.redis.scripts import Script
+
+__all__ = ["Aggregates", "Kind"]
+
+_PAGE = 256
+
+
+class _OfTenant(Protocol):
+    @property
+    def tenant(self) -> str: ...
+
+
+class _Incarnate(Protocol):
+    @property
+    def incarnation(self) -> str: ...
+
+
+_Name = TypeVar("_Name", bound=_OfTenant)
+_Record = TypeVar("_Record", bound=_Incarnate)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[_Name, _Record]):
+    """What tells bandits and studies apart.
+
+    Attributes
+    ----------
+    noun
+        What one of them is called.
+    name, entry
+        The name of a tenant's entry in its index, and the entry of a name.
+    index, keys
+        The keys of a tenant's index, and those of what a name stands for.
+    read
+        The record in a meta hash.
+    refusals
+        The errors, by the word that a script answers with.
+    absent, full
+        The words for what does not exist, and for a quota that is used up.
+    """
+
+    noun: str
+    name: Callable[[str, str], _Name]
+    entry: Callable[[_Name], str]
+    index: Callable[[str], IndexKeys]
+    keys: Callable[[_Name], BanditKeys | StudyKeys]
+    read: Callable[[_Name, Hash], _Record]
+    refusals: Mapping[str, Callable[[_Name, str], TopkBanditError]]
+    absent: str
+    full: str
+
+
+class Aggregates(Generic[_Name, _Record]):
+    """All bandits, or all studies, of a store.
+
+    Parameters
+    ----------
+    link
+        Where to send calls; whoever opened it closes it.
+    """
+
+    def __init__(self, link: Link, kind: Kind[_Name, _Record]) -> None:
+        self._link = link
+        self._kind = kind
+        self.index = TenantIndex(
+            link, keys=kind.index, meta=lambda tenant, entry: kind.keys(kind.name(tenant, entry)).meta
+        )
+
+    async def ask(
+        self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
+    ) -> Any:  # noqa: ANN401 - each script has its own answer
+        """Run a script and return its answer, or raise what it refuses with."""
+        reply = await self._link.run(script, keys, arguments)
+        word = reply[0].decode()
+        if word in self._kind.refusals:
+            raise self._kind.refusals[word](name, b"".join(reply[1:]).decode())
+        return reply
+
+    async def find(self, name: _Name) -> _Record | None:
+        """Return what has this name, or None."""
+        meta = await self._link.call("HGETALL", self._kind.keys(name).meta)
+        return self._kind.read(name, meta) if meta else None
+
+    async def get(self, name: _Name) -> _Record:
+        """Return what has this name, or raise `NotFoundError`."""
+        known = await self.find(name)
+        if known is None:
+            raise self._kind.refusals[self._kind.absent](name, "")
+        return known
+
+    async def page(self, tenant: str, *, after: str, limit: int) -> tuple[_Record, ...]:
+        """Return up to `limit` of a tenant's whose id sorts after `after` by bytes, in order."""
+        records: list[_Record] = []
+        while len(records) < limit:
+            entries = await self.index.page(tenant, after=after, limit=min(limit - len(records), _PAGE))
+            if not entries:
+                break
+            found = await asyncio.gather(*(self.find(self._kind.name(tenant, entry)) for entry in entries))
+            records.extend(record for record in found if record is not None)
+            after = entries[-1]
+        return tuple(records)
+
+    async def reserve(self, name: _Name, *, incarnation: str, quota: int) -> int:
+        """Reserve what is about to be created; return when, by the store's clock, or raise `ExhaustedError`."""
+        entry = self._kind.entry(name)
+        reserved_ms = await self.index.reserve(name.tenant, entry, incarnation=incarnation, quota=quota)
+        if reserved_ms is None:
+            raise self._kind.refusals[self._kind.full](name, str(quota))
+        return reserved_ms
+
+    async def create(
+        self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int]
+    ) -> _Record:
+        """Run a script that creates under a reservation; `UnavailableError` when that has lapsed."""
+        status, *meta = await self.ask(script, name, keys, arguments)
+        if status == b"lapsed":
+            raise UnavailableError(f"creating the {self._kind.noun} took too long; try again")
+        return self._kind.read(name, *meta)
+
+    async def delete(self, script: Script, name: _Name, *arguments: str) -> None:
+        """Run a script that deletes the incarnation which is its last argument; then release the index's entry."""
+        incarnation = (await self.get(name)).incarnation
+        await self._link.run(script, self._kind.keys(name).all, (*arguments, incarnation))
+        with suppress(UnavailableError):
+            await self.index.release(name.tenant, self._kind.entry(name), incarnation=incarnation)

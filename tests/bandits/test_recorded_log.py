@@ -1,0 +1,71 @@
+"""A log and a snapshot as a store once kept them are read, and replayed to the posterior that they had then."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.bandits.harness import LIMITS, assert_same, replayed
+from tests.bandits.processor_fold import look
+
+from topk_bandit.bandits.digests import Digests, digests_of
+from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.snapshots import SCHEMA, decode_digests, decode_model
+from topk_bandit.domain.bandits import BanditCreated, Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
+from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.store.codec import decode_snapshot
+from topk_bandit.store.redis.replies import read_slice
+
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_log.json").read_text(encoding="utf-8"))
+LOG = read_slice(
+    RECORDED["incarnation"].encode(),
+    str(RECORDED["first_position"]).encode(),
+    str(RECORDED["log_position"]).encode(),
+    [entry.encode() for entry in RECORDED["entries"]],
+    start=1,
+)
+SNAPSHOT = decode_snapshot(base64.b64decode(RECORDED["snapshot"]))
+MOST_APART = 1e-9
+"""Standard deviations of the prior by which predictions of unlike arithmetic may differ (decision 18)."""
+
+
+def test_the_recording_has_all_that_can_be_in_a_log() -> None:
+    kinds = {type(logged.event) for logged in LOG.events}
+    assert kinds == {BanditCreated, Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged}
+    changes = [logged.event for logged in LOG.events if isinstance(logged.event, SettingsChanged)]
+    assert {(bool(change.settings.prior_study), change.prior is None) for change in changes} == {
+        (False, True),
+        (True, True),
+        (True, False),
+    }
+    ended = [logged.event for logged in LOG.events if isinstance(logged.event, Expired)]
+    assert {expired.default_reward for expired in ended} == {None, 0.25}
+    assert (len(LOG.events), LOG.log_position, SCHEMA) == (174, 174, 5)
+
+
+def test_a_recorded_log_is_replayed_to_the_posterior_that_it_had() -> None:
+    then, now = RECORDED["look"], look(replayed(LOG.incarnation, LOG.events)[-1])
+    assert now["version"] == then["version"] == LOG.log_position
+    assert now["choices"] == then["choices"]
+    assert Digests(**then["digests"]).difference(Digests(**now["digests"])) == ""
+    for name in ("means", "deviations"):
+        assert np.abs(np.array(now[name]) - np.array(then[name])).max() <= MOST_APART
+
+
+def test_a_recorded_snapshot_is_read_and_gone_on_from() -> None:
+    models = replayed(LOG.incarnation, LOG.events)
+    told, snapshot = decode_digests(SNAPSHOT.payload), decode_model(SNAPSHOT.payload, limits=LIMITS)
+    assert digests_of(snapshot).difference(told) == ""
+    model = snapshot
+    for logged in LOG.events[SNAPSHOT.position :]:
+        model = fold(model, logged)
+    if told.arithmetic == describe_arithmetic():
+        assert_same(snapshot, models[SNAPSHOT.position - 1])
+        assert_same(model, models[-1])
+    then, now = RECORDED["look"], look(model)
+    assert (now["choices"], now["digests"]["log"]) == (then["choices"], then["digests"]["log"])
+    for name in ("means", "deviations"):
+        assert np.abs(np.array(now[name]) - np.array(then[name])).max() <= MOST_APART

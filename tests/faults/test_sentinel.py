@@ -1,0 +1,79 @@
+"""The real command on a real pair of servers behind Sentinel, before and after the primary dies."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.rpc.harness import channel_to
+from tests.rpc.wire import HOME, create, recommend
+from tests.servers import running_sentinel, valkey_binary
+
+from topk_bandit.v1 import recommender_service_pb2 as rpb
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import grpc
+    from tests.servers import SentinelPair
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[SentinelPair]:
+    with running_sentinel(valkey_binary()) as pair:
+        yield pair
+
+
+def rewarded(channel: grpc.Channel, recommendation_id: str, value: float) -> rpb.RewardOutcome:
+    posted = rpb.RewardRequest(bandit=HOME, recommendation_id=recommendation_id, value=value)
+    return RecommenderServiceStub(channel).Reward(posted, timeout=10).outcome
+
+
+def learned(channel: grpc.Channel, count: int) -> bool:
+    given = recommend(channel, request_id=f"{time.monotonic()}")
+    return not given.degraded and given.observation_count == count
+
+
+def test_the_doctor_examines_the_primary(pair: SentinelPair) -> None:
+    done = subprocess.run(
+        [COMMAND, "doctor"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=clean_environment(COLUMNS="200", TOPK_BANDIT_REDIS_URL=pair.url),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "master, sentinel, answers in" in done.stdout
+
+
+def test_it_serves_through_sentinel_and_follows_to_the_new_primary(pair: SentinelPair, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--redis-url", pair.url, "--store-timeout-seconds=0.5") as service,
+        channel_to(service.address) as channel,
+    ):
+        create(channel)
+        first = recommend(channel, request_id="first")
+        assert not first.degraded
+        assert rewarded(channel, first.recommendation_id, 1.0) == rpb.REWARD_OUTCOME_ACCEPTED
+        until(lambda: learned(channel, 1), what="the reward is learned")
+        assert list(tmp_path.iterdir()) == []
+
+        pair.until_ready_to_fail_over()
+        pair.primary.kill()
+        until(lambda: learned(channel, 1), what="recommending on the new primary")
+        again = recommend(channel, request_id="first")
+        assert again.recommendation_id == first.recommendation_id
+        assert rewarded(channel, first.recommendation_id, 1.0) == rpb.REWARD_OUTCOME_DUPLICATE
+        second = recommend(channel, request_id="second")
+        assert rewarded(channel, second.recommendation_id, 2.0) == rpb.REWARD_OUTCOME_ACCEPTED
+        until(lambda: learned(channel, 2), what="learning on the new primary")
+        with pair.replica.client() as client:
+            assert client.info("replication")["role"] == "master"
