@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +21,7 @@ from topk_bandit.bandits.budget import MemoryBounds
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import encode_model
-from topk_bandit.commands.cli import main
+from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import lines, read_file
 from topk_bandit.domain.bandits import LoggedEvent, Rewarded
@@ -30,7 +32,6 @@ from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
@@ -236,3 +237,15 @@ def test_a_store_that_nobody_runs_is_started_for_it(tmp_path: Path) -> None:
     with EmbeddedStore.start(tmp_path / "data", fsync="everysec") as store:
         traded = Traded(tmp_path / "data", store)
     assert read_file(traded.dump(tmp_path / "log.jsonl")).events[-1] == traded.live.last
+
+
+def commands_in(page: str) -> list[list[str]]:
+    """Return the words of all `topk-bandit` commands in code on a page of the documentation."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(r"(?m)^    topk-bandit ([^|\n]+)", text) + re.findall(r"`topk-bandit ([^`]+)`", text)
+    return [shlex.split(command) for command in found]
+
+
+@pytest.mark.parametrize("words", commands_in("debugging.md"))
+def test_commands_in_the_documentation_can_be_given(words: list[str]) -> None:
+    assert callable(_parser().parse_args(words).run)
