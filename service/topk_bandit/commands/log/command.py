@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from contextlib import ExitStack
-from itertools import zip_longest
 from typing import TYPE_CHECKING, TextIO
 
 from topk_bandit.bandits.budget import MIB, MemoryBounds
@@ -64,24 +63,24 @@ def replay(given: argparse.Namespace) -> int:
 def diff(given: argparse.Namespace) -> int:
     """Print how two logs and their models differ; return 0 when they do not, else 1."""
     limits, (one, other) = _limits(given), [dumps.read_file(path) for path in given.logs]
-    last = min(_last(one), _last(other)) if given.last is None else given.last
-    events = list(_differing_events(one, other))
-    found = [*events, *_differing_parts(one, other, limits=limits, last=last)]
+    ends = _last(one), _last(other)
+    last = min(ends) if given.last is None else given.last
+    found = [*_differing_events(one, other, last=last), *_differing_parts(one, other, limits=limits, last=last)]
+    if given.last is None and ends[0] != ends[1]:
+        found.append(f"one log ends at {ends[0]}, the other at {ends[1]}")
     _print(found or [f"no difference up to {last}"], sys.stdout)
     return 1 if found else 0
 
 
-def _differing_events(one: Dump, other: Dump) -> Iterable[str]:
-    """Tell the first position that both logs hold and that holds different events, and which log is longer."""
+def _differing_events(one: Dump, other: Dump, *, last: int) -> Iterable[str]:
+    """Tell the first position up to `last` that both logs hold and that holds different events."""
     theirs = {logged.position: logged for logged in other.events}
     for logged in one.events:
-        if logged.position in theirs and logged != theirs[logged.position]:
+        if logged.position <= last and logged != theirs.get(logged.position, logged):
             yield f"event {logged.position} is the first that differs"
             yield f"  {_told(logged)}"
             yield f"  {_told(theirs[logged.position])}"
-            break
-    if _last(one) != _last(other):
-        yield f"one log ends at {_last(one)}, the other at {_last(other)}"
+            return
 
 
 def _told(logged: LoggedEvent) -> str:
@@ -91,9 +90,10 @@ def _told(logged: LoggedEvent) -> str:
 def _differing_parts(one: Dump, other: Dump, *, limits: Limits, last: int) -> Iterable[str]:
     """Tell what differs in the models after the event at `last`."""
     mine, theirs = (models.replayed(log, limits=limits, last=last) for log in (one, other))
-    for (name, value), (_, different) in zip_longest(models.describe(mine).items(), models.describe(theirs).items()):
-        if value != different:
-            yield f"{name:{_WIDTH}}{value} | {different}"
+    described = models.describe(theirs)
+    for name, value in models.describe(mine).items():
+        if value != described[name]:
+            yield f"{name:{_WIDTH}}{value} | {described[name]}"
     largest = models.apart(mine, theirs)
     if largest is None:
         yield "predictions can't be compared: the bandits have other sizes"
