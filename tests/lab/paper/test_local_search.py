@@ -57,6 +57,17 @@ def test_the_search_finds_the_best_of_all() -> None:
     assert found.evaluations % 6 == 1000 % 6
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_where_few_slates_are_drawn_a_climb_ends_at_the_best_of_all(seed: int) -> None:
+    """1,000 of 43,680: no neighbour is better, nor is any other ranking."""
+    dense, rankings = dense_of(16, 4, rows=40, seed=seed), all_rankings(np.arange(16), slate_size=4)
+    found = paper_search(dense, Orders.of(16, 4), beta=BETA, rng=np.random.default_rng(seed))
+    assert found.longest_climb > 0
+    for others in (full_neighbourhood(found.ranking, np.arange(16)), rankings):
+        mean, variance = dense.moments(pair_features(others, 16))
+        assert (mean + math.sqrt(BETA) * np.sqrt(variance)).max() == pytest.approx(found.value, rel=1e-10)
+
+
 @pytest.fixture(scope="module")
 def orders() -> Orders:
     return Orders.of(50, 6)
