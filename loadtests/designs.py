@@ -12,7 +12,7 @@ import numpy as np
 
 import peers
 from figures import Bench, Figure, Outcome, exponent
-from sampled_frank_wolfe import GAMMA, SampledFrankWolfe, random_subsets
+from topk_bandit.lab.paper.sampled_frank_wolfe import GAMMA, SampledFrankWolfe, random_subsets
 from topk_bandit.preferences.designs.optimal import d_optimal_lists, d_optimal_subsets, ranking_matrices
 from topk_bandit.preferences.designs.spans import span_of_differences
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from dense import DenseAtContext, pair_features
 from figures import Bench, Figure, Outcome, mean_with_error
-from paper_search import CANDIDATES, RESTARTS, Orders, PaperFound, paper_search
 from played import BEST_BY_UCB, Played, played, shown_at_random
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.lab.paper.dense_posterior import DenseAtContext, pair_features
+from topk_bandit.lab.paper.local_search import CANDIDATES, RESTARTS, Orders, PaperFound, paper_search
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.policy import Decision, decide
@@ -172,7 +172,16 @@ def dense_posterior(bandit: Played, shop: Shop, context: Floats) -> DenseAtConte
     pending = [(shop.customers[customer], ranking) for _, customer, ranking in bandit.waiting]
     contexts = np.array([*bandit.contexts, *(shown for shown, _ in pending)])
     rankings = np.array([*bandit.rankings, *(ranking for _, ranking in pending)])
-    return DenseAtContext.of(bandit, pair_features(rankings, len(shop.items)), contexts, context)
+    posterior = bandit.state.posterior
+    return DenseAtContext.of(
+        contexts,
+        pair_features(rankings, len(shop.items)),
+        np.array(bandit.rewards),
+        context=context,
+        noise_variance=posterior.noise_variance,
+        offset=posterior.offset,
+        amplitude=posterior.amplitude,
+    )
 
 
 def _weighed(dense: DenseAtContext, n_items: int, decision: Decision, found: PaperFound, beta: float) -> _Weighed:

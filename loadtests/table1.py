@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from figures import Bench, Figure, Outcome, exponent
-from topk_bandit.lab.simulation.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
+from topk_bandit.lab.paper.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
+from topk_bandit.lab.paper.work import Arithmetic
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.lab.simulation.work import Arithmetic
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import random_rankings

@@ -47,7 +47,7 @@ def test_help_names_every_setting_its_variable_and_its_default(command: str) -> 
 def test_help_says_what_there_is_to_do() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("serve", "doctor", "demo", "study", "experiment"):
+    for command in ("serve", "doctor", "demo", "study", "experiment", "log"):
         assert re.search(rf"^    {command}\s+\w", done.stdout, re.MULTILINE)
     demo = run("demo", "--help").stdout
     assert "--rounds" in demo

@@ -103,6 +103,24 @@ def test_the_scale_of_features_is_that_of_their_ridge(loss: Loss) -> None:
     np.testing.assert_allclose(scaled.residuals, one.residuals, atol=1e-8)
 
 
+def test_flipped_signs_only_shrink_the_scores_of_the_squared_loss() -> None:
+    """The source's Lemma 5: the unbiased estimator of the loss without flips has the same scores / (1 - 2 flips)."""
+    rng, flips = np.random.default_rng(11), 0.2
+    features = rng.standard_normal((8, 2))
+    given = compared(rng, rng.standard_normal(8), 40, flips=flips)
+    dense = Dense(features, given, Loss.SQUARED, (0.5, 2.0))
+
+    def unbiased(theta: Floats) -> float:
+        t = dense.rows @ theta
+        kept, flipped = (t - given.values) ** 2, (t + given.values) ** 2
+        return float((((1.0 - flips) * kept - flips * flipped) / (1.0 - 2.0 * flips)).sum() + dense.ridges @ theta**2)
+
+    theta = minimize(unbiased, np.zeros(10), method="BFGS", options={"gtol": 1e-9}).x
+    found = fit(features, given, loss=Loss.SQUARED, weights_ridge=0.5, residual_ridge=2.0)
+    np.testing.assert_allclose(found.weights, (1.0 - 2.0 * flips) * theta[:2], atol=1e-5)
+    np.testing.assert_allclose(found.residuals, (1.0 - 2.0 * flips) * theta[2:], atol=1e-5)
+
+
 @LOSSES
 def test_an_item_whose_features_mislead_is_corrected_by_its_residual(loss: Loss) -> None:
     rng = np.random.default_rng(4)

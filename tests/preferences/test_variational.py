@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, spearmanr
 
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.lab.paper.quadratic_bound import fit_paper_posterior
 from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings
 from topk_bandit.preferences.models import plackett_luce
@@ -100,45 +101,6 @@ def literal_bound(features: Floats, orderings: Orderings, prior: Gaussian, q: Ga
     return total
 
 
-def papers_posterior(
-    features: Floats, orderings: Orderings, prior: Gaussian, sweeps: int = 150
-) -> tuple[Gaussian, float]:
-    """Lemmas 3 to 6 as they are written, with a number alpha per choice; return q and the bound of Eq. 47."""
-    precision0 = np.linalg.inv(prior.covariance)
-    choices = [features[items] for items in stages(orderings)]
-    alphas, xis = [0.0] * len(choices), [np.ones(len(rows)) for rows in choices]
-    value, q = -math.inf, prior
-    for _ in range(sweeps):
-        precision, linear, constant = precision0.copy(), precision0 @ prior.mean, 0.0
-        for number, rows in enumerate(choices):
-            m = len(rows)
-            if m == 2:
-                x = rows[0] - rows[1]
-                zeta = math.sqrt(x @ (q.covariance + np.outer(q.mean, q.mean)) @ x)
-                lam = curvature(zeta)
-                precision += 2.0 * lam * np.outer(x, x)
-                linear = linear + x / 2.0
-                constant += float(log_sigmoid(zeta)) - zeta / 2.0 + lam * zeta**2
-                continue
-            for _ in range(10):
-                lam = curvature(xis[number])
-                alphas[number] = ((m - 2) / 4.0 + lam @ rows @ q.mean) / lam.sum()
-                xis[number] = np.sqrt(
-                    np.einsum("ja,ab,jb->j", rows, q.covariance, rows) + (rows @ q.mean - alphas[number]) ** 2
-                )
-            lam, alpha, xi = curvature(xis[number]), alphas[number], xis[number]
-            precision += 2.0 * (rows.T * lam) @ rows
-            linear = linear + rows[0] + rows.T @ (2.0 * lam * alpha - 0.5)
-            constant += -alpha + float((log_sigmoid(xi) + (alpha - xi) / 2.0 - lam * (alpha**2 - xi**2)).sum())
-        covariance = np.linalg.inv(precision)
-        q = Gaussian(covariance @ linear, covariance)
-        log_ratio = np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(prior.covariance)[1]
-        new = constant + 0.5 * (log_ratio + q.mean @ precision @ q.mean - prior.mean @ precision0 @ prior.mean)
-        assert new >= value - 1e-9
-        value = new
-    return q, value
-
-
 def mixed(seed: int, *, d: int = 2, n: int = 9, each: int = 4) -> tuple[Floats, Orderings]:
     """Pairs, choices from 4 and rankings of 4."""
     rng = np.random.default_rng(seed)
@@ -222,16 +184,16 @@ def test_bounds_are_below_the_log_of_the_answers_probability_and_the_tilted_one_
 def test_a_quadratic_bound_is_the_papers_for_pairs_and_above_it_for_choices() -> None:
     features, utilities, pairs = some(3, 40, 2, d=3)
     prior = Gaussian.isotropic(3, variance=1.0)
-    theirs, value = papers_posterior(features, pairs, prior)
+    theirs = fit_paper_posterior(features, pairs, prior=prior)
     ours = fit(features, pairs, prior=prior, bound=Bound.QUADRATIC, tolerance=1e-10)
-    assert ours.bound == pytest.approx(value, abs=1e-8)
-    np.testing.assert_allclose(ours.posterior.mean, theirs.mean, atol=1e-7)
-    np.testing.assert_allclose(ours.posterior.covariance, theirs.covariance, atol=1e-7)
+    assert ours.bound == pytest.approx(theirs.bounds[-1], abs=1e-8)
+    np.testing.assert_allclose(ours.posterior.mean, theirs.posterior.mean, atol=1e-7)
+    np.testing.assert_allclose(ours.posterior.covariance, theirs.posterior.covariance, atol=1e-7)
     lists = np.array([np.random.default_rng(one).choice(60, 5, replace=False) for one in range(30)])
     choices = sampling.draw_choices(utilities, lists, rng=np.random.default_rng(5))
-    _, value = papers_posterior(features, choices, prior)
+    value = fit_paper_posterior(features, choices, prior=prior).bounds[-1]
     assert fit(features, choices, prior=prior, bound=Bound.QUADRATIC).bound > value + 0.1
-    _, shifted = papers_posterior(features + 3.0, choices, prior)
+    shifted = fit_paper_posterior(features + 3.0, choices, prior=prior).bounds[-1]
     assert fit(features + 3.0, choices, prior=prior, bound=Bound.QUADRATIC).bound > shifted + 1.0
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands import experiment as experiment_command
+from topk_bandit.commands.log import arguments as log_words
 from topk_bandit.commands.study import arguments as study_words
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.lab.experiments import arguments as experiment_words
@@ -34,6 +35,7 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
+  topk-bandit log         write down a bandit's log, replay it, and show how two of them differ
 """
 
 
@@ -90,6 +92,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     experiment_command.add_arguments(experiment)
+    log = commands.add_parser(
+        "log",
+        help="write down a bandit's log, replay it, compare two",
+        description=log_words.DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    log_words.add_arguments(log)
     return parser
 
 

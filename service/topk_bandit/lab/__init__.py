@@ -1,1 +1,1 @@
-"""The laboratory: simulated shops and the papers' experiments. Serving never imports it."""
+"""The laboratory: the papers' own algorithms, simulated shops and experiments. Serving never imports it."""

@@ -22,7 +22,7 @@ from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 __all__ = ["Address", "Settings", "add_arguments", "default_data_dir", "load"]
 
@@ -388,12 +388,20 @@ def _variable(name: str) -> str:
     return _PREFIX + name.upper()
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Give a parser a flag per setting, and ``--config``. Values stay text until `load` checks them."""
+def add_arguments(parser: ArgumentParser, *, names: Collection[str] | None = None) -> None:
+    """Give a parser ``--config`` and a flag per setting, or per named one. Values stay text until `load` checks them.
+
+    Parameters
+    ----------
+    names
+        Settings that the command needs; all of them by default.
+    """
     parser.add_argument(
         _flag(_CONFIG), metavar="FILE", help=f"TOML file with settings (environment: {_variable(_CONFIG)})"
     )
     for declared in fields(Settings):
+        if names is not None and declared.name not in names:
+            continue
         about = _of(declared)
         text = f"{about.help} (default: {_default(declared)}; environment: {_variable(declared.name)})"
         parser.add_argument(_flag(declared.name), metavar=about.metavar, help=text.replace("%", "%%"))

@@ -30,7 +30,7 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["EmbeddedStore", "FsyncPolicy"]
+__all__ = ["EmbeddedStore", "FsyncPolicy", "owned_url"]
 
 FsyncPolicy: TypeAlias = Literal["everysec", "always"]
 
@@ -187,6 +187,19 @@ def _short_private_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="topk-bandit-", dir=parent if len(os.fsencode(parent)) <= room else "/tmp"))  # noqa: S108
 
 
+def owned_url(folder: Path) -> str | None:
+    """Return where the store of a folder answers that a running process owns; None when no process owns it."""
+    owner = _Lock.acquire(folder / "owner.lock")
+    if owner is not None:
+        owner.close()
+        return None
+    return _url_of(_socket_path(folder.resolve()))
+
+
+def _url_of(socket: Path) -> str:
+    return "unix://" + quote(os.fsencode(socket))
+
+
 class EmbeddedStore:
     """A local Valkey that this process owns, from `start` until `stop`.
 
@@ -231,7 +244,7 @@ class EmbeddedStore:
         self._socket = _socket_path(folder)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        self.url = "unix://" + quote(os.fsencode(self._socket))
+        self.url = _url_of(self._socket)
 
     @classmethod
     def start(cls, folder: Path, *, fsync: FsyncPolicy = "always", patience: float = 30.0) -> EmbeddedStore:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from topk_bandit.lab.paper.approaches import KernelApproach
+from topk_bandit.lab.paper.work import Work
 from topk_bandit.lab.simulation import round_costs
-from topk_bandit.lab.simulation.approaches import KernelApproach
 from topk_bandit.lab.simulation.round_costs import (
     DEFAULT_SERVICE,
     FEATURE,
@@ -14,7 +15,6 @@ from topk_bandit.lab.simulation.round_costs import (
     Size,
     costs,
 )
-from topk_bandit.lab.simulation.work import Work
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 
 

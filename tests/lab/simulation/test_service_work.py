@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from topk_bandit.lab.paper.work import Work, of_brackets, of_cholesky, of_eigenvectors
 from topk_bandit.lab.simulation.service_work import ServiceApproach
-from topk_bandit.lab.simulation.work import Work, of_brackets, of_cholesky, of_eigenvectors
 from topk_bandit.learning import _layout, _rows, _ties, _triangles, evidence, hyperparameters, posterior
 from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.kendall import weighted_convolutional_kendall

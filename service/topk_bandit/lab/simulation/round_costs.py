@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.lab.simulation.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
+from topk_bandit.lab.paper.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
+from topk_bandit.lab.paper.work import Work
 from topk_bandit.lab.simulation.service_work import ServiceApproach
-from topk_bandit.lab.simulation.work import Work
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.rankings import random_rankings

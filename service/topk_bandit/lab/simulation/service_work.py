@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.lab.simulation.work import of_brackets, of_cholesky, of_eigenvectors
+from topk_bandit.lab.paper.work import of_brackets, of_cholesky, of_eigenvectors
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID
 from topk_bandit.learning.policy import State
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.work import Work
+    from topk_bandit.lab.paper.work import Work
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.policy import Limits
     from topk_bandit.learning.rankings import Rankings

@@ -22,7 +22,7 @@ from scipy import sparse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.lab.simulation.work import Arithmetic
+    from topk_bandit.lab.paper.work import Arithmetic
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 

@@ -1,7 +1,7 @@
-"""The posterior by its textbook formulas, in float64 and with explicit features: what others are checked against.
+"""The posterior of rewards by its textbook formulas (GP-TopK, Eqs. 34 and 35), with explicit features, in float64.
 
-Nothing here is shared with the service's posterior: features are those of Claim 3 written out over all pairs of items,
-one matrix is inverted, and that is all.
+It shares no code with `learning`: a ranking's features are those of Claim 3, written out over all pairs of items, and
+the kernel matrix is factorised anew for each posterior. Others are checked against it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from played import Played
 
     Floats = NDArray[np.float64]
     Rankings = NDArray[np.int32]
@@ -96,20 +94,44 @@ class DenseAtContext:
     amplitude: float
 
     @classmethod
-    def of(cls, bandit: Played, features: Floats, shown_contexts: Floats, context: Floats) -> DenseAtContext:
-        """Return it for a bandit whose slates, rewarded first and pending ones after them, have these features.
+    def of(
+        cls,
+        contexts: Floats,
+        features: Floats,
+        rewards: Floats,
+        *,
+        context: Floats,
+        noise_variance: float,
+        offset: float = 0.0,
+        amplitude: float = 1.0,
+    ) -> DenseAtContext:
+        """Return the posterior of N slates, of which the first ones are rewarded and the others pending.
 
-        Noise, offset and amplitude are the bandit's own; a pending slate has no reward, and counts for the variance.
+        A pending slate has no reward, and counts for the variance only.
+
+        Parameters
+        ----------
+        contexts
+            Contexts of the slates, shape (N, C).
+        features
+            Features of the slates, shape (N, P).
+        rewards
+            Rewards of the first slates, at most N.
+        context
+            The context to predict for, shape (C,).
+        noise_variance
+            Variance of a reward's noise, as a part of the amplitude.
+        offset
+            Mean of the prior.
+        amplitude
+            Variance of the prior where context and features have norm 1.
         """
-        posterior, rewards = bandit.state.posterior, np.array(bandit.rewards)
-        n, amplitude = len(rewards), posterior.amplitude
-        gram = (shown_contexts @ shown_contexts.T) * (features @ features.T)
-        noisy = gram + posterior.noise_variance * np.eye(len(gram))
-        relevant = (shown_contexts @ context)[:, None] * features
-        residual = cho_solve(cho_factor(noisy[:n, :n], lower=True), rewards - posterior.offset)
-        lower = np.linalg.cholesky(noisy)
-        whitened = solve_triangular(lower, relevant, lower=True)
-        return cls(residual @ relevant[:n], whitened, float(context @ context), posterior.offset, amplitude)
+        n, gram = len(rewards), (contexts @ contexts.T) * (features @ features.T)
+        noisy = gram + noise_variance * np.eye(len(gram))
+        relevant = (contexts @ context)[:, None] * features
+        residual = cho_solve(cho_factor(noisy[:n, :n], lower=True), rewards - offset)
+        whitened = solve_triangular(np.linalg.cholesky(noisy), relevant, lower=True)
+        return cls(residual @ relevant[:n], whitened, float(context @ context), offset, amplitude)
 
     def moments(self, features: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of rankings with these features (A, P), both of shape (A,)."""

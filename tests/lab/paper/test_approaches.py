@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topk_bandit.lab.simulation.approaches import FeatureApproach, KernelApproach, NaiveApproach
-from topk_bandit.lab.simulation.work import Arithmetic, Work, of_brackets, of_cholesky, of_triangular_solve
+from topk_bandit.lab.paper.approaches import FeatureApproach, KernelApproach, NaiveApproach
+from topk_bandit.lab.paper.dense_posterior import DenseAtContext, pair_features
+from topk_bandit.lab.paper.work import Arithmetic, Work, of_brackets, of_cholesky, of_triangular_solve
 from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.kendall import KendallKernel, weighted_convolutional_kendall
 from topk_bandit.learning.posterior import Posterior
@@ -23,7 +24,7 @@ from topk_bandit.learning.rankings import random_rankings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.lab.simulation.approaches import Approach
+    from topk_bandit.lab.paper.approaches import Approach
 
 NOISE, ITERATIONS, TINY = 0.1, 3, 1e-300
 
@@ -310,6 +311,20 @@ def test_the_approaches_agree_with_the_posterior() -> None:
         np.testing.assert_allclose(mean, expected.mean, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(variance, expected.variance, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(approach.mvm(vectors), gram @ vectors, atol=1e-12)
+
+
+def test_conjugate_gradients_with_sparse_features_agree_with_a_dense_solve() -> None:
+    """Claim 3's features written out over all pairs, a Cholesky factor, and no code of the approach's."""
+    rng, kernel = np.random.default_rng(6), weighted_convolutional_kendall(8, 3)
+    contexts, rankings = rng.normal(size=(40, 2)), random_rankings(np.arange(8), slate_size=3, count=44, rng=rng)
+    rewards, features = rng.normal(size=40), pair_features(rankings, 8)
+    approach = made(FeatureApproach, kernel, Arithmetic(), c=2, capacity=40, iterations=120)
+    for context, ranking, reward in zip(contexts, rankings, rewards, strict=False):
+        approach.update(context, ranking, float(reward))
+    dense = DenseAtContext.of(contexts, features[:40], rewards, context=contexts[0], noise_variance=NOISE)
+    expected, found = dense.moments(features[40:]), approach.moments(contexts[0], rankings[40:])
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-8, atol=1e-10)
 
 
 @given(n=st.integers(2, 9), data=st.data())

@@ -1,8 +1,9 @@
-"""DopeWolfe as its source writes it (Algorithms 2 and 4), with the settings of its experiments, to compare with.
+"""DopeWolfe as its paper writes it (Algorithms 2 and 4), with the settings of its experiments.
 
 Each iteration draws R subsets uniformly, takes the one with the largest gradient by the cached pair gradients, finds
 its share by golden-section search on an r x r determinant, r = K (K - 1) / 2, and updates V^-1 by Woodbury's identity.
 It begins with one subset and gamma I. Pair gradients come from one matrix product instead of a form for each pair.
+`preferences.designs.optimal.d_optimal_subsets` is what this project uses instead, with a certificate of its gap.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class SampledFrankWolfe:
         subset = random_subsets(self.rng, len(self.features), self.size, 1)[0]
         differences = self._differences(subset)
         self.weights = {tuple(sorted(subset.tolist())): 1.0}
-        self.inverse = np.linalg.inv(differences @ differences.T + GAMMA * np.eye(self.features.shape[1]))
+        regular: Floats = differences @ differences.T + GAMMA * np.eye(self.features.shape[1])
+        self.inverse = np.asarray(np.linalg.inv(regular), dtype=np.float64)
 
     @property
     def sampled(self) -> int:

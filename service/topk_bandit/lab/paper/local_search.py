@@ -1,4 +1,4 @@
-"""The paper's breadth-first local search as it is written (Section 5 and Appendix B.2), for UCB.
+"""GP-TopK's breadth-first local search for the largest UCB, as the paper writes it (Section 5 and Appendix B.2).
 
 1,000 random slates are looked at, and the best 10 of them are where climbs start. A climb moves to the best of all
 neighbours until none is better. Neighbours are the permutations of the slate and of all slates with one item replaced:
@@ -21,20 +21,19 @@ from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dense import PairWeights, pair_index
+from topk_bandit.lab.paper.dense_posterior import PairWeights, pair_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from topk_bandit.lab.paper.dense_posterior import DenseAtContext
 
-    from dense import DenseAtContext
+__all__ = ["CANDIDATES", "RESTARTS", "Orders", "PaperFound", "neighbouring_sets", "paper_search", "ucb_of_sets"]
 
-    Floats = NDArray[np.float64]
-    Rankings = NDArray[np.int32]
-
-__all__ = ["Orders", "PaperFound", "neighbouring_sets", "paper_search", "ucb_of_sets"]
+Floats = NDArray[np.float64]
+Rankings = NDArray[np.int32]
 
 CANDIDATES, RESTARTS = 1000, 10
 

@@ -1,0 +1,55 @@
+"""The words and flags of `topk-bandit log`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topk_bandit.process import settings
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["DESCRIPTION", "add_arguments"]
+
+DESCRIPTION = """\
+Look at what a bandit has learned from. Nothing in the store is changed.
+
+  topk-bandit log dump shop/home > home.jsonl    write its log down, one JSON event a line
+  topk-bandit log replay home.jsonl --to 4711    fold it up to a position, and tell what the model is
+  topk-bandit log diff home.jsonl other.jsonl    the first event that differs, and what differs in the models
+"""
+
+_STORE = ("redis_url", "data_dir", "fsync", "key_prefix", "store_timeout_seconds")
+_MODEL = ("bandit_memory_mib",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the words of `log` to a parser, each with a `run` that returns an exit status."""
+    words = parser.add_subparsers(required=True, metavar="WORD", title="words")
+    dump = words.add_parser("dump", help="write a log down", description="Write a log down, one JSON event a line.")
+    dump.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    dump.add_argument("--from", dest="first", type=int, metavar="POSITION", help="first event (default: for a replay)")
+    dump.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    settings.add_arguments(dump, names=_STORE)
+    replay = words.add_parser(
+        "replay", help="fold a log that was written down", description="Fold a log, and tell what the model is."
+    )
+    replay.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")
+    diff = words.add_parser(
+        "diff",
+        help="show how two logs and their models differ",
+        description="Show the first event that differs and what differs in the models; exit 1 if anything does.",
+    )
+    diff.add_argument("logs", type=Path, nargs=2, metavar="FILE", help="what `dump` has written")
+    for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):
+        parsed.add_argument("--to", dest="last", type=int, metavar="POSITION", help="last event (default: all)")
+        parsed.set_defaults(run=_called, word=word)
+    for parsed in (replay, diff):
+        settings.add_arguments(parsed, names=_MODEL)
+
+
+def _called(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.log import command  # noqa: PLC0415 - other commands need not wait for it
+
+    return {"dump": command.dump, "replay": command.replay, "diff": command.diff}[given.word](given)

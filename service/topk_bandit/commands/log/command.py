@@ -1,0 +1,151 @@
+"""What `topk-bandit log dump`, `replay` and `diff` do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TextIO
+
+from topk_bandit.bandits.budget import MIB, MemoryBounds
+from topk_bandit.commands.log import dumps, models
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.process import settings
+from topk_bandit.rpc import fields
+from topk_bandit.store.codec import encode_event
+from topk_bandit.store.embedded import EmbeddedStore, owned_url
+from topk_bandit.store.redis.bandits import RedisStore
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from topk_bandit.commands.log.dumps import Dump
+    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.learning.policy import Limits
+    from topk_bandit.process.settings import Settings
+    from topk_bandit.store.embedded import FsyncPolicy
+
+__all__ = ["diff", "dump", "replay"]
+
+_WIDTH = 24
+
+
+def dump(given: argparse.Namespace) -> int:
+    """Write a log down; return 0."""
+    chosen, name = settings.load(given, os.environ), _name(given.bandit)
+    with ExitStack() as stack:
+        url = chosen.redis_url or _embedded(chosen, stack)
+        written = asyncio.run(_dumped(chosen, url, name, first=given.first, last=given.last))
+    if given.out is None:
+        _print(dumps.lines(written), sys.stdout)
+        return 0
+    try:
+        with given.out.open("w", encoding="utf-8") as file:
+            _print(dumps.lines(written), file)
+    except OSError as error:
+        raise ConfigurationError(f"{given.out} can't be written: {error.strerror}") from error
+    return 0
+
+
+def replay(given: argparse.Namespace) -> int:
+    """Print what the model of a log is; return 0."""
+    limits, log = _limits(given), dumps.read_file(given.log)
+    model = models.replayed(log, limits=limits, last=given.last)
+    began = "event 1" if log.snapshot is None else f"the snapshot at {log.snapshot.position}"
+    agreed = models.snapshot_agrees(log, limits=limits)
+    told = {"bandit": log.bandit, "replayed from": f"{began}, {agreed}" if agreed else began, **models.describe(model)}
+    _print((f"{name:{_WIDTH}}{value}" for name, value in told.items()), sys.stdout)
+    return 0
+
+
+def diff(given: argparse.Namespace) -> int:
+    """Print how two logs and their models differ; return 0 when they do not, else 1."""
+    limits, (one, other) = _limits(given), [dumps.read_file(path) for path in given.logs]
+    ends = _last(one), _last(other)
+    last = min(ends) if given.last is None else given.last
+    found = [*_differing_events(one, other, last=last), *_differing_parts(one, other, limits=limits, last=last)]
+    if given.last is None and ends[0] != ends[1]:
+        found.append(f"one log ends at {ends[0]}, the other at {ends[1]}")
+    _print(found or [f"no difference up to {last}"], sys.stdout)
+    return 1 if found else 0
+
+
+def _differing_events(one: Dump, other: Dump, *, last: int) -> Iterable[str]:
+    """Tell the first position up to `last` that both logs hold and that holds different events."""
+    theirs = {logged.position: logged for logged in other.events}
+    for logged in one.events:
+        if logged.position <= last and logged != theirs.get(logged.position, logged):
+            yield f"event {logged.position} is the first that differs"
+            yield f"  {_told(logged)}"
+            yield f"  {_told(theirs[logged.position])}"
+            return
+
+
+def _told(logged: LoggedEvent) -> str:
+    return f"at {logged.at_ms} ms: {encode_event(logged.event).decode()}"
+
+
+def _differing_parts(one: Dump, other: Dump, *, limits: Limits, last: int) -> Iterable[str]:
+    """Tell what differs in the models after the event at `last`."""
+    mine, theirs = (models.replayed(log, limits=limits, last=last) for log in (one, other))
+    described = models.describe(theirs)
+    for name, value in models.describe(mine).items():
+        if value != described[name]:
+            yield f"{name:{_WIDTH}}{value} | {described[name]}"
+    largest = models.apart(mine, theirs)
+    if largest is None:
+        yield "predictions can't be compared: the bandits have other sizes"
+    elif any(largest):
+        yield f"{'means':{_WIDTH}}differ by up to {largest.means:.3g} standard deviations of the prior"
+        yield f"{'standard deviations':{_WIDTH}}differ by up to {largest.deviations:.3g} of the prior's"
+
+
+def _last(log: Dump) -> int:
+    """Return the last position that a log comes to; 0 for an empty one."""
+    if log.events:
+        return log.events[-1].position
+    return 0 if log.snapshot is None else log.snapshot.position
+
+
+def _name(text: str) -> BanditName:
+    """Return the bandit that TENANT/BANDIT or the name on the wire means."""
+    parts = text.split("/")
+    return fields.bandit_name("bandit", f"tenants/{parts[0]}/bandits/{parts[1]}" if len(parts) == 2 else text)
+
+
+def _limits(given: argparse.Namespace) -> Limits:
+    """Return the limits that a worker with the same settings has: another model comes of others."""
+    chosen = settings.load(given, os.environ)
+    bounds = MemoryBounds(model_bytes=chosen.bandit_memory_mib * MIB)
+    return bounds.limits(context_dim=fields.MAX_CONTEXT_DIMENSION, slate_size=fields.MAX_SLATE_SIZE)
+
+
+def _embedded(chosen: Settings, stack: ExitStack) -> str:
+    """Return where the embedded store of the data folder answers, which is started unless a service runs on it."""
+    if not (chosen.data_dir / "appendonlydir").is_dir():
+        raise ConfigurationError(f"there is no store in {chosen.data_dir}; name another --data-dir, or a --redis-url")
+    running = owned_url(chosen.data_dir)
+    if running is not None:
+        return running
+    fsync: FsyncPolicy = "always" if chosen.fsync == "always" else "everysec"
+    return stack.enter_context(EmbeddedStore.start(chosen.data_dir, fsync=fsync)).url
+
+
+async def _dumped(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:
+    store = await RedisStore.connect(url, prefix=chosen.key_prefix, timeout=chosen.store_timeout_seconds)
+    try:
+        return await dumps.read_store(store, name, first=first, last=last)
+    finally:
+        await store.close()
+
+
+def _print(written: Iterable[str], file: TextIO) -> None:
+    """Write lines, and end quietly when nobody reads on, as after `| head`."""
+    try:
+        file.writelines(f"{line}\n" for line in written)
+        file.flush()
+    except BrokenPipeError:
+        # What is left in the buffer must not be tried again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

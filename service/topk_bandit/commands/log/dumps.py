@@ -1,0 +1,132 @@
+"""A bandit's log as a file: a header, then one JSON event a line.
+
+The first line is an object with the bandit's name, its incarnation and a snapshot, which is null unless the store has
+trimmed the log: then a replay begins with the snapshot. Every further line has the position of an event, the store's
+clock when it was appended, and the event with the bytes that the store holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.domain.bandits import LoggedEvent
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
+from topk_bandit.store.codec import decode_event, encode_event
+from topk_bandit.store.log import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.log import Store
+
+__all__ = ["Dump", "lines", "read_file", "read_store"]
+
+EVENTS_PER_READ = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A log, or part of it; `snapshot` stands for all that comes before the first event."""
+
+    bandit: str
+    incarnation: str
+    snapshot: Snapshot | None
+    events: tuple[LoggedEvent, ...]
+
+
+async def read_store(store: Store, name: BanditName, *, first: int | None, last: int | None) -> Dump:
+    """Return a log up to `last`, from `first` on, or from where a replay can begin: event 1, or the oldest snapshot.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such bandit.
+    InvalidArgumentError
+        `first` is trimmed, or no snapshot fits before `last`.
+    CorruptDataError
+        The log was trimmed or begun anew while it was read.
+    """
+    begin = await store.read_log(name, start=1, limit=1)
+    end = begin.log_position if last is None else min(last, begin.log_position)
+    snapshot = None
+    if first is None and begin.first_position > 1:
+        snapshot = await _oldest_snapshot(store, name, after=begin.first_position - 1, last=end)
+    start = first or (snapshot.position + 1 if snapshot else 1)
+    if start < begin.first_position:
+        raise InvalidArgumentError("--from", f"the log begins at {begin.first_position}: what was before is trimmed")
+    events: list[LoggedEvent] = []
+    while start + len(events) <= end:
+        part = await store.read_log(name, start=start + len(events), limit=EVENTS_PER_READ)
+        if not part.events or part.incarnation != begin.incarnation:
+            raise CorruptDataError(f"{name}: the log was trimmed or begun anew while it was read; try again")
+        events.extend(part.events)
+    return Dump(str(name), begin.incarnation, snapshot, tuple(events[: max(0, end - start + 1)]))
+
+
+async def _oldest_snapshot(store: Store, name: BanditName, *, after: int, last: int) -> Snapshot:
+    """Return the oldest snapshot with which the events that are left can go on."""
+    snapshots = [one for one in await store.load_snapshots(name) if after <= one.position <= last]
+    if not snapshots:
+        raise InvalidArgumentError(
+            "--to", f"the log begins at {after + 1}, and no snapshot between there and {last} fits"
+        )
+    return snapshots[-1]
+
+
+def lines(dump: Dump) -> Iterator[str]:
+    """Yield the lines of a file, without their ends."""
+    snapshot = dump.snapshot
+    packed = snapshot and {"position": snapshot.position, "payload": base64.b64encode(snapshot.payload).decode()}
+    yield json.dumps({"bandit": dump.bandit, "incarnation": dump.incarnation, "snapshot": packed})
+    for logged in dump.events:
+        event = encode_event(logged.event).decode()
+        yield f'{{"position":{logged.position},"at_ms":{logged.at_ms},"event":{event}}}'
+
+
+def read_file(path: Path) -> Dump:
+    """Return the log that a file holds.
+
+    Raises
+    ------
+    ConfigurationError
+        The file can't be read.
+    CorruptDataError
+        A line is none of `lines`; the message names it.
+    """
+    try:
+        head, *rest = path.read_text(encoding="utf-8").splitlines() or [""]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} can't be read: {error}") from error
+    header = _parsed(path, 1, head)
+    try:
+        snapshot = header["snapshot"] and Snapshot(
+            header["snapshot"]["position"], base64.b64decode(header["snapshot"]["payload"], validate=True)
+        )
+        events = tuple(_event(path, number, line) for number, line in enumerate(rest, 2))
+        return Dump(header["bandit"], header["incarnation"], snapshot, events)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptDataError(f"{path}, line 1: not the header of a log: {error!r}") from error
+
+
+def _event(path: Path, number: int, line: str) -> LoggedEvent:
+    document = _parsed(path, number, line)
+    try:
+        event = decode_event(json.dumps(document["event"]).encode())
+        return LoggedEvent(int(document["position"]), int(document["at_ms"]), event)
+    except (KeyError, TypeError, ValueError, CorruptDataError) as error:
+        raise CorruptDataError(f"{path}, line {number}: no event: {error}") from error
+
+
+def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise CorruptDataError(f"{path}, line {number}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CorruptDataError(f"{path}, line {number}: not a JSON object")
+    return document

@@ -1,0 +1,251 @@
+"""`topk-bandit log` on the log of a real store: written down, replayed and compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import NAME, Shop, hired
+from tests.contracts.harness import RedisStores, run
+
+from topk_bandit.bandits.budget import MemoryBounds
+from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.commands.cli import _parser, main
+from topk_bandit.commands.log import models
+from topk_bandit.commands.log.dumps import lines, read_file
+from topk_bandit.domain.bandits import LoggedEvent, Rewarded
+from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
+from topk_bandit.store.embedded import EmbeddedStore
+from topk_bandit.store.log import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.commands.log.dumps import Dump
+    from topk_bandit.store.log import Store
+
+ROUNDS = 120
+LIMITS = MemoryBounds().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
+
+
+class Traded:
+    """A bandit with a history in the embedded store of a folder, and the model that its worker came to."""
+
+    def __init__(self, folder: Path, store: EmbeddedStore) -> None:
+        self.folder, self.stores, found = folder, RedisStores(store.url), []
+
+        async def scenario(store: Store) -> None:
+            async with hired(store, limits=LIMITS) as worker:
+                shop = Shop(worker, self.stores, np.random.default_rng(5))
+                await shop.create()
+                await shop.trade(ROUNDS)
+                found.append(await worker.learner.refreshed(NAME))
+
+        run(self.stores, scenario)
+        self.live: Model = found[0]
+
+    @property
+    def words(self) -> list[str]:
+        return [f"--data-dir={self.folder}", f"--key-prefix={self.stores.prefix}"]
+
+    def dump(self, file: Path, *words: str) -> Path:
+        assert main(["log", "dump", "shop/home", f"--out={file}", *self.words, *words]) == 0
+        return file
+
+
+@pytest.fixture(scope="module")
+def traded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traded]:
+    folder = tmp_path_factory.mktemp("data")
+    with EmbeddedStore.start(folder, fsync="everysec") as store:
+        yield Traded(folder, store)
+
+
+def facts(text: str) -> dict[str, str]:
+    return {line[:24].strip(): line[24:] for line in text.splitlines()}
+
+
+def test_a_dump_is_the_log_event_by_event(traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "dump", str(NAME), *traded.words]) == 0
+    head, *events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert head == {"bandit": str(NAME), "incarnation": traded.live.incarnation, "snapshot": None}
+    assert [event["position"] for event in events] == list(range(1, traded.live.version + 1))
+    assert events[0]["event"]["type"] == "bandit_created"
+    file = traded.dump(tmp_path / "log.jsonl")
+    assert read_file(file).events[-1] == traded.live.last
+    part = read_file(traded.dump(tmp_path / "part.jsonl", "--from=7", "--to=11"))
+    assert [logged.position for logged in part.events] == [7, 8, 9, 10, 11]
+
+
+def test_a_replay_comes_to_the_worker_s_model(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = traded.dump(tmp_path / "log.jsonl")
+    assert main(["log", "replay", str(file)]) == 0
+    told = facts(capsys.readouterr().out)
+    digests = told["log digest"], told["posterior digest"], told["arithmetic"]
+    assert digests == digests_of(traded.live)
+    assert told["version"].startswith(f"{traded.live.version} (")
+    assert told["recommendations"] == str(traded.live.tally.recommendations)
+    assert told["observations"].startswith(f"{traded.live.state.observations}, in ")
+    assert main(["log", "replay", str(file), "--to=20"]) == 0
+    assert facts(capsys.readouterr().out)["version"].startswith("20 (")
+
+
+def test_a_trimmed_log_is_replayed_from_its_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedStore.start(tmp_path / "data", fsync="everysec") as store:
+        traded = Traded(tmp_path / "data", store)
+        whole = traded.dump(tmp_path / "whole.jsonl")
+        kept = checkpoints(read_file(whole))
+
+        async def save(store: Store) -> None:
+            for model in (kept[len(kept) // 2], kept[-1]):
+                snapshot = Snapshot(model.version, encode_model(model))
+                assert await store.save_snapshot(NAME, snapshot, incarnation=model.incarnation)
+
+        run(traded.stores, save)
+        trimmed = traded.dump(tmp_path / "trimmed.jsonl")
+        assert main(["log", "dump", "shop/home", "--from=1", *traded.words]) == 1
+        assert "the log begins at" in capsys.readouterr().err
+    log = read_file(trimmed)
+    assert log.snapshot is not None
+    assert log.events[0].position == log.snapshot.position + 1 == kept[len(kept) // 2].version + 1
+    assert main(["log", "replay", str(trimmed)]) == 0
+    told = facts(capsys.readouterr().out)
+    assert told["replayed from"] == f"the snapshot at {log.snapshot.position}, as it was saved"
+    assert told["posterior digest"] == digests_of(traded.live).posterior
+    assert main(["log", "diff", str(whole), str(trimmed)]) == 0
+    assert capsys.readouterr().out == f"no difference up to {traded.live.version}\n"
+    assert main(["log", "replay", str(trimmed), "--to=1"]) == 1
+    assert f"--to: a replay can end at {log.snapshot.position} to {traded.live.version}" in capsys.readouterr().err
+
+
+def checkpoints(log: Dump) -> list[Model]:
+    """Return the models of a whole log that a snapshot could have been taken of."""
+    model, found = begin(log.incarnation, log.events[0], limits=LIMITS), []
+    for logged in log.events[1:]:
+        model = fold(model, logged)
+        if model.since_checkpoint == 0:
+            found.append(model)
+    return found
+
+
+def test_a_difference_is_told_by_its_first_event_and_in_standard_deviations(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = traded.dump(tmp_path / "log.jsonl")
+    log = read_file(file)
+    number, rewarded = next(one for one in enumerate(log.events) if isinstance(one[1].event, Rewarded))
+    more = Rewarded(rewarded.event.recommendation_id, rewarded.event.value + 1.0)
+    changed = LoggedEvent(rewarded.position, rewarded.at_ms, more)
+    other = tmp_path / "other.jsonl"
+    events = (*log.events[:number], changed, *log.events[number + 1 :])
+    other.write_text("".join(f"{line}\n" for line in lines(replace(log, events=events))), encoding="utf-8")
+    assert main(["log", "diff", str(file), str(other)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith(f"event {rewarded.position} is the first that differs\n  at ")
+    assert repr(more.value) in out
+    assert {"log digest", "posterior digest", "reward sum", "means"} <= set(facts(out))
+    [said] = re.findall(r"means +differ by up to (\S+) standard deviations of the prior", out)
+    one, two = (models.replayed(read_file(path), limits=LIMITS) for path in (file, other))
+    assert float(said) == pytest.approx(plain_difference(one, two), rel=1e-2)
+    assert main(["log", "diff", str(file), str(other), f"--to={rewarded.position - 1}"]) == 0
+    assert capsys.readouterr().out == f"no difference up to {rewarded.position - 1}\n"
+
+
+def plain_difference(one: Model, two: Model) -> float:
+    """Return the largest difference of means over all slates of eight contexts, one after the other."""
+    rng, largest, settings = np.random.default_rng(0), 0.0, one.settings
+    items = np.arange(settings.item_capacity, dtype=np.int32)
+    rankings = random_rankings(items, slate_size=settings.slate_size, count=200, rng=rng)
+    for context in rng.normal(size=(8, settings.context_dim)):
+        prior = one.state.posterior.amplitude * float(context @ context)
+        for ranking in rankings:
+            pair = [model.state.posterior.predict(context, ranking[None]).mean[0] for model in (one, two)]
+            largest = max(largest, abs(pair[0] - pair[1]) / math.sqrt(prior))
+    return largest
+
+
+def test_one_log_that_ends_earlier_differs_in_its_end_alone(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, part = traded.dump(tmp_path / "log.jsonl"), traded.dump(tmp_path / "part.jsonl", "--to=50")
+    assert main(["log", "diff", str(file), str(part)]) == 1
+    assert capsys.readouterr().out == f"one log ends at {traded.live.version}, the other at 50\n"
+
+
+def test_bandits_of_other_sizes_are_not_compared_slate_by_slate(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = traded.dump(tmp_path / "log.jsonl", "--to=1")
+    other = tmp_path / "other.jsonl"
+    text = file.read_text(encoding="utf-8")
+    other.write_text(text.replace('"context_dim":2', '"context_dim":3'), encoding="utf-8")
+    assert main(["log", "diff", str(file), str(other)]) == 1
+    assert "predictions can't be compared: the bandits have other sizes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["dump", "shop"], "bandit: "),
+        (["dump", "shop/nowhere"], "tenants/shop/bandits/nowhere not found"),
+        (["dump", "shop/home", "--data-dir=/nowhere"], "there is no store in /nowhere"),
+        (["dump", "shop/home", "--out=/nowhere/log"], "/nowhere/log can't be written"),
+        (["replay", "/nowhere"], "/nowhere can't be read"),
+        (["replay", "EMPTY"], "line 1: not JSON"),
+        (["replay", "TORN"], "line 3: not JSON"),
+        (["replay", "MIDDLE"], "a log begins with "),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    files = {name: tmp_path / name for name in ("EMPTY", "TORN", "MIDDLE")}
+    files["EMPTY"].write_text("")
+    files["TORN"].write_text(traded.dump(tmp_path / "log.jsonl", "--to=2").read_text(encoding="utf-8")[:-9])
+    traded.dump(files["MIDDLE"], "--from=5", "--to=9")
+    given = [str(files.get(word, word)) for word in words]
+    own = [] if words[0] != "dump" or "--data-dir=/nowhere" in words else traded.words
+    assert main(["log", *given, *own]) == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_who_stops_reading_hears_no_complaint(traded: Traded) -> None:
+    command = [sys.executable, "-m", "topk_bandit", "log", "dump", "shop/home", *traded.words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_a_store_that_nobody_runs_is_started_for_it(tmp_path: Path) -> None:
+    with EmbeddedStore.start(tmp_path / "data", fsync="everysec") as store:
+        traded = Traded(tmp_path / "data", store)
+    assert read_file(traded.dump(tmp_path / "log.jsonl")).events[-1] == traded.live.last
+
+
+def commands_in(page: str) -> list[list[str]]:
+    """Return the words of all `topk-bandit` commands in code on a page of the documentation."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(r"(?m)^    topk-bandit ([^|\n]+)", text) + re.findall(r"`topk-bandit ([^`]+)`", text)
+    return [shlex.split(command) for command in found]
+
+
+@pytest.mark.parametrize("words", commands_in("debugging.md"))
+def test_commands_in_the_documentation_can_be_given(words: list[str]) -> None:
+    assert callable(_parser().parse_args(words).run)
