@@ -48,7 +48,7 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
-	$(BIN)/mypy tools
+	$(BIN)/mypy examples tools
 
 layers: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
