@@ -6,7 +6,7 @@ INCLUDED := -Iprotos -I$(VENV)/googleapis
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test bits check format lint types layers client client-check protos protos-check peers bench lock clean
+.PHONY: help demo serve test faults bits check format lint types layers client client-check protos protos-check peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test: $(VENV)/dev.stamp  ## Run all tests
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
+
+faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
+	LONG_TESTS=1 $(BIN)/python -m pytest --timeout 1500
 
 check: lint types layers client-check protos-check test bits  ## Run all that CI runs
 

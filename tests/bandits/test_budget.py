@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import NAME, SETTINGS, Archive, Shop, assert_same, hired, rebuilt, replayed, request, settles
 from tests.contracts.harness import RedisStores, run
+from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.budget import MIB, MemoryBounds, Residents
 from topk_bandit.bandits.follower import SHORT_TAIL
@@ -133,8 +134,11 @@ def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) ->
     run(stores, scenario)
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize(
-    ("stores", "rounds"), [("memory", 40), ("embedded", 40), ("embedded", 160)], indirect=["stores"]
+    ("stores", "rounds"),
+    [("memory", 40), ("embedded", 40), ("embedded", usual_or_long(160, long=700))],
+    indirect=["stores"],
 )
 def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: int) -> None:
     """One worker lets its model rest and takes it up again and again; another keeps it, and both follow one log."""
