@@ -6,7 +6,7 @@ INCLUDED := -Iprotos -I$(VENV)/googleapis
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test bits check format lint types layers docs docs-check protos protos-check peers bench lock clean
+.PHONY: help demo serve test faults bits check format lint types layers client client-check docs docs-check protos protos-check peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,10 @@ test: $(VENV)/dev.stamp  ## Run all tests
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
 
-check: lint types layers docs-check protos-check test bits  ## Run all that CI runs
+faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
+	LONG_TESTS=1 $(BIN)/python -m pytest --timeout 1500
+
+check: lint types layers client-check docs-check protos-check test bits  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -48,6 +51,7 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
+	$(BIN)/mypy examples tools
 
 layers: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
@@ -57,6 +61,12 @@ docs: $(VENV)/dev.stamp  ## Write docs/api from the docstrings
 
 docs-check: $(VENV)/dev.stamp
 	$(BIN)/python tools/api_pages.py --check
+
+client: $(VENV)/dev.stamp  ## Generate the synchronous client from the asynchronous one
+	$(BIN)/python tools/generate_client.py
+
+client-check: $(VENV)/dev.stamp
+	$(BIN)/python tools/generate_client.py --check
 
 # The definitions that ours import come with googleapis-common-protos, one of them under another name than it is imported by.
 $(VENV)/googleapis.stamp: $(VENV)/dev.stamp

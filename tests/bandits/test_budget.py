@@ -22,6 +22,7 @@ from tests.bandits.harness import (
     settles,
 )
 from tests.contracts.harness import RedisStores, run
+from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import SHORT_TAIL
@@ -144,8 +145,11 @@ def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) ->
     run(stores, scenario)
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize(
-    ("stores", "rounds"), [("memory", 40), ("embedded", 40), ("embedded", 160)], indirect=["stores"]
+    ("stores", "rounds"),
+    [("memory", 40), ("embedded", 40), ("embedded", usual_or_long(160, long=700))],
+    indirect=["stores"],
 )
 def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: int) -> None:
     """One worker lets its model rest and takes it up again and again; another keeps it, and both follow one log."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+from tests.long_forms import examples
 
 from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 
@@ -82,7 +83,7 @@ class SlatesAndDicts(RuleBasedStateMachine):
 
 
 TestSlatesAndDicts = SlatesAndDicts.TestCase
-TestSlatesAndDicts.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestSlatesAndDicts.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.parametrize(("context_dim", "slate_size"), [(1, 3), (5, 6), (64, 12)])

@@ -313,10 +313,11 @@ class Failed:
 def test_what_does_not_come_from_the_service_is_understood_too(
     metadata: tuple[tuple[str, bytes], ...] | None,
 ) -> None:
-    error = error_of_call(Failed(grpc.StatusCode.UNAUTHENTICATED, metadata))
+    error = error_of_call(Failed(grpc.StatusCode.UNAUTHENTICATED, metadata), target="here:1")
     assert type(error) is Unexpected
     assert str(error) == "UNAUTHENTICATED: no message"
-    assert type(error_of_call(Failed(grpc.StatusCode.UNAVAILABLE, metadata))) is Unavailable
+    unavailable = error_of_call(Failed(grpc.StatusCode.UNAVAILABLE, metadata), target="here:1")
+    assert type(unavailable) is Unavailable
 
 
 def test_entries_with_codes_that_nobody_knows() -> None:

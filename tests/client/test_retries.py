@@ -4,6 +4,7 @@ import random
 import socket
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from topk_bandit.domain.bandits import BanditName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.client.conftest import EitherClient
 
@@ -232,6 +234,26 @@ def test_the_deadline_holds_when_nobody_answers(
     with pytest.raises((Unavailable, DeadlineExceeded)):
         client.recommend("home", timeout=timeout)
     assert time.monotonic() - begin < timeout + 0.3
+
+
+@pytest.mark.parametrize("listener", ["127.0.0.1:{port}", "localhost:{port}", "unix:{folder}/none.sock"])
+def test_an_address_without_a_listener_is_one_error_that_says_so(
+    make: Callable[..., EitherClient], free_port: int, tmp_path: Path, listener: str
+) -> None:
+    target = listener.format(port=free_port, folder=tmp_path)
+    with pytest.raises(Unavailable) as caught:
+        make(target, timeout=0.5).get_bandit("home")
+    printed = "".join(traceback.format_exception(caught.value))
+    assert printed.count("Traceback") == 1
+    assert printed.rstrip().endswith(
+        f"UNAVAILABLE: nothing listens at {target}: start the service with `make serve` or `topk-bandit serve`"
+    )
+
+
+def test_errors_of_the_service_are_one_traceback_too(make: Callable[..., EitherClient], server: RunningServer) -> None:
+    with pytest.raises(NotFound) as caught:
+        make(server.target).get_bandit("none")
+    assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
 
 
 def test_the_deadline_holds_when_the_answer_is_slow(make: Callable[..., EitherClient], server: RunningServer) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.bandits.harness import replayed
 from tests.faults.load import counted, shopping, writing
 from tests.faults.service import Service, alive, serving, until
+from tests.long_forms import usual_or_long
 from tests.servers import free_port
 
 from topk_bandit.bandits.recommender import choose_slate
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from topk_bandit.client import BanditStats
 
 NAME = BanditName("shop", "home")
-KILLS = ["store", "store", "store", "worker", "worker", "supervisor", "everything", "everything while it starts"]
+KILLS = usual_or_long(
+    ["store"] * 3 + ["worker"] * 2 + ["supervisor", "everything", "everything while it starts"],
+    long=["store"] * 14 + ["worker"] * 5 + ["supervisor"] * 5 + ["everything"] * 3 + ["everything while it starts"] * 3,
+)
 
 
 def kill_store(service: Service, rng: np.random.Generator) -> None:
@@ -73,7 +77,8 @@ def wait_for_business(customers: Customers) -> None:
     until(lambda: len(customers.acknowledged) >= heard + 5, what="business goes on")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.long_form
+@pytest.mark.timeout(usual_or_long(400, long=1500))
 def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path) -> None:
     rng = np.random.default_rng(11)
     address = f"127.0.0.1:{free_port()}"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, rankings_of, rewards_of, sample
+from tests.long_forms import examples
 
 from topk_bandit.learning.evidence import Evidence, Observations, compacted, remembered, varied
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
@@ -240,7 +241,7 @@ CONTEXTS = np.array([[1.0, 0.0], [0.3, -0.8], [-0.6, 1.6], [0.0, 0.0]])
 
 
 @given(ROWS, ROWS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_rows_fold_without_loss(first: list[tuple[int, tuple[int, int], float]], second: list) -> None:  # type: ignore[type-arg]
     kernel = WCK.make(5, 2)
     asked = np.array([[0, 1], [1, 0], [3, 4], [2, 0]], dtype=np.int32)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.learning.believed import Believer, Utilities
 from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, Sample, assert_close, rankings_of
 from tests.learning.test_evidence import CASES, CONTEXTS, ROWS, question, repeating
+from tests.long_forms import examples
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evidence import Evidence, Observations, compacted
@@ -182,7 +183,7 @@ def test_a_prior_mean_that_comes_later_is_as_if_it_had_been_there(kind: Kind, ca
 
 
 @given(ROWS, ROWS, st.integers(0, 2**32 - 1), st.sampled_from(["contexts", "items"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_rows_fold_without_loss(first: list, second: list, seed: int, of: str) -> None:  # type: ignore[type-arg]
     utilities = drawn(seed, context_dim=2, of=of, n_items=5)
     kernel, prior_mean = WCK.make(5, 2), utilities.prior_mean(WCK, 2)

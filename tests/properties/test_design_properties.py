@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long_forms import examples
 from tests.preferences.plain_designs import all_matrices, gradients, log_det
 
 from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_lists, d_optimal_subsets
@@ -82,7 +83,7 @@ def test_more_lists_are_never_worse(matrices: Floats, data: st.DataObject) -> No
 
 
 @given(SEEDS, st.integers(1, 5), st.sampled_from(Feedback), st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_design_over_subsets_is_one_over_all_of_them_as_lists(
     seed: int, size: int, feedback: Feedback, data: st.DataObject
 ) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.faults.service import serving, until
+from tests.long_forms import examples
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import recommend, refused
 from tests.servers import running_server, valkey_binary
@@ -142,7 +143,7 @@ CHANGES = st.lists(st.sampled_from(["add", "retire", "hide", "show"]), min_size=
 _numbers = iter(range(10_000))
 
 
-@settings(max_examples=4, phases=[Phase.generate])
+@settings(max_examples=examples(4), phases=[Phase.generate])
 @given(changes=CHANGES, seed=st.integers(0, 2**16))
 def test_no_slate_holds_what_was_out_when_its_call_started(service: Service, changes: list[str], seed: int) -> None:
     name = f"tenants/acme/bandits/shelves-{next(_numbers)}"

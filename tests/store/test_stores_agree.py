@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.contracts.harness import MemoryStores, RedisStores, whole_log
 from tests.contracts.samples import recommendation, request, settings
+from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.bandits import BanditName, BanditSettings, Item
@@ -179,10 +180,11 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: self.everything(store, name))
 
 
+@pytest.mark.long_form
 def test_stores_agree(valkey: RunningServer) -> None:
     class Machine(Agreement):
         url = valkey.unix_url
 
     run_state_machine_as_test(
-        Machine, settings=how(max_examples=60, stateful_step_count=60, deadline=None, derandomize=True)
+        Machine, settings=how(max_examples=examples(60), stateful_step_count=60, deadline=None, derandomize=True)
     )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.contracts.harness import RedisStores
 from tests.contracts.study_samples import CHOSEN, PROGRESS, answers, study_settings
+from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.errors import TopkBanditError
@@ -154,10 +155,11 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: store.list_studies(name.tenant, after="", limit=9))
 
 
+@pytest.mark.long_form
 def test_stores_agree(valkey: RunningServer) -> None:
     class Machine(Agreement):
         url = valkey.unix_url
 
     run_state_machine_as_test(
-        Machine, settings=how(max_examples=25, stateful_step_count=30, deadline=None, derandomize=True)
+        Machine, settings=how(max_examples=examples(25), stateful_step_count=30, deadline=None, derandomize=True)
     )

@@ -1,7 +1,5 @@
 """The asynchronous client."""
 
-# ruff: noqa: ASYNC109, the deadline travels with the call and is more than a cancellation
-
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
-from topk_bandit.client.awaited_studies import AwaitedStudies
+from topk_bandit.client.asynchronous_studies import AsyncStudies
 from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.operations import merged
@@ -42,11 +40,24 @@ __all__ = ["AsyncClient"]
 T = TypeVar("T")
 
 
-class AsyncClient(AwaitedStudies):
-    """`topk_bandit.client.Client` for asyncio; make it inside the event loop that it is used on.
+class AsyncClient(AsyncStudies):
+    """A storefront's connection to the service, for one tenant.
 
-    Parameters and methods are the same; the lists are asynchronous iterators, `sleep` is awaited, and it is closed by
-    ``await client.close()`` or an ``async with`` statement. Cancelling a call's task cancels the call.
+    Make it inside the event loop that it is used on; cancelling a call's task cancels the call.
+    Every call has a deadline, within which it is tried again when that does no harm and may help; each raises
+    `topk_bandit.client.ClientError` or one of its kinds. Close it after use, or use it in an ``async with`` statement.
+
+    Parameters
+    ----------
+    target
+        Where the service is, as gRPC names it: ``host:port``, ``dns:///host:port`` or ``unix:path``. Of a name with
+        several addresses all are used in turn.
+    timeout
+        Seconds that a call may take, all tries and pauses together, if it does not say otherwise.
+    tls
+        How to talk TLS; None talks plain text.
+    clock, sleep, random, new_request_id
+        Return seconds, monotonic; wait so many seconds; draw from [0, 1); make an id that is different each time.
     """
 
     def __init__(
@@ -66,6 +77,7 @@ class AsyncClient(AwaitedStudies):
             tenant, timeout=timeout, retry=retry, clock=clock, random=random, new_request_id=new_request_id
         )
         self._sleep = sleep
+        self._target = target
         self._channel = _open(target, tls)
         self._stubs = {stub: stub(self._channel) for stub in STUBS}
 
@@ -88,10 +100,10 @@ class AsyncClient(AwaitedStudies):
             try:
                 return operation.read(await call(operation.request, timeout=attempts.remaining()))
             except grpc.RpcError as failure:
-                error = error_of_call(failure)
+                error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)
                 if pause is None:
-                    raise error from failure
+                    raise error from None
             await self._sleep(pause)
 
     async def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> AsyncIterator[T]:

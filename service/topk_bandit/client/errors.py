@@ -50,6 +50,9 @@ __all__ = [
 
 _STATUS_KEY = "grpc-status-details-bin"
 
+# What gRPC repeats from the operating system when a host, or a socket in the file system, has no listener.
+_NO_LISTENER = ("Connection refused", "No such file or directory")
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorDetails:
@@ -181,13 +184,19 @@ def invalid_argument(field: str, problem: str) -> InvalidArgument:
     return InvalidArgument(ErrorDetails("INVALID_ARGUMENT", f"{field}: {problem}", field=field))
 
 
-def error_of_call(call: Any) -> ClientError:  # noqa: ANN401, the two kinds of call share no type that has these methods
-    """Return the error for a failed call: a `grpc.RpcError` of a synchronous or an asynchronous channel."""
+def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, the two kinds of call share no such type
+    """Return the error for a failed call to `target`: a `grpc.RpcError` of a synchronous or an asynchronous channel.
+
+    It says all that the gRPC error says, so that it can be raised without it.
+    """
     try:
         found = _found(call.trailing_metadata() or ())
     except DecodeError:  # not the service's own doing: the code still tells what there is to tell
         found = {}
-    return _error(ErrorDetails(call.code().name, call.details() or "no message", **found))
+    code, message = call.code(), call.details() or "no message"
+    if code is grpc.StatusCode.UNAVAILABLE and any(words in message for words in _NO_LISTENER):
+        message = f"nothing listens at {target}: start the service with `make serve` or `topk-bandit serve`"
+    return _error(ErrorDetails(code.name, message, **found))
 
 
 def _found(metadata: Iterable[tuple[str, Any]]) -> dict[str, Any]:

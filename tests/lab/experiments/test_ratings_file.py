@@ -6,6 +6,7 @@ from zipfile import ZipFile
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.long_forms import examples
 
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.lab.experiments.ratings_file import load
@@ -74,7 +75,7 @@ PAIRS = st.dictionaries(
 
 
 @given(ratings=PAIRS.map(lambda pairs: [(*pair, value) for pair, value in pairs.items()]), name=st.sampled_from(FILES))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_written_is_read(tmp_path: Path, ratings: list[Rating], name: str) -> None:
     assert rows(load(written(tmp_path, name, text(name, ratings)))) == ratings
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long_forms import examples
 
 from topk_bandit.lab.paper.approaches import FeatureApproach, KernelApproach, NaiveApproach
 from topk_bandit.lab.paper.dense_posterior import DenseAtContext, pair_features
@@ -254,7 +255,7 @@ KINDS = [(NaiveApproach, PlainNaive), (KernelApproach, PlainKernel), (FeatureApp
 
 
 @pytest.mark.parametrize(("kind", "plain"), KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(n=st.integers(4, 7), k=st.integers(1, 4), c=st.integers(1, 3), rounds=st.integers(1, 5), seed=st.integers(0, 99))
 def test_each_counts_what_plain_python_does(
     kind: type, plain: type, n: int, k: int, c: int, rounds: int, seed: int
@@ -328,7 +329,7 @@ def test_conjugate_gradients_with_sparse_features_agree_with_a_dense_solve() -> 
 
 
 @given(n=st.integers(2, 9), data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_kernel_values_take_what_their_source_does(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, n))
     rankings = [np.array(data.draw(st.permutations(range(n)))[:k], dtype=np.int32) for _ in range(4)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long_forms import examples
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation import environments
@@ -103,7 +104,7 @@ def test_the_best_of_some_items_is_that_of_their_slates(objective: Objective) ->
 
 
 @given(seed=st.integers(0, 2**32 - 1), objective=st.sampled_from(list(Objective)), data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_more_items_never_make_the_best_slate_worse(seed: int, objective: Objective, data: st.DataObject) -> None:
     shop = shop_of(seed, n_items=9, objective=objective)
     some = data.draw(st.sets(st.integers(0, 8), min_size=3))

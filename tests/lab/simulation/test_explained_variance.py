@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 from tests.learning.dense import CK, KINDS, WCK, WK, Kind
+from tests.long_forms import examples
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -83,7 +84,7 @@ def test_regression_is_the_posterior_mean_under_the_likeliest_noise(kind: Kind, 
 @given(
     seed=st.integers(0, 2**32 - 1), shift=st.floats(-10.0, 10.0), times=st.floats(0.1, 10.0), scale=st.floats(0.1, 10.0)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_units_of_rewards_and_of_the_kernel_mean_nothing(seed: int, shift: float, times: float, scale: float) -> None:
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(25, 4))

@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TextIO
 
-from topk_bandit.bandits.budget import MIB, MemoryBounds
+from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.commands.log import dumps, models
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
@@ -118,8 +118,8 @@ def _name(text: str) -> BanditName:
 def _limits(given: argparse.Namespace) -> Limits:
     """Return the limits that a worker with the same settings has: another model comes of others."""
     chosen = settings.load(given, os.environ)
-    bounds = MemoryBounds(model_bytes=chosen.bandit_memory_mib * MIB)
-    return bounds.limits(context_dim=fields.MAX_CONTEXT_DIMENSION, slate_size=fields.MAX_SLATE_SIZE)
+    budget = MemoryBudget(model_bytes=chosen.bandit_memory_mib * MIB)
+    return budget.limits(context_dim=fields.MAX_CONTEXT_DIMENSION, slate_size=fields.MAX_SLATE_SIZE)
 
 
 def _embedded(chosen: Settings, stack: ExitStack) -> str:

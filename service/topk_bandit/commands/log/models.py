@@ -55,9 +55,9 @@ def _span(dump: Dump) -> str:
 
 def snapshot_agrees(dump: Dump, *, limits: Limits) -> str:
     """Tell whether a snapshot has here the digests that it had where it was taken; nothing without a snapshot."""
-    theirs = None if dump.snapshot is None else decode_digests(dump.snapshot.payload)
-    if dump.snapshot is None or theirs is None:
+    if dump.snapshot is None:
         return ""
+    theirs = decode_digests(dump.snapshot.payload)
     mine = digests_of(decode_model(dump.snapshot.payload, limits=limits))
     if difference := mine.difference(theirs):
         return f"its {difference} digest is not the one that it was saved with"
@@ -67,7 +67,7 @@ def snapshot_agrees(dump: Dump, *, limits: Limits) -> str:
 
 def describe(model: Model) -> Mapping[str, str]:
     """Return what a model is, by name."""
-    state, digests, catalogue = model.state, digests_of(model), model.catalogue
+    state, digests, items = model.state, digests_of(model), model.items
     posterior, power = state.posterior, state.posterior.kernel.power
     return {
         "version": f"{model.version} ({type(model.last.event).__name__})",
@@ -75,7 +75,7 @@ def describe(model: Model) -> Mapping[str, str]:
         "log digest": digests.log,
         "posterior digest": digests.posterior,
         "arithmetic": digests.arithmetic,
-        "items": f"{len(catalogue.ids)}, {len(catalogue.available)} available, {len(catalogue.retired)} retired",
+        "items": f"{len(items.ids)}, {len(items.available)} available, {len(items.retired)} retired",
         "observations": f"{state.observations}, in {posterior.n_rows} rows",
         "open slates": f"{len(model.open)}, {posterior.n_pending} of them count for the variance",
         **{name.replace("_", " "): f"{value}" for name, value in asdict(model.tally).items()},

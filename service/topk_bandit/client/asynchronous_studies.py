@@ -1,6 +1,4 @@
-"""The calls of the asynchronous client about studies."""
-
-# ruff: noqa: ASYNC109, the deadline travels with the call and is more than a cancellation
+"""The asynchronous client's calls about studies."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ if TYPE_CHECKING:
         Study,
     )
 
-__all__ = ["AwaitedStudies"]
+__all__ = ["AsyncStudies"]
 
 T = TypeVar("T")
 
 
-class AwaitedStudies(BaseClient):
+class AsyncStudies(BaseClient):
     """Asks people what they prefer, and tells what was learned; part of `topk_bandit.client.AsyncClient`."""
 
     _sleep: Callable[[float], Awaitable[object]]

@@ -1,0 +1,52 @@
+"""Rewards come in batches long after their slates, or never: python examples/late_rewards.py [ADDRESS]."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import timedelta
+
+from topk_bandit.client import AsyncClient
+
+BANDIT = "late-rewards"
+
+
+async def recommend_many(client: AsyncClient, count: int) -> list[str]:
+    """Return the ids of slates that are on screens at the same time; what is on one makes the next look elsewhere."""
+    slates = [await client.recommend(BANDIT, context=[1.0]) for _ in range(count)]
+    print(f"{len({slate.items for slate in slates})} different slates on {count} screens")
+    return [slate.id for slate in slates]
+
+
+async def run(address: str) -> None:
+    """Show slates, post half of the rewards in one batch, and let the others lapse."""
+    async with AsyncClient(address, tenant="example") as client:
+        await client.create_bandit(
+            BANDIT,
+            slate_size=2,
+            item_capacity=10,
+            reward_wait=timedelta(seconds=5),  # hours or days, in a shop
+            default_reward=0.0,  # what a slate without a reward is learned as; None learns nothing from it
+        )
+        await client.upsert_items(BANDIT, ["a", "b", "c", "d", "e"])
+        ids = await recommend_many(client, 8)
+        rewards = dict.fromkeys(ids[:4], 1.0)
+        posted = await client.rewards(BANDIT, rewards)
+        print("posted:", *sorted(posted.outcomes.values()))
+        again = await client.rewards(BANDIT, rewards)
+        print("posted again, as after a crash:", *sorted(again.outcomes.values()))
+        while (stats := await client.stats(BANDIT)).observation_count < len(ids):
+            await asyncio.sleep(0.2)
+        print(f"learned from {stats.observation_count} slates, {stats.default_count} of them by the default reward")
+        late = await client.reward(BANDIT, ids[-1], 1.0)
+        print("posted after the wait:", late)
+        await client.delete_bandit(BANDIT)
+
+
+def main(address: str = "127.0.0.1:50051") -> None:
+    """Run on an event loop of its own."""
+    asyncio.run(run(address))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
