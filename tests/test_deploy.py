@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from topk_bandit.process.metrics import Metrics, MetricsServer
+from topk_bandit.process.metrics import Metrics
+from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.settings import add_arguments, load
 
 ROOT = Path(__file__).parent.parent

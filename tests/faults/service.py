@@ -24,7 +24,7 @@ from tests.processors import THIS
 from topk_bandit.client import Client, ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.processors import Processor
 
@@ -87,12 +87,13 @@ def page(port: int, path: str) -> tuple[int, str]:
 class Service:
     """`topk-bandit serve` with given flags; `start` may be called again after it ended, on the same flags."""
 
-    def __init__(self, flags: Sequence[str], *, temporary: Path, processor: Processor = THIS) -> None:
+    def __init__(self, flags: Sequence[str], *, temporary: Path, variables: Mapping[str, str]) -> None:
         self.address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
         self._flags = flags
-        self._environment = clean_environment(TMPDIR=str(temporary), **processor.variables)
+        self.temporary = temporary
+        self._environment = clean_environment(TMPDIR=str(temporary), **variables)
         self._serving = threading.Event()
         self._store_pids: list[int] = []
         self._children: set[int] = set()
@@ -116,11 +117,15 @@ class Service:
         self._reader.start()
 
     def start(self) -> None:
-        """Start the command, and return once it serves."""
+        """Start the command, and return once it serves; it may compile for as long as it says how far it is."""
         self.spawn()
-        process = self.running
-        until(lambda: self._serving.is_set() or process.poll() is not None, what="serve starts")
+        while not self._serving.is_set() and self.running.poll() is None:
+            self._wait_for_a_record()
         assert self._serving.is_set(), self.log
+
+    def _wait_for_a_record(self) -> None:
+        process, heard = self.running, len(self.records)
+        until(lambda: len(self.records) > heard or process.poll() is not None, what="serve starts")
 
     @property
     def running(self) -> subprocess.Popen[str]:
@@ -200,7 +205,12 @@ class Service:
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *flags: str, start: bool = True, excused: str = "no traceback", processor: Processor = THIS
+    folder: Path,
+    *flags: str,
+    start: bool = True,
+    excused: str = "no traceback",
+    processor: Processor = THIS,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Service]:
     """Run the service on an embedded store in `folder` (or elsewhere, if a flag says so) until the end of the block.
 
@@ -208,7 +218,7 @@ def serving(
     """
     temporary = Path(tempfile.mkdtemp(prefix="tkb-"))
     flags = ("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", f"--data-dir={folder}", *flags)
-    service = Service(flags, temporary=temporary, processor=processor)
+    service = Service(flags, temporary=temporary, variables={**processor.variables, **(variables or {})})
     try:
         if start:
             service.start()

@@ -19,7 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hooks import Hooks
-from topk_bandit.process.metrics import Metrics, MetricsServer, forget_worker, render
+from topk_bandit.process.metrics import Metrics
+from topk_bandit.process.metrics_folder import forget_worker, render
+from topk_bandit.process.metrics_page import MetricsServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +71,8 @@ WORKER = """
 import sys
 from pathlib import Path
 from prometheus_client import CollectorRegistry
-from topk_bandit.process.metrics import Metrics, share_metrics
+from topk_bandit.process.metrics import Metrics
+from topk_bandit.process.metrics_folder import share_metrics
 share_metrics(Path(sys.argv[1]), worker=int(sys.argv[2]))
 metrics = Metrics(CollectorRegistry(), methods=[("service", "Method")])
 for line in sys.stdin:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser
 from dataclasses import FrozenInstanceError, fields
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,9 +16,6 @@ from topk_bandit.process import settings as module
 from topk_bandit.process.logs import LogFormat
 from topk_bandit.process.settings import Address, Settings, add_arguments, default_data_dir, load
 from topk_bandit.store.embedded import FsyncPolicy
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOME = {"HOME": "/home/someone"}
 NAMES = [field.name for field in fields(Settings)]
@@ -132,6 +130,12 @@ def test_the_defaults() -> None:
         tls_certificate=None,
         tls_private_key=None,
     )
+
+
+def test_the_wire_contract_says_how_large_a_message_may_be() -> None:
+    contract = Path(__file__).parents[2] / "protos/topk_bandit/v1/recommender_service.proto"
+    said = " ".join(line.removeprefix("//").strip() for line in contract.read_text().splitlines())
+    assert f"A message of more than {read().max_message_bytes / 2**20:g} MiB, unless its operators" in said
 
 
 def test_the_cases_cover_every_setting() -> None:

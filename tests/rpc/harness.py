@@ -61,6 +61,7 @@ class RunningServer:
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
         options.setdefault("max_in_flight", 64)
+        options.setdefault("max_message_bytes", 8 * 1024 * 1024)
         try:
             self.server = self.run(self._make(address, options))
             self.port = self.run(self.server.start())

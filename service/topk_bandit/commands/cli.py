@@ -105,14 +105,14 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(given: argparse.Namespace) -> int:
     chosen = settings.load(given, os.environ)
     logs.configure("json" if chosen.log_format == "json" else "text", level=chosen.log_level)
-    asked = threading.Event()
+    stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: asked.set())
+        signal.signal(number, lambda *_: stop_requested.set())
     _log.info("starting", extra={"settings": chosen.redacted()})
-    with Supervisor(chosen, asked=asked) as service:
+    with Supervisor(chosen, stop_requested=stop_requested) as service:
         if service.ready:
             _log.info("serving", extra={"address": service.address, "metrics_port": service.metrics_port})
-        while not asked.is_set():
+        while not stop_requested.is_set():
             service.watch(0.5)
         _log.info("draining")
     _log.info("stopped")

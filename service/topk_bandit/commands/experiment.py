@@ -19,8 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
+    # Each import waits for what it is needed for: --help for none of them, a wrong call for the first one only.
+    from topk_bandit.lab.experiments.requirements import check  # noqa: PLC0415
+
+    check(given)
     if given.experiment == "all":
-        from topk_bandit.lab.experiments.everything import show  # noqa: PLC0415 - --help need not wait for it
+        from topk_bandit.lab.experiments.everything import show  # noqa: PLC0415
     else:
         from topk_bandit.lab.experiments.command import show  # noqa: PLC0415
     return show(given)

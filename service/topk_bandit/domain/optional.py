@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from topk_bandit.domain.errors import ConfigurationError
 
-__all__ = ["needed"]
+__all__ = ["missing", "needed"]
+
+
+def missing(module: str, purpose: str, *, extra: str = "experiments") -> str:
+    """Return what to tell of a module that is not installed, and how to install it; nothing if it is there."""
+    package = module.partition(".")[0]
+    return "" if find_spec(package) else _problem(package, purpose, extra)
 
 
 def needed(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # noqa: ANN401 - of what may not be there
@@ -24,4 +31,8 @@ def needed(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # 
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise
-        raise ConfigurationError(f"{purpose} needs {package}: pip install 'topk-bandit[{extra}]'") from None
+        raise ConfigurationError(_problem(package, purpose, extra)) from None
+
+
+def _problem(package: str, purpose: str, extra: str) -> str:
+    return f"{purpose} needs {package}: pip install 'topk-bandit[{extra}]'"

@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
 
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 from topk_bandit.learning.policy import Limits, State, decide, kernel_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["warm_up"]
 
 
-def warm_up() -> None:
+def warm_up(report: Callable[[int, int], None] | None = None) -> None:
     """Compile all that serving calls, or load it from the cache of an earlier start.
 
     It takes a small bandit through everything that can happen to one: slates shown, rewarded out of order, closed and
     forgotten, and a state taken up again from its memory.
+
+    Parameters
+    ----------
+    report
+        Called each time the compiler has finished a function, with the number of this package's functions that are
+        compiled and the number of all that it has. What comes from the cache is not reported. A function may stand
+        for several calls with the same numbers, because it is compiled together with functions of the compiler's own
+        library; a few are never compiled, because serving does not call them.
     """
+    with ExitStack() as stack:
+        if report is not None:
+            stack.enter_context(event.install_listener("numba:compile", _Listener(report)))
+        _use_everything()
+
+
+class _Listener(event.Listener):
+    """Counts the functions of this package as they are compiled."""
+
+    def __init__(self, report: Callable[[int, int], None]) -> None:
+        self._report = report
+        self._known = _compiled_functions()
+        self._compiled: set[str] = set()
+
+    def on_start(self, event: event.Event) -> None:
+        """Wait for the end."""
+
+    def on_end(self, event: event.Event) -> None:
+        self._compiled |= self._known & {_name(event.data["dispatcher"])}
+        self._report(len(self._compiled), len(self._known))
+
+
+def _compiled_functions() -> set[str]:
+    """Return the names of all functions of this package that are to be compiled."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
+    return {_name(one) for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
+
+
+def _name(dispatcher: Dispatcher) -> str:
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
+
+
+def _use_everything() -> None:
     kernel = kernel_of(Kernel.ADAPTIVE, 20, 3)
     limits = Limits(rows=16, pending_rows=2)
     exploration = Exploration(beta=PaperBeta(0.1), uniform_share=0.5)

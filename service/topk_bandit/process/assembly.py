@@ -1,4 +1,9 @@
-"""One serving process put together: a store, a learner and a gRPC server, from start to drain."""
+"""One serving process put together: a store, a learner, a designer and a gRPC server, from start to drain.
+
+A worker compiles first and connects then, waiting for a store that is away as long as it takes. It serves no call
+before it has examined the store, and refuses one that can't keep what it acknowledges. It drains its calls before it
+ends.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,8 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
@@ -20,7 +26,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.metrics import Metrics
-from topk_bandit.process.worker_spec import READY, STOP
+from topk_bandit.process.worker_spec import Compiling, Ready, StoreAt
 from topk_bandit.rpc.credentials import tls_credentials
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.rpc.methods import served_methods
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from topk_bandit.process.settings import Settings
-    from topk_bandit.process.worker_spec import Post
+    from topk_bandit.process.worker_spec import FromWorker, ToWorker, WorkerSpec
     from topk_bandit.store.redis.studies import RedisStudies
 
 __all__ = ["serve"]
@@ -51,59 +57,86 @@ STUDY_THREADS = 2
 STUDY_BYTES = 256 * MIB
 
 
-async def serve(settings: Settings, post: Post, line: Connection) -> None:
-    """Serve at `post`, on the store that is named on `line`, until something else is heard there, or it breaks."""
+async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """Serve until the supervisor, at the other end of `connection`, says stop or is gone.
+
+    Raises
+    ------
+    TopkBanditError
+        The worker can't serve with these settings; the message says why.
+    """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        deciders = stack.enter_context(ThreadPoolExecutor(DECISION_THREADS, thread_name_prefix="decide"))
-        learners = stack.enter_context(ThreadPoolExecutor(LEARNING_THREADS, thread_name_prefix="learn"))
-        designers = stack.enter_context(ThreadPoolExecutor(DESIGN_THREADS, thread_name_prefix="design"))
-        students = stack.enter_context(ThreadPoolExecutor(STUDY_THREADS, thread_name_prefix="study"))
-        await loop.run_in_executor(deciders, warm_up)
-        metrics = Metrics.of_worker(post.number, post.metrics_folder, methods=served_methods())
-        url = await _store_url(line)
+        threads = _Threads.start(stack)
+        await _compile(threads.deciding, connection)
+        metrics = Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+        url = await _store_url(connection)
         stopped = asyncio.Event()
-        loop.add_reader(line.fileno(), stopped.set)
+        loop.add_reader(connection.fileno(), stopped.set)
         connected = await _connected(settings, url, stopped) if url else None
         if connected is None:
             return
-        store = timed(connected, metrics)
-        stack.push_async_callback(store.close)
-        residents = _residents(settings, store, learners, metrics)
-        stack.push_async_callback(residents.stop)
-        residents.start()
-        asked = timed(connected.studies(), metrics)
-        designer = _designer(asked, designers, metrics)
-        stack.push_async_callback(designer.stop)
-        designer.start()
-        studies = _studies(settings, asked, designer, students, metrics)
-        bandits = _bandits(settings, store, residents, studies)
-        recommender = Recommender(store, residents, deciders, hooks=metrics, new_id=_new_id)
-        server = _server(settings, post, recommender, bandits, studies=studies, metrics=metrics)
+        stack.push_async_callback(connected.close)
+        server = _assembled(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
         await server.start()
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
-        loop.run_in_executor(designers, warm_up_studies)  # what only studies need keeps nobody waiting
-        with suppress(OSError):  # the supervisor may be gone by now, which is heard next
-            line.send(READY)
+        loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
+        _send(connection, Ready())
         await stopped.wait()
-        loop.remove_reader(line.fileno())
+        loop.remove_reader(connection.fileno())
         await server.drain(settings.drain_seconds)
 
 
-async def _store_url(line: Connection) -> str:
-    """Wait until the store is named; nothing is when the worker is not needed any more."""
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(line.fileno(), heard.set)
-    await heard.wait()
-    loop.remove_reader(line.fileno())
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """The threads that a worker computes in, by what they do."""
+
+    deciding: Executor
+    learning: Executor
+    designing: Executor
+    studying: Executor
+
+    @classmethod
+    def start(cls, stack: AsyncExitStack) -> Self:
+        def pool(count: int, name: str) -> Executor:
+            return stack.enter_context(ThreadPoolExecutor(count, thread_name_prefix=name))
+
+        return cls(
+            deciding=pool(DECISION_THREADS, "decide"),
+            learning=pool(LEARNING_THREADS, "learn"),
+            designing=pool(DESIGN_THREADS, "design"),
+            studying=pool(STUDY_THREADS, "study"),
+        )
+
+
+async def _compile(executor: Executor, connection: Connection) -> None:
+    """Compile what serving calls, and send the supervisor how far it is."""
+
+    def report(functions: int, total: int) -> None:
+        _send(connection, Compiling(functions, total))
+
+    await asyncio.get_running_loop().run_in_executor(executor, warm_up, report)
+
+
+def _send(connection: Connection, message: FromWorker) -> None:
+    with suppress(OSError):  # the supervisor may be gone by now, which is seen when the pipe is read
+        connection.send(message)
+
+
+async def _store_url(connection: Connection) -> str:
+    """Wait until the supervisor says where the store is; return nothing if it says stop or is gone."""
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection.fileno(), arrived.set)
+    await arrived.wait()
+    loop.remove_reader(connection.fileno())
     try:
-        word: str = line.recv()
+        message: ToWorker = connection.recv()
     except (EOFError, OSError):
         return ""
-    return "" if word == STOP else word
+    return message.url if isinstance(message, StoreAt) else ""
 
 
 async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> RedisStore | None:
@@ -138,6 +171,28 @@ async def _examined(store: RedisStore) -> RedisStore:
         await store.close()
         raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(problems)}")
     return store
+
+
+def _assembled(
+    settings: Settings,
+    spec: WorkerSpec,
+    connected: RedisStore,
+    *,
+    threads: _Threads,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> Server:
+    """Put the server and all that it calls together; what runs beside it is started, and stopped with `stack`."""
+    store, study_store = timed(connected, metrics), timed(connected.studies(), metrics)
+    residents = _residents(settings, store, threads.learning, metrics)
+    designer = _designer(study_store, threads.designing, metrics)
+    for one in (residents, designer):
+        stack.push_async_callback(one.stop)
+        one.start()
+    studies = _studies(settings, study_store, designer, threads.studying, metrics)
+    bandits = _bandits(settings, store, residents, studies)
+    recommender = Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id)
+    return _server(settings, spec, recommender, bandits, studies=studies, metrics=metrics)
 
 
 def _residents(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Residents:
@@ -187,10 +242,16 @@ def _studies(
 
 
 def _server(
-    settings: Settings, post: Post, recommender: Recommender, bandits: Bandits, *, studies: Studies, metrics: Metrics
+    settings: Settings,
+    spec: WorkerSpec,
+    recommender: Recommender,
+    bandits: Bandits,
+    *,
+    studies: Studies,
+    metrics: Metrics,
 ) -> Server:
     return Server(
-        post.address,
+        spec.address,
         recommender=recommender,
         bandits=bandits,
         studies=studies,

@@ -1,4 +1,8 @@
-"""Logs on standard error: one JSON object per line for machines, or plain lines for a terminal."""
+"""Logs on standard error: one JSON object per line for machines, or one line of text for a terminal.
+
+A record is one line, whatever is in it: control characters are escaped, and in text only an exception takes lines of
+its own. A value that JSON does not have is written as text.
+"""
 
 from __future__ import annotations
 

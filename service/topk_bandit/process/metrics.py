@@ -1,57 +1,33 @@
-"""Metrics, attached as hooks, and the small HTTP server that shows them.
+"""What the service measures, as Prometheus metrics that hooks count.
 
-Every worker process counts into files of its own in one folder (`share_metrics`); the process that supervises them adds
-the files up (`render`) and answers scrapes. Counters and histograms are summed over the workers. Each worker folds the
-log of every bandit that it serves, so a sum of what they hold would count one bandit several times: these gauges are
-the largest value that any living worker has. For the same reason `topk_bandit_reward_delay_seconds` counts a reward
-once per worker that learned it: its quantiles are meant to be read, not its count.
-
-The number of series does not depend on the number of tenants, bandits or items. What is measured per bandit is exported
-as the sum over a worker's bandits (observations, pending, rows, memory) or as their maximum (lag, age, largest model).
+Counters and histograms are summed over the worker processes. Each worker folds the log of every bandit that it serves,
+so a gauge is the largest value of any living worker, and `topk_bandit_reward_delay_seconds` has quantiles to be read
+but no count. What is measured per bandit is shown as a worker's sum (observations, pending, rows, memory) or maximum
+(lag, age, largest model). The number of series never depends on the number of tenants, bandits or items.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import socketserver
 import threading
 import time
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET, AF_INET6
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Summary,
-    generate_latest,
-    multiprocess,
-    values,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
 from topk_bandit.domain.bandits import RewardOutcome
-from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.studies import AnswerOutcome, DesignState
+from topk_bandit.process.metrics_folder import share_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-    from types import TracebackType
 
     from topk_bandit.domain.bandits import Recommendation
 
-__all__ = ["Metrics", "MetricsServer", "forget_worker", "render", "share_metrics"]
+__all__ = ["Metrics"]
 
 _Metric = TypeVar("_Metric", Counter, Histogram)
-
-_logger = logging.getLogger(__name__)
-
-_TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 _DECISION_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0)
 _CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -87,8 +63,8 @@ _RPC_CODES = frozenset(
 _UNKNOWN_METHOD = ("unknown", "unknown")
 
 
-class _Values:
-    """One number per bandit, with their sum and their maximum at hand."""
+class _NumberPerBandit:
+    """One number per bandit, with their sum and their maximum."""
 
     def __init__(self) -> None:
         self._values: dict[str, float] = {}
@@ -144,9 +120,9 @@ class Metrics(Hooks):
         self._clock = clock
         self._lock = threading.Lock()
         self._known_series: dict[tuple[object, tuple[str, ...]], Any] = {}
-        self._sums = {name: _Values() for name in ("observations", "pending", "rows", "memory_bytes")}
-        self._lags = _Values()
-        self._unfolded = _Values()
+        self._sums = {name: _NumberPerBandit() for name in ("observations", "pending", "rows", "memory_bytes")}
+        self._lags = _NumberPerBandit()
+        self._unfolded = _NumberPerBandit()
         self._register_calls()
         self._register_decisions()
         self._register_rewards()
@@ -406,140 +382,3 @@ class Metrics(Hooks):
 
     def _show_age(self) -> None:
         self._age_gauge.set(max(0.0, self._unfolded.largest + self._clock()) if self._unfolded else 0.0)
-
-
-def share_metrics(folder: Path, *, worker: int) -> None:
-    """Make all metrics that this process creates from now on count into its own files in `folder`.
-
-    Parameters
-    ----------
-    folder
-        Exists, is the same for all workers, and was empty when the first of them began.
-    worker
-        This worker's number, different from those of all workers that run. One that takes the place of a dead worker
-        takes its number and counts on from where it was: no count goes back, and the files do not pile up.
-    """
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-    values.ValueClass = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
-
-
-def forget_worker(folder: Path, *, worker: int) -> None:
-    """Drop the gauges of a worker that has died; what it counted stays counted."""
-    multiprocess.mark_process_dead(worker, str(folder))  # type: ignore[no-untyped-call]
-
-
-def render(folder: Path) -> bytes:
-    """Add up what all workers counted into `folder`, in the text format of Prometheus."""
-    registry = CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
-    return generate_latest(registry)
-
-
-class _HttpServer(ThreadingHTTPServer):
-    """Binds without looking a name up, and keeps a scraper's broken connection out of the log."""
-
-    def __init__(self, address: tuple[str, int], *, render: Callable[[], bytes], ready: Callable[[], bool]) -> None:
-        self.address_family = AF_INET6 if ":" in address[0] else AF_INET
-        self.render = render
-        self.ready = ready
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
-
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
-        _logger.debug("connection of a scraper broke", exc_info=True)  # noqa: LOG014
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _HttpServer
-    timeout = 10.0
-
-    def do_GET(self) -> None:
-        status, content_type, body = self._answer()
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def _answer(self) -> tuple[HTTPStatus, str, bytes]:
-        path = self.path.partition("?")[0]
-        try:
-            if path == "/metrics":
-                return HTTPStatus.OK, _TEXT_FORMAT, self.server.render()
-            return self._probe(path)
-        except Exception:
-            _logger.exception("answering %s failed", path)
-            return self._word(HTTPStatus.INTERNAL_SERVER_ERROR)
-
-    def _probe(self, path: str) -> tuple[HTTPStatus, str, bytes]:
-        if path == "/livez":
-            return self._word(HTTPStatus.OK)
-        if path == "/readyz":
-            return self._word(HTTPStatus.OK if self.server.ready() else HTTPStatus.SERVICE_UNAVAILABLE)
-        return self._word(HTTPStatus.NOT_FOUND)
-
-    def _word(self, status: HTTPStatus) -> tuple[HTTPStatus, str, bytes]:
-        return status, "text/plain; charset=utf-8", f"{status.phrase}\n".encode()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log no request."""
-
-
-class MetricsServer:
-    """Answers ``/metrics``, ``/livez`` (200 while it runs) and ``/readyz`` (200 or 503), from `start` to `stop`.
-
-    Parameters
-    ----------
-    port
-        0 for any free one.
-    host
-        Address of this machine to listen on.
-    render
-        Returns the metrics in the text format.
-    ready
-        Returns whether the service takes calls. Both are called from many threads.
-
-    Attributes
-    ----------
-    port
-        The port that it listens on.
-
-    Raises
-    ------
-    ConfigurationError
-        It can't listen there.
-    """
-
-    def __init__(self, port: int, *, host: str, render: Callable[[], bytes], ready: Callable[[], bool]) -> None:
-        try:
-            self._server = _HttpServer((host, port), render=render, ready=ready)
-        except OSError as error:
-            raise ConfigurationError(f"metrics can't be served on {host}:{port}: {error.strerror}") from error
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="metrics", daemon=True)
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Answer no more, and close the port."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.stop()

@@ -1,7 +1,8 @@
-"""The settings of ``topk-bandit serve``: flags over environment variables over a TOML file, read here and nowhere else.
+"""The settings of ``topk-bandit serve``: flags, else environment variables, else a TOML file, else defaults.
 
 Each setting is declared once, as a field of `Settings`; its flag, its variable (``TOPK_BANDIT_`` and its name in
-capitals), its key in the file and its help text follow from that.
+capitals), its key in the file and its help text follow from that. Every value is checked before anything starts, and a
+message names the setting and where its value came from. No message and no log ever shows a password of the store's URL.
 """
 
 from __future__ import annotations

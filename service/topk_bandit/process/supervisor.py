@@ -1,92 +1,48 @@
-"""The process that is started: it owns the embedded store, the port, the metrics page and the worker processes."""
+"""The process that is started: it owns the port, the metrics page, the embedded store and the worker processes.
+
+It promises that what it starts is stopped again, and that a worker or an embedded store that dies is started again.
+While workers start it reports how far they have compiled, and gives a worker up only when it makes no progress. It
+never answers a call itself, and never imports what only a worker needs.
+"""
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
+import math
 import multiprocessing.connection
 import os
-import shutil
 import socket
-import tempfile
 import threading
 import time
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import worker
-from topk_bandit.process.metrics import MetricsServer, forget_worker, render
+from topk_bandit.process.metrics_folder import forget_worker, metrics_folder, render
+from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.threads import use_one_thread
-from topk_bandit.process.worker_spec import READY, STOP, Post
+from topk_bandit.process.worker_process import WorkerProcess
+from topk_bandit.process.worker_spec import Compiling, GaveUp, WorkerSpec
 from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
+    from pathlib import Path
     from types import TracebackType
 
     from topk_bandit.process.settings import Address, Settings
+    from topk_bandit.process.worker_process import WorkerMain
 
 __all__ = ["Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-START_SECONDS = 120.0
-"""How long a worker may take to serve: the first start on a machine compiles."""
+STALL_SECONDS = 120.0
+"""How long a worker that starts may go without progress. A start may take longer, because it compiles."""
 
+REPORT_SECONDS = 3.0
 RESTART_PAUSE_SECONDS = 1.0
 LISTEN_SECONDS = 0.1
-
-
-class _Employed:
-    """A worker process, and the line to it."""
-
-    def __init__(self, settings: Settings, post: Post) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.post = post
-        self.ready = False
-        self.placed = False
-        self.line: Connection
-        self.line, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(
-            target=worker.run, args=(settings, post, theirs), name=f"topk-bandit-{post.number}"
-        )
-        self.process.start()
-        theirs.close()
-
-    def listen(self, seconds: float) -> str | None:
-        """Return what it says within `seconds`: None for nothing, an empty word when it hung up."""
-        if not self.line.poll(seconds):
-            return None
-        try:
-            word: str = self.line.recv()
-        except EOFError:
-            return ""
-        self.ready = word == READY
-        return word
-
-    def tell_where_the_store_is(self, url: str) -> None:
-        self.placed = True
-        with suppress(OSError):
-            self.line.send(url)
-
-    def tell_to_stop(self) -> None:
-        self.ready = False
-        if not self.placed:  # it serves nobody, and may be compiling
-            self.process.kill()
-        with suppress(OSError):
-            self.line.send(STOP)
-
-    def end(self, seconds: float) -> None:
-        """Wait for its end, and after `seconds` bring it about."""
-        self.process.join(seconds)
-        if self.process.is_alive():
-            _log.warning("worker %s does not drain in time; killed", self.post.number)
-            self.process.kill()
-            self.process.join()
-        self.line.close()
 
 
 class Supervisor:
@@ -94,8 +50,14 @@ class Supervisor:
 
     Parameters
     ----------
-    asked
+    stop_requested
         Set when the service is to end: `start` and `watch` then return early, for `stop` to be called.
+    worker_main
+        What a worker process runs.
+    stall_seconds
+        How long a worker may go without progress while `start` waits for it.
+    report_seconds
+        How long `start` waits at least between two reports of how far the compiling is.
 
     Attributes
     ----------
@@ -105,11 +67,23 @@ class Supervisor:
         Where the metrics page is; None when there is none.
     """
 
-    def __init__(self, settings: Settings, *, asked: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        stop_requested: threading.Event | None = None,
+        worker_main: WorkerMain = worker.run,
+        stall_seconds: float = STALL_SECONDS,
+        report_seconds: float = REPORT_SECONDS,
+    ) -> None:
         self._settings = settings
-        self._asked = asked or threading.Event()
+        self._stop_requested = stop_requested or threading.Event()
+        self._worker_main = worker_main
+        self._stall_seconds = stall_seconds
+        self._report_seconds = report_seconds
+        self._reported_at = -math.inf
         self._stack = ExitStack()
-        self._workers: list[_Employed] = []
+        self._workers: list[WorkerProcess] = []
         self._embedded: EmbeddedStore | None = None
         self._store_url = ""
         self.address = ""
@@ -126,7 +100,8 @@ class Supervisor:
         Raises
         ------
         ConfigurationError
-            The port, the data folder or the store can't be used; the message says why.
+            The port, the data folder or the store can't be used, or a worker died or made no progress; the message
+            says why.
         """
         try:
             self._start()
@@ -137,33 +112,31 @@ class Supervisor:
     def _start(self) -> None:
         use_one_thread(os.environ)
         self.address = self._reserve_port(self._settings.listen)
-        folder = Path(tempfile.mkdtemp(prefix="topk-bandit-metrics-"))
-        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = self._stack.enter_context(metrics_folder())
         self._start_metrics(folder)
-        posts = [Post(number, self.address, folder) for number in range(1, self._settings.workers + 1)]
-        self._workers.extend(_Employed(self._settings, post) for post in posts)
-        # While the workers make themselves ready, a store with a long log reads it.
+        numbers = range(1, self._settings.workers + 1)
+        self._workers.extend(self._start_worker(WorkerSpec(number, self.address, folder)) for number in numbers)
+        # While the workers prepare themselves, a store with a long log reads it.
         self._store_url = self._settings.redis_url or self._start_embedded()
         for one in self._workers:
-            one.tell_where_the_store_is(self._store_url)
-        deadline = time.monotonic() + START_SECONDS
-        for one in self._workers:
-            self._await_ready(one, deadline)
+            one.send_store(self._store_url)
+        self._await_workers()
 
     def watch(self, seconds: float) -> None:
         """Look after everything for `seconds`: bring a dead worker or a dead embedded store back."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and not self._asked.is_set():
+        while (left := deadline - time.monotonic()) > 0 and not self._stop_requested.is_set():
             multiprocessing.connection.wait(
-                [one.process.sentinel for one in self._workers] + [one.line for one in self._workers if not one.ready],
+                [one.process.sentinel for one in self._workers]
+                + [one.connection for one in self._workers if not one.ready],
                 timeout=min(left, 0.5),
             )
-            self._look()
+            self._check()
 
     def stop(self) -> None:
         """Let the workers drain, then stop the store and the page. Again: no effect."""
         for one in self._workers:
-            one.tell_to_stop()
+            one.stop()
         deadline = time.monotonic() + self._settings.drain_seconds + 5.0
         for one in self._workers:
             one.end(max(deadline - time.monotonic(), 0.1))
@@ -209,26 +182,49 @@ class Supervisor:
         self.metrics_port = page.port
         self._stack.enter_context(page)
 
-    def _await_ready(self, one: _Employed, deadline: float) -> None:
-        word = None
-        while word is None and not self._asked.is_set():
-            if time.monotonic() > deadline:
-                raise ConfigurationError(f"worker {one.post.number} does not serve within {START_SECONDS:.0f} seconds")
-            word = one.listen(LISTEN_SECONDS)
-        if word not in {None, READY}:
-            raise ConfigurationError(word or f"worker {one.post.number} died while starting; see its log")
+    def _start_worker(self, spec: WorkerSpec) -> WorkerProcess:
+        return WorkerProcess(self._settings, spec, main=self._worker_main)
 
-    def _look(self) -> None:
+    def _await_workers(self) -> None:
+        """Return once every worker serves; raise if one gives up or stalls."""
+        while not self._stop_requested.is_set() and (waiting := [one for one in self._workers if not one.ready]):
+            multiprocessing.connection.wait([one.connection for one in waiting], timeout=LISTEN_SECONDS)
+            for one in waiting:
+                self._listen_while_starting(one)
+
+    def _listen_while_starting(self, one: WorkerProcess) -> None:
+        match one.receive():
+            case Compiling(functions, total):
+                self._report(one.spec.number, functions, total)
+            case GaveUp(reason):
+                raise ConfigurationError(reason)
+        if not one.ready and one.seconds_without_progress > self._stall_seconds:
+            problem = f"has made no progress for {self._stall_seconds:g} seconds; see its log"
+            raise ConfigurationError(f"worker {one.spec.number} does not serve, and {problem}")
+
+    def _report(self, number: int, functions: int, total: int) -> None:
+        """Log how far a worker has compiled, unless this was logged only just now."""
+        if time.monotonic() - self._reported_at >= self._report_seconds:
+            self._reported_at = time.monotonic()
+            _log.info(
+                "worker %s compiles for this processor: %s of about %s functions; the next start will find them",
+                number,
+                functions,
+                total,
+            )
+
+    def _check(self) -> None:
+        """Start again what died."""
         if self._embedded is not None and self._embedded.ensure_running():
             _log.error("the embedded store had died and was started again", extra={"store_pid": self._embedded.pid})
         for index, one in enumerate(self._workers):
             if one.process.is_alive():
                 if not one.ready:
-                    one.listen(0.0)
+                    one.receive()
                 continue
-            _log.error("worker %s died", one.post.number, extra={"exit_code": one.process.exitcode})
+            _log.error("worker %s died", one.spec.number, extra={"exit_code": one.process.exitcode})
             one.end(0.0)
-            forget_worker(one.post.metrics_folder, worker=one.post.number)
+            forget_worker(one.spec.metrics_folder, worker=one.spec.number)
             time.sleep(RESTART_PAUSE_SECONDS)
-            self._workers[index] = _Employed(self._settings, one.post)
-            self._workers[index].tell_where_the_store_is(self._store_url)
+            self._workers[index] = self._start_worker(one.spec)
+            self._workers[index].send_store(self._store_url)

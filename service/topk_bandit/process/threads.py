@@ -1,8 +1,8 @@
-"""How many threads the linear algebra of a process uses: one, set here and nowhere else.
+"""How many threads the linear algebra of a process uses: one.
 
-A worker computes in threads of its own, and experiments in processes of their own; a BLAS that starts more threads gets
-in their way. It also adds up in another order with another number of threads, so workers that are to have the same
-posterior to the bit must have the same number.
+A worker computes in threads of its own and an experiment in processes of its own, and threads that BLAS starts as well
+would get in their way. BLAS adds up in another order with another number of threads, so workers that are to have the
+same posterior to the bit must use the same number. Nothing else of the package sets this number.
 """
 
 from __future__ import annotations

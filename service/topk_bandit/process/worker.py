@@ -1,4 +1,9 @@
-"""The main function of a worker process; it imports nothing heavy at its top, so that the supervisor stays small."""
+"""The main function of a worker process.
+
+It sets the process up and serves until its supervisor says stop or is gone. A failure that is ours is told to the
+supervisor as `GaveUp`. The module imports nothing heavy at its top, so that the supervisor, which imports it, stays
+small.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.process import logs
+from topk_bandit.process.worker_spec import GaveUp
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from topk_bandit.process.settings import Settings
-    from topk_bandit.process.worker_spec import Post
+    from topk_bandit.process.worker_spec import WorkerSpec
 
 __all__ = ["run"]
 
@@ -25,8 +31,8 @@ _log = logging.getLogger(__name__)
 SWITCH_SECONDS = 0.0005
 
 
-def run(settings: Settings, post: Post, line: Connection) -> None:
-    """Serve until the supervisor says stop or is gone: the main function of a worker process."""
+def run(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """Serve until the supervisor, at the other end of `connection`, says stop or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Threads here compute for microseconds between calls that release the lock; none should wait 5 ms for its turn.
@@ -35,8 +41,8 @@ def run(settings: Settings, post: Post, line: Connection) -> None:
     from topk_bandit.process.assembly import serve  # noqa: PLC0415 - numpy, numba and grpc belong in the worker alone
 
     try:
-        asyncio.run(serve(settings, post, line))
+        asyncio.run(serve(settings, spec, connection))
     except TopkBanditError as error:
-        _log.error("worker %s gives up: %s", post.number, error)
+        _log.error("worker %s gives up: %s", spec.number, error)
         with suppress(OSError):
-            line.send(str(error))
+            connection.send(GaveUp(str(error)))

@@ -1,28 +1,24 @@
-"""Where a worker process is put, and the words it exchanges with its supervisor.
+"""What a worker process is told when it starts, and the messages between it and its supervisor.
 
-The first that a worker is told is the store's URL, once the store is there; it makes itself ready meanwhile.
+A worker prepares itself and reports its progress with `Compiling`. It waits for `StoreAt`, connects, and says `Ready`
+once it serves; if it can't serve it says `GaveUp` and ends. It drains and ends when it is told `Stop`, or when the
+pipe breaks. Messages never hold anything but the values below.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["READY", "STOP", "Post"]
-
-READY = "ready"
-"""What a worker says once it serves; any other word is why it gave up."""
-
-STOP = "stop"
-"""What a worker is told to make it drain and end; a pipe that breaks means the same."""
+__all__ = ["Compiling", "FromWorker", "GaveUp", "Ready", "Stop", "StoreAt", "ToWorker", "WorkerSpec"]
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """Where a worker is put.
+class WorkerSpec:
+    """How a worker differs from the others.
 
     Attributes
     ----------
@@ -31,9 +27,45 @@ class Post:
     address
         Where it serves, together with all others.
     metrics_folder
-        Where it counts.
+        The folder that it counts into.
     """
 
     number: int
     address: str
     metrics_folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """The compiler has finished one more function; `functions` of the `total` functions of the service are compiled."""
+
+    functions: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker serves calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The worker can't serve, and ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAt:
+    """The store is up; `url` may hold a password."""
+
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The worker is to drain and end."""
+
+
+FromWorker: TypeAlias = Compiling | Ready | GaveUp
+ToWorker: TypeAlias = StoreAt | Stop

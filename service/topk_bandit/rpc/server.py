@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["MAX_MESSAGE_BYTES", "SERVICE_NAMES", "Server"]
-
-# The largest valid request has 10,000 ids of 128 four-byte characters: 5.2 MB.
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+__all__ = ["SERVICE_NAMES", "Server"]
 
 SERVICE_NAMES = (
     recommender_service_pb2.DESCRIPTOR.services_by_name["RecommenderService"].full_name,
@@ -60,12 +57,13 @@ class Server:
         ``host:port``, port 0 for a free one, or ``unix:path``.
     max_in_flight
         How many calls may be under way; further ones are refused at once.
+    max_message_bytes
+        Largest request accepted and response sent. The largest valid request, with 10,000 ids of 128 four-byte
+        characters, has 5.2 MB.
     credentials
         TLS; None serves plain text.
     so_reuseport
         Whether other processes may listen on the same port, each getting a share of the connections.
-    max_message_bytes
-        Largest request accepted and response sent.
     """
 
     def __init__(
@@ -77,9 +75,9 @@ class Server:
         studies: StudyUseCases,
         hooks: RpcHooks,
         max_in_flight: int,
+        max_message_bytes: int,
         credentials: grpc.ServerCredentials | None = None,
         so_reuseport: bool = False,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

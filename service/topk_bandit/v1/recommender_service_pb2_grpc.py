@@ -32,7 +32,7 @@ class RecommenderServiceStub:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     def __init__(self, channel):
@@ -65,7 +65,7 @@ class RecommenderServiceServicer:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     def Recommend(self, request, context):
@@ -122,7 +122,7 @@ class RecommenderService:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     @staticmethod

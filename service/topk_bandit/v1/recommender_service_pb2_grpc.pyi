@@ -33,7 +33,7 @@ class RecommenderServiceStub:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     @_typing.overload
@@ -55,7 +55,7 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -73,7 +73,7 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
     """
 
     @_abc_1.abstractmethod

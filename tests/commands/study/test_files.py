@@ -66,15 +66,15 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
     [
         ("", "items.csv: expected a header row"),
         ("name,price\ntea,1\n", "items.csv, first column: expected 'item', got 'name'"),
-        ("item,price\ntea,1\ntea,2\n", "items.csv, row 2: 'tea' is there twice"),
-        ("item,price\n,1\n", "items.csv, row 1: the item has no id"),
-        ("item,price\ntea\n", "items.csv, row 1: expected 1 numbers, got 0"),
-        ("item,price\ntea,1,2\n", "items.csv, row 1: expected 1 numbers, got 2"),
-        ("item,price\ntea,cheap\n", "items.csv, row 1, column 'price': expected a finite number, got 'cheap'"),
-        ("item,price\ntea,nan\n", "items.csv, row 1, column 'price': expected a finite number, got 'nan'"),
+        ("item,price\ntea,1\ntea,2\n", "items.csv, line 3: 'tea' is there twice"),
+        ("item,price\n,1\n", "items.csv, line 2: the item has no id"),
+        ("item,price\ntea\n", "items.csv, line 2: expected 1 numbers, got 0"),
+        ("item,price\ntea,1,2\n", "items.csv, line 2: expected 1 numbers, got 2"),
+        ("item,price\ntea,cheap\n", "items.csv, line 2, column 'price': expected a finite number, got 'cheap'"),
+        ("item,price\ntea,nan\n", "items.csv, line 2, column 'price': expected a finite number, got 'nan'"),
     ],
 )
-def test_a_wrong_file_of_items_is_told_by_row_and_column(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_wrong_file_of_items_is_told_by_line_and_column(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         read_described(written(tmp_path, "items.csv", text), kind="item")
     assert str(caught.value).endswith(problem)
@@ -95,27 +95,53 @@ def test_answers_are_read_best_first(tmp_path: Path, items: Described, queries: 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("first,second\ntea,milk\n", "row 1: there is no item 'milk'"),
-        ("first,second\ntea,cocoa\ntea,tea\n", "row 2: an item occurs twice"),
-        ("first,second\ntea,\n", "row 1: expected at least 2 items, got 1"),
+        ("first,second\ntea,milk\n", "line 2: there is no item 'milk'"),
+        ("first,second\ntea,cocoa\ntea,tea\n", "line 3: an item occurs twice"),
+        ("first,second\ntea,\n", "line 2: expected at least 2 items, got 1"),
         ("query,first\nwinter,tea\n", "first column: 'query' needs a file of queries"),
     ],
 )
-def test_a_wrong_answer_is_told_by_row(tmp_path: Path, items: Described, text: str, problem: str) -> None:
+def test_a_wrong_answer_is_told_by_line(tmp_path: Path, items: Described, text: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         read_orders(written(tmp_path, "answers.csv", text), items=items, queries=None)
     assert str(caught.value) == f"answers.csv, {problem}"
 
 
+def test_lines_are_those_of_the_file(tmp_path: Path, items: Described) -> None:
+    text = '\n"first","second,\nthat is worse"\n\ntea,cocoa\n\n\ntea,milk\n'
+    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 8: there is no item 'milk'$"):
+        read_orders(written(tmp_path, "answers.csv", text), items=items, queries=None)
+
+
+@pytest.mark.parametrize("first", ["tea,coffee", "Tee,coffee", "1,tea,coffee"])
+def test_a_file_without_a_header_loses_no_answer(tmp_path: Path, items: Described, first: str) -> None:
+    path = written(tmp_path, "answers.csv", f"{first}\ncocoa,tea\n")
+    with pytest.raises(
+        InvalidArgumentError, match=r"^answers.csv, first row: '(tea|coffee)' is an item; expected a head"
+    ):
+        read_orders(path, items=items, queries=None)
+    with pytest.raises(
+        InvalidArgumentError, match=r"^answers.csv, first row: '(tea|coffee)' is an item; expected a head"
+    ):
+        read_ratings(path, items=items, queries=None)
+
+
+def test_items_may_be_called_like_the_columns_of_questions(tmp_path: Path) -> None:
+    items = read_described(written(tmp_path, "items.csv", "item\nitem_1\nitem_2\n"), kind="item")
+    path = tmp_path / "questions.csv"
+    write_questions(path, [(0, (1, 0))], items=items, queries=None)
+    assert read_orders(path, items=items, queries=None) == [Answered(0, (1, 0))]
+
+
 def test_a_pair_has_two_items(tmp_path: Path, items: Described) -> None:
     path = written(tmp_path, "answers.csv", "a,b,c\ntea,coffee,cocoa\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, row 1: expected 2 items, got 3$"):
+    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 2: expected 2 items, got 3$"):
         read_orders(path, items=items, queries=None, most=2)
 
 
 def test_queries_must_be_known(tmp_path: Path, items: Described, queries: Described) -> None:
     path = written(tmp_path, "answers.csv", "query,first,second\nspring,tea,cocoa\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, row 1: there is no query 'spring'$"):
+    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 2: there is no query 'spring'$"):
         read_orders(path, items=items, queries=queries)
 
 
@@ -123,7 +149,7 @@ def test_ratings_are_read(tmp_path: Path, items: Described, queries: Described) 
     path = written(tmp_path, "answers.csv", "query,item,rating\nsummer,cocoa,-1.5\n")
     assert read_ratings(path, items=items, queries=queries) == [Answered(1, (2,), -1.5)]
     path = written(tmp_path, "answers.csv", "item,rating\ncocoa,inf\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, row 1, column 'rating': expected a finite number"):
+    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 2, column 'rating': expected a finite number"):
         read_ratings(path, items=items, queries=None)
     path = written(tmp_path, "answers.csv", "item,stars\ncocoa,1\n")
     with pytest.raises(InvalidArgumentError, match=r"^answers.csv, columns: expected 'item' and 'rating'"):

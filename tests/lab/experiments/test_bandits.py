@@ -171,6 +171,8 @@ def test_the_service_s_policy_explores_as_the_service_does() -> None:
         ["protocol", "--ratings=u.data", "--seed=7"],
         ["dopewolfe", "--list-sizes=2,4", "--data=r.csv"],
         ["all", "--only=drift,table-2", "--quick"],
+        ["drift", "--quick", "--rounds=7"],
+        ["table-2", "--quick"],
         ["table-2"],
     ],
 )
@@ -188,6 +190,25 @@ def test_only_experiments_that_exist_are_run(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         flags("all", "--only=table-9")
     assert "argument --only: there is no experiment 'table-9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", arguments.NAMES)
+def test_every_experiment_has_a_quick_form(name: str) -> None:
+    quick, full = vars(flags(name, "--quick")), vars(flags(name))
+    assert {flag: value for flag, value in quick.items() if value != full[flag]} == {
+        "quick": True,
+        **arguments.QUICK[name],
+    }
+    for flag, value in arguments.QUICK[name].items():
+        given = f"--{flag.replace('_', '-')}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
+        assert vars(flags(name, given)).keys() == quick.keys()  # it is a flag of this experiment
+
+
+@pytest.mark.parametrize("words", [("--trials=9", "--quick"), ("--quick", "--trials=9"), ("--trials=6", "--quick")])
+def test_what_is_given_counts_more_than_quick(words: tuple[str, ...]) -> None:
+    given = flags("figure-2", *words)
+    assert given.trials == int(next(word for word in words if "=" in word).partition("=")[2])
+    assert given.rounds == arguments.QUICK["figure-2"]["rounds"]
 
 
 def test_parts_of_all_are_asked_for_with_the_same_flags() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -209,6 +210,57 @@ def test_without_matplotlib_the_command_says_how_to_install_it(
         "topk-bandit: drawing figures needs matplotlib: pip install 'topk-bandit[experiments]'\n"
     )
     assert not (tmp_path / "none").exists()
+
+
+def test_all_that_is_missing_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("matplotlib", "jinja2", "implicit"):
+        monkeypatch.setitem(sys.modules, package, None)
+    ratings = tmp_path / "ratings.txt"
+    ratings.write_text("1,2,3\n")
+    assert experiment(tmp_path / "none", "all", f"--ratings={ratings}") == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.splitlines() == [
+        "topk-bandit: this run can't begin, for 4 reasons:",
+        "  drawing figures needs matplotlib: pip install 'topk-bandit[experiments]'",
+        "  writing the report needs jinja2: pip install 'topk-bandit[experiments]'",
+        "  factors of ratings needs implicit: pip install 'topk-bandit[ratings]'",
+        "  --ratings: expected a folder or a file ending in .data, .dat, .csv, .zip, got 'ratings.txt'",
+    ]
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["figure-2", "--ratings=none.csv"], "none.csv can't be read: No such file or directory"),
+        (["figure-2", "--factors=none.npz"], "none.npz can't be read: No such file or directory"),
+        (["dope", "--data=none.csv"], "none.csv can't be read: No such file or directory"),
+    ],
+)
+def test_a_missing_file_is_told_before_anything_slow_is_imported(
+    tmp_path: Path, words: list[str], problem: str
+) -> None:
+    code = (
+        "import sys; from topk_bandit.commands.cli import main; status = main(sys.argv[1:]); "
+        "assert not {'numba', 'scipy', 'matplotlib'} & sys.modules.keys(); sys.exit(status)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, "experiment", *words, f"--out={tmp_path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (1, "", f"topk-bandit: {problem}\n")
+
+
+def test_a_quick_look_at_one_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert experiment(tmp_path, "aggregation", "--quick", "--items=6,8") == 0
+    check_files(tmp_path, "aggregation", panels=3, methods=4, points=2, trials=2)
+    assert "A quick look, with few trials and rounds: what is met or missed says little." in capsys.readouterr().out
 
 
 def test_all_makes_again_what_is_not_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,23 @@ def test_the_columns_of_a_csv_are_told_by_its_head(tmp_path: Path) -> None:
     assert rows(load(path)) == [(7, 10, 4.5), (7, 11, 3.0)]
 
 
+@pytest.mark.parametrize("header", [("userId", "movieId", "rating"), ("user", "item", "rating", "time")])
+@pytest.mark.parametrize(("name", "separator"), [("u.data", "\t"), ("ratings.dat", "::"), ("ratings.csv", ",")])
+def test_a_header_is_no_rating(tmp_path: Path, header: tuple[str, ...], name: str, separator: str) -> None:
+    body = text(name, RATINGS).removeprefix("userId,movieId,rating,timestamp\n")
+    assert rows(load(written(tmp_path, name, f"{separator.join(header)}\n{body}"))) == RATINGS
+
+
+def test_a_header_with_other_names_stands_above_user_item_and_rating(tmp_path: Path) -> None:
+    assert rows(load(written(tmp_path, "u.data", "who\twhat\thow much\n7\t10\t4\n"))) == [(7, 10, 4.0)]
+    with pytest.raises(InvalidArgumentError, match=r"u\.data, line 3: expected three numbers"):
+        load(written(tmp_path, "u.data", "who\twhat\thow much\n7\t10\t4\nwho\twhat\thow much\n"))
+
+
+def test_columns_may_be_in_any_order_under_their_names(tmp_path: Path) -> None:
+    assert rows(load(written(tmp_path, "u.data", "rating\titem_id\tuser_id\n4\t10\t7\n"))) == [(7, 10, 4.0)]
+
+
 NOT_NUMBERS = "expected three numbers separated by"
 
 

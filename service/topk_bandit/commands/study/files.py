@@ -1,4 +1,4 @@
-"""The tables of a study as CSV files (UTF-8, one header row).
+"""The tables of a study as CSV files (UTF-8, one header row); errors name the line of the file.
 
 ==============  ===============================================================================
 items           ``item``, then a column of numbers for each feature; none: each item is its own
@@ -16,15 +16,16 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+    from typing import TextIO
 
     from numpy.typing import NDArray
 
@@ -58,6 +59,13 @@ class Answered:
     rating: float = 0.0
 
 
+class _Row(NamedTuple):
+    """The cells of a row, and where it is, as an error names it."""
+
+    place: str
+    cells: list[str]
+
+
 def read_described(path: Path, *, kind: str) -> Described:
     """Return the items or queries of a file; without feature columns each has a feature of its own.
 
@@ -69,7 +77,7 @@ def read_described(path: Path, *, kind: str) -> Described:
     Raises
     ------
     InvalidArgumentError
-        Naming the file, and the row and column where there is one: no such file, no rows, another first column, an id
+        Naming the file, and the line and column where there is one: no such file, no rows, another first column, an id
         missing or there twice, a cell that is no finite number.
     """
     header, rows = _read(path)
@@ -77,13 +85,13 @@ def read_described(path: Path, *, kind: str) -> Described:
         raise InvalidArgumentError(f"{path.name}, first column", f"expected {kind!r}, got {header[0]!r}")
     ids: dict[str, int] = {}
     features = np.zeros((len(rows), len(header) - 1))
-    for number, row in enumerate(rows):
-        identifier = row[0] if row else ""
+    for number, (place, row) in enumerate(rows):
+        identifier = row[0]
         if not identifier or identifier in ids:
             problem = f"{identifier!r} is there twice" if identifier else f"the {kind} has no id"
-            raise InvalidArgumentError(_place(path, number), problem)
+            raise InvalidArgumentError(place, problem)
         ids[identifier] = number
-        features[number] = _numbers(row[1:], header[1:], _place(path, number))
+        features[number] = _numbers(row[1:], header[1:], place)
     return Described(tuple(ids), features if len(header) > 1 else np.eye(len(rows)))
 
 
@@ -98,13 +106,13 @@ def read_orders(path: Path, *, items: Described, queries: Described | None, most
     Raises
     ------
     InvalidArgumentError
-        Naming the file and the row: an unknown item or query, an item twice, fewer than two items or too many.
+        Naming the file and the line: an unknown item or query, an item twice, fewer than two items or too many; or no
+        header row, but an answer in its place.
     """
-    header, rows = _read_answers(path)
+    header, rows = _read_answers(path, items)
     first = _query_column(path, header, queries)
-    item_of, query_of, answers = _places(items), _places(queries), []
-    for number, row in enumerate(rows):
-        place = _place(path, number)
+    item_of, query_of, answers = _index_by_id(items), _index_by_id(queries), []
+    for place, row in rows:
         cells = [cell for cell in row[first:] if cell]
         if len(cells) < 2 or len(cells) > (most or len(cells)):
             expected = "at least 2" if most is None else f"{most}" if most == 2 else f"2 to {most}"
@@ -118,13 +126,12 @@ def read_orders(path: Path, *, items: Described, queries: Described | None, most
 
 def read_ratings(path: Path, *, items: Described, queries: Described | None) -> list[Answered]:
     """Return ratings of one item each; errors as for `read_orders`, and a rating that is no finite number."""
-    header, rows = _read_answers(path)
+    header, rows = _read_answers(path, items)
     first = _query_column(path, header, queries)
     if header[first:] != ["item", "rating"]:
         raise InvalidArgumentError(f"{path.name}, columns", f"expected 'item' and 'rating', got {header[first:]}")
-    item_of, query_of, answers = _places(items), _places(queries), []
-    for number, row in enumerate(rows):
-        place = _place(path, number)
+    item_of, query_of, answers = _index_by_id(items), _index_by_id(queries), []
+    for place, row in rows:
         item, rating = (*row[first:], "", "")[:2]
         value = float(_numbers([rating], ["rating"], place)[0])
         answers.append(Answered(_query_of(row, query_of, place), (_known(item, item_of, place, "item"),), value))
@@ -163,25 +170,44 @@ def write_preferences(
     _write(path, header, rows)
 
 
-def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+def _read(path: Path) -> tuple[list[str], list[_Row]]:
+    """Return the header and the rows of a file, without empty lines."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [[cell.strip() for cell in row] for row in csv.reader(file)]
+            rows = list(_rows(path.name, file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidArgumentError(str(path), f"can't be read: {error}") from None
-    filled = [row for row in lines if any(row)]
-    if not filled:
+    if not rows:
         raise InvalidArgumentError(str(path), "expected a header row")
-    return filled[0], filled[1:]
+    return rows[0].cells, rows[1:]
 
 
-def _read_answers(path: Path) -> tuple[list[str], list[list[str]]]:
+def _rows(name: str, file: TextIO) -> Iterator[_Row]:
+    """Return what is on the lines of a file; a cell may go over several lines, of which the first one counts."""
+    reader, line = csv.reader(file), 1
+    for row in reader:
+        cells = [cell.strip() for cell in row]
+        if any(cells):
+            yield _Row(f"{name}, line {line}", cells)
+        line = reader.line_num + 1
+
+
+def _read_answers(path: Path, items: Described) -> tuple[list[str], list[_Row]]:
     header, rows = _read(path)
     if header[0] != "question":
+        _check_header(path, header, items)
         return header, rows
     if len(header) == 1:
         raise InvalidArgumentError(f"{path.name}, columns", "expected items beside the question")
-    return header[1:], [row[1:] for row in rows]
+    return header[1:], [_Row(place, cells[1:]) for place, cells in rows]
+
+
+def _check_header(path: Path, header: list[str], items: Described) -> None:
+    """Refuse a first row that is an answer: it would be lost as a header."""
+    found = [cell for cell in header if cell in items.ids]
+    if found and header[0] != "query":
+        expected = "expected a header row, for example question,item_1,item_2"
+        raise InvalidArgumentError(f"{path.name}, first row", f"{found[0]!r} is an item; {expected}")
 
 
 def _write(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
@@ -189,10 +215,6 @@ def _write(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
-
-
-def _place(path: Path, number: int) -> str:
-    return f"{path.name}, row {number + 1}"
 
 
 def _numbers(cells: Sequence[str], columns: Sequence[str], place: str) -> list[float]:
@@ -210,14 +232,14 @@ def _numbers(cells: Sequence[str], columns: Sequence[str], place: str) -> list[f
     return numbers
 
 
-def _places(described: Described | None) -> dict[str, int]:
-    return {identifier: place for place, identifier in enumerate(described.ids if described else ())}
+def _index_by_id(described: Described | None) -> dict[str, int]:
+    return {identifier: index for index, identifier in enumerate(described.ids if described else ())}
 
 
-def _known(identifier: str, places: dict[str, int], place: str, kind: str) -> int:
-    if identifier not in places:
+def _known(identifier: str, index_of: dict[str, int], place: str, kind: str) -> int:
+    if identifier not in index_of:
         raise InvalidArgumentError(place, f"there is no {kind} {identifier!r}")
-    return places[identifier]
+    return index_of[identifier]
 
 
 def _query_column(path: Path, header: list[str], queries: Described | None) -> int:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    _Words: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - it has no other name
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["DESCRIPTION", "NAMES", "OF_FACTORS", "add_arguments"]
+    _Words: TypeAlias = argparse._SubParsersAction["_ExperimentParser"]  # noqa: SLF001 - it has no other name
+
+__all__ = ["DESCRIPTION", "NAMES", "OF_FACTORS", "QUICK", "add_arguments"]
 
 DESCRIPTION = """\
 Run the papers' experiments again, and write NAME.png, NAME.csv and NAME.json.
@@ -37,9 +39,10 @@ Asking people:
 
   all           all of these, and report.html
 
-Same seed, same numbers, whatever the number of processes. What was stopped goes on with the same command. dope and
-dopewolfe can be run on your own rankings: --data rankings.csv (or .parquet), one line an item of a list, with the
-columns list, item, position (the smallest is the best), and all others features.
+Each takes --quick, for a look with few trials. Same seed, same numbers, whatever the number of processes. What was
+stopped goes on with the same command. dope and dopewolfe can be run on your own rankings: --data rankings.csv (or
+.parquet), one line an item of a list, with the columns list, item, position (the smallest is the best), and all others
+features.
 """
 
 NAMES = (
@@ -47,6 +50,27 @@ NAMES = (
     "late-rewards", "drift", "warm-start", "dope", "dopewolfe", "aggregation",
 )  # fmt: skip
 """All experiments, in the order of the report."""
+
+QUICK: dict[str, dict[str, object]] = {
+    "table-1": {"rounds": 128},
+    "table-2": {},
+    "table-3": {"trials": 2, "rounds": 20},
+    "figure-2": {"trials": 2, "rounds": 40},
+    "figure-3": {"trials": 2, "rounds": 20},
+    "figure-4": {"trials": 5},
+    "figure-5": {"trials": 2, "rounds": 20},
+    "order": {"trials": 2, "rounds": 40},
+    "rivals": {"trials": 2, "rounds": 40},
+    "protocol": {"trials": 2, "rounds": 20},
+    "late-rewards": {"trials": 2, "rounds": 40},
+    "drift": {"trials": 2, "rounds": 80},
+    "warm-start": {"trials": 2, "rounds": 60},
+    "dope": {"trials": 2, "questions": (10, 40)},
+    "dopewolfe": {"trials": 2, "questions": (100, 400), "list_sizes": (2,)},
+    "aggregation": {"trials": 2, "items": (200, 400)},
+    "all": {},
+}
+"""What `--quick` sets, of what is not given: a look at all experiments within about a minute."""
 
 OF_FACTORS = ("table-3", "figure-2", "figure-3", "figure-5", "order", "protocol", "rivals", "late-rewards", "drift")
 """Those in shops of the factors."""
@@ -56,7 +80,7 @@ _ROUNDS, _ROUNDS_OF_REWARDS = 200, 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the experiments to a parser, each with a `run` that returns an exit status."""
-    words = parser.add_subparsers(required=True, metavar="NAME", title="experiments")
+    words = parser.add_subparsers(required=True, metavar="NAME", title="experiments", parser_class=_ExperimentParser)
     _add_rounds(_added(words, "table-1", "what a decision costs as rounds become many", trials=1), 800)
     _added(words, "table-2", "how alike the kernels find top-k rankings")
     _add_bandits(words)
@@ -87,7 +111,6 @@ def _add_bandits(words: _Words) -> None:
 def _add_everything(words: _Words) -> None:
     word = _added(words, "all", "all experiments, and one page of them: report.html", seeded=True)
     word.add_argument("--only", type=_names, default=NAMES, metavar="NAME,NAME,...", help="some of them (default: all)")
-    word.add_argument("--quick", action="store_true", help="few trials and rounds: a look, in about a minute")
     _add_source(word)
 
 
@@ -101,6 +124,21 @@ def _add_preferences(words: _Words) -> None:
     _add_numbers(dopewolfe, "--list-sizes", default=(2, 3, 4), help_text="items of a list, K, one panel each")
     growth = _added(words, "aggregation", "rank aggregation with features, of many items", trials=20)
     _add_numbers(growth, "--items", default=(500, 1000, 2000, 5000, 10_000), help_text="numbers of items")
+
+
+class _ExperimentParser(argparse.ArgumentParser):
+    """Parses the flags of an experiment; with ``--quick`` other values stand for what is not given."""
+
+    quick: Mapping[str, object]
+
+    def parse_known_args(  # type: ignore[override] # the namespace of an experiment is never a caller's own
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        given, rest = super().parse_known_args(args, namespace)
+        if not given.quick:
+            return given, rest
+        # A default is set only where the namespace has nothing yet, and a flag in any case.
+        return super().parse_known_args(args, argparse.Namespace(**self.quick))
 
 
 def _added(
@@ -119,7 +157,11 @@ def _added(
     word.add_argument(
         "--processes", type=_positive, default=cores, metavar="COUNT", help=f"that share the jobs (default: {cores})"
     )
+    word.add_argument(
+        "--quick", action="store_true", help="a look: few trials and rounds, unless their number is given; says little"
+    )
     word.set_defaults(experiment=name)
+    word.quick = QUICK[name]
     return word
 
 

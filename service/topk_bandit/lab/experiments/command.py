@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.domain.optional import needed
 from topk_bandit.lab.experiments import plans
 from topk_bandit.lab.experiments.kept import Kept, digest_of
 from topk_bandit.lab.experiments.plan import Results
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Plan
 
-__all__ = ["command_of", "made", "run", "show", "writing", "written_before"]
+__all__ = ["QUICK_REMARK", "command_of", "made", "run", "show", "writing", "written_before"]
+
+QUICK_REMARK = "A quick look, with few trials and rounds: what is met or missed says little."
 
 ENDINGS = ("csv", "png", "json")
 """Of the files that are written; the last one is written last, and says that all are there."""
@@ -37,15 +38,16 @@ def show(given: argparse.Namespace) -> int:
     Raises
     ------
     ConfigurationError
-        Matplotlib is not installed, the folder can't be written to, or the same experiment is running in it.
+        The folder can't be written to, or the same experiment is running in it.
     InvalidArgumentError
         A flag, or a line of the data, can't be used.
     """
-    needed("matplotlib", "drawing figures")
     console = Console()
     made(given.out)
     console.print(f"Preparing {given.experiment} ...", highlight=False)
     run(plans.made(given), given, console)
+    if given.quick:
+        console.print(QUICK_REMARK, highlight=False)
     return 0
 
 
@@ -91,7 +93,7 @@ def command_of(given: argparse.Namespace) -> str:
 
 
 def _write(results: Results, given: argparse.Namespace, *, more: Mapping[str, object]) -> None:
-    from topk_bandit.lab.experiments.figures import draw  # noqa: PLC0415 - only now is it known that matplotlib is there
+    from topk_bandit.lab.experiments.figures import draw  # noqa: PLC0415 - matplotlib is slow to import
 
     plan = results.plan
     csv, png, told = (given.out / f"{plan.name}.{ending}" for ending in ENDINGS)

@@ -7,37 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from topk_bandit.domain.optional import needed
 from topk_bandit.lab.experiments import plans
 from topk_bandit.lab.experiments.arguments import OF_FACTORS, add_arguments
-from topk_bandit.lab.experiments.command import command_of, made, run, writing, written_before
+from topk_bandit.lab.experiments.command import QUICK_REMARK, command_of, made, run, writing, written_before
 from topk_bandit.lab.experiments.report import section_of, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["show", "words_of"]
-
-_QUICK = {
-    "table-1": ("--rounds=128",),
-    "table-3": ("--trials=2", "--rounds=20"),
-    "figure-2": ("--trials=2", "--rounds=40"),
-    "figure-3": ("--trials=2", "--rounds=20"),
-    "figure-4": ("--trials=5",),
-    "figure-5": ("--trials=2", "--rounds=20"),
-    "order": ("--trials=2", "--rounds=40"),
-    "rivals": ("--trials=2", "--rounds=40"),
-    "protocol": ("--trials=2", "--rounds=20"),
-    "late-rewards": ("--trials=2", "--rounds=40"),
-    "drift": ("--trials=2", "--rounds=80"),
-    "warm-start": ("--trials=2", "--rounds=60"),
-    "dope": ("--trials=2", "--questions=10,40"),
-    "dopewolfe": ("--trials=2", "--questions=100,400", "--list-sizes=2"),
-    "aggregation": ("--trials=2", "--items=200,400"),
-}
-"""A look at everything within about a minute."""
-
-_REMARK = "A quick look, with few trials and rounds: what is met or missed says little."
 
 
 def show(given: argparse.Namespace) -> int:
@@ -46,10 +24,8 @@ def show(given: argparse.Namespace) -> int:
     Raises
     ------
     ConfigurationError, InvalidArgumentError
-        As `command.show`, and if Jinja is not installed.
+        As `command.show`.
     """
-    for package, purpose in (("matplotlib", "drawing figures"), ("jinja2", "writing the report")):
-        needed(package, purpose)
     console = Console()
     made(given.out)
     parser = argparse.ArgumentParser()
@@ -62,7 +38,7 @@ def show(given: argparse.Namespace) -> int:
             console.print(f"{name}: written before, with these settings and this code", highlight=False)
         else:
             run(plan, one, console)
-    page, remark = given.out / "report.html", _REMARK if given.quick else ""
+    page, remark = given.out / "report.html", QUICK_REMARK if given.quick else ""
     with writing(given.out):
         sections = [section_of(name, given.out) for name in given.only]
         write_report(sections, page, command=command_of(given), remark=remark)
@@ -77,4 +53,4 @@ def words_of(name: str, given: argparse.Namespace) -> Sequence[str]:
         words.append(f"--seed={given.seed}")
     if name in OF_FACTORS:
         words += [f"--{flag}={vars(given)[flag]}" for flag in ("factors", "ratings") if vars(given)[flag] is not None]
-    return [*words, *(_QUICK.get(name, ()) if given.quick else ())]
+    return [*words, *(["--quick"] if given.quick else [])]

@@ -4,8 +4,11 @@ One line is one rating: user, item, rating, time; the time is not needed. By the
 
     .data   separated by tabs: u.data of MovieLens-100K
     .dat    separated by two colons: ratings.dat of MovieLens-1M and -10M
-    .csv    separated by commas, under a head with userId, movieId and rating: ratings.csv of all others
+    .csv    separated by commas, under a header with userId, movieId and rating: ratings.csv of all others
     .zip    an archive with one of these files, as it was downloaded
+
+A header may also name the columns user, item and rating, or user_id, item_id and rating. The first two kinds of files
+need none; without one, or under one with other names, their first three columns are user, item and rating.
 
 A folder that one of them was unpacked to will do as well. Users and items are whole numbers, ratings are above zero,
 and nobody rates an item twice.
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["FILES", "RatingsTable", "load"]
+__all__ = ["FILES", "RatingsTable", "check", "load"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -40,7 +43,7 @@ IntArray = NDArray[np.int64]
 FILES = ("u.data", "ratings.dat", "ratings.csv")
 _SEPARATORS = {".data": "\t", ".dat": "::", ".csv": ","}
 _NAMES = {"\t": "tabs", "::": "two colons", ",": "commas"}
-_COLUMNS = ("userId", "movieId", "rating")
+_HEADERS = (("userId", "movieId", "rating"), ("user", "item", "rating"), ("user_id", "item_id", "rating"))
 _NUMBER = re.compile(
     r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.IGNORECASE | re.ASCII
 )
@@ -80,9 +83,22 @@ def load(path: Path) -> RatingsTable:
         Naming ``--ratings``: a folder or an archive has not just one such file, a column is missing, there are no
         lines, or a line, by its number, is no rating.
     """
+    with _readable(path) as (name, stream):
+        return _read(name, stream)
+
+
+def check(path: Path) -> None:
+    """Look whether there is a file that can be opened, with the columns that are needed; errors as for `load`."""
+    with _readable(path) as (name, stream):
+        _Source.of(name, stream)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[tuple[str, TextIO]]:
+    """Open the one file with ratings; what can't be opened or read is told as the user should read it."""
     try:
-        with _opened(path) as (name, stream):
-            return _read(name, stream)
+        with _opened(path) as opened:
+            yield opened
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
     except BadZipFile as error:
@@ -117,7 +133,7 @@ def _only_one(path: Path, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Lines, how they are separated, which columns are needed, and whether the first line is a head."""
+    """Lines, how they are separated, which columns are needed, and whether the first line is a header."""
 
     name: str
     stream: TextIO
@@ -128,14 +144,18 @@ class _Source:
     @classmethod
     def of(cls, name: str, stream: TextIO) -> _Source:
         separator = _SEPARATORS[PurePath(name).suffix]
-        if separator != ",":
-            return cls(name, stream, separator, (0, 1, 2), headed=False)
         words = [word.strip() for word in stream.readline().split(separator)]
-        for column in _COLUMNS:
-            if column not in words:
-                problem = f"line 1: there is no column {column}; the columns are {', '.join(words)}"
-                raise InvalidArgumentError("--ratings", f"{name}, {problem}")
-        return cls(name, stream, separator, tuple(words.index(column) for column in _COLUMNS), headed=True)
+        for header in _HEADERS:
+            if set(header) <= set(words):
+                return cls(name, stream, separator, tuple(map(words.index, header)), headed=True)
+        if separator == ",":
+            column = next(column for column in _HEADERS[0] if column not in words)
+            problem = f"line 1: there is no column {column}; the columns are {', '.join(words)}"
+            raise InvalidArgumentError("--ratings", f"{name}, {problem}")
+        headed = len(words) >= 3 and not any(_NUMBER.fullmatch(word) for word in words)
+        if not headed:
+            stream.seek(0)
+        return cls(name, stream, separator, (0, 1, 2), headed=headed)
 
     def rows(self) -> FloatArray:
         """Return what is in the columns, shape (N, 3)."""

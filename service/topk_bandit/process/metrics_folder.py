@@ -1,0 +1,87 @@
+"""The temporary folder that the workers of one service count into, and that its supervisor adds up.
+
+`metrics_folder` makes the folder, holds a lock in it as long as the supervisor lives, and removes it at the end. The
+kernel releases the lock of a supervisor that is killed, so the next one finds its folder unlocked and removes it. The
+folder of a supervisor that lives, or of another user, is never removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest, multiprocess, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["PREFIX", "forget_worker", "metrics_folder", "render", "share_metrics"]
+
+_log = logging.getLogger(__name__)
+
+PREFIX = "topk-bandit-metrics-"
+"""What the names of all folders begin with that are locked or left over."""
+
+_UNLOCKED_PREFIX = "topk-bandit-starting-"
+_LOCK = "lock"
+
+
+@contextmanager
+def metrics_folder() -> Iterator[Path]:
+    """Make an empty folder for this process's workers, and remove those that killed supervisors left."""
+    parent = Path(tempfile.gettempdir())
+    for folder in parent.glob(f"{PREFIX}*"):
+        _remove_if_abandoned(folder)
+    unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX, dir=parent))
+    with (unlocked / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # It gets its name once it is locked, so that no other process that starts now takes it for abandoned.
+        folder = unlocked.rename(parent / unlocked.name.replace(_UNLOCKED_PREFIX, PREFIX, 1))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    """Remove a folder of this user whose lock nobody holds; one that can't be examined is left alone."""
+    with suppress(OSError):
+        if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+            return
+        with (folder / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+            _log.info("removed the metrics of a service that was killed", extra={"folder": str(folder)})
+
+
+def share_metrics(folder: Path, *, worker: int) -> None:
+    """Make all metrics that this process creates from now on count into its own files in `folder`.
+
+    Parameters
+    ----------
+    folder
+        Exists, is the same for all workers, and had no metrics when the first of them began.
+    worker
+        This worker's number, different from those of all workers that run. One that takes the place of a dead worker
+        takes its number and counts on from where it was: no count goes back, and the files do not pile up.
+    """
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    values.ValueClass = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
+
+
+def forget_worker(folder: Path, *, worker: int) -> None:
+    """Drop the gauges of a worker that has died; what it counted stays counted."""
+    multiprocess.mark_process_dead(worker, str(folder))  # type: ignore[no-untyped-call]
+
+
+def render(folder: Path) -> bytes:
+    """Add up what all workers counted into `folder`, in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
+    return generate_latest(registry)

@@ -1,0 +1,38 @@
+"""Worker processes that do nothing but what a supervisor has to bear."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from topk_bandit.process.worker_spec import Compiling, Ready, Stop, StoreAt
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from topk_bandit.process.settings import Settings
+    from topk_bandit.process.worker_spec import WorkerSpec
+
+__all__ = ["FUNCTIONS", "PAUSE_SECONDS", "die", "progress_slowly", "stall"]
+
+FUNCTIONS, PAUSE_SECONDS = 24, 0.25
+
+
+def progress_slowly(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """Take long to compile, report each function, and serve until it is told to stop."""
+    for number in range(1, FUNCTIONS + 1):
+        time.sleep(PAUSE_SECONDS)
+        connection.send(Compiling(number, FUNCTIONS))
+    assert isinstance(connection.recv(), StoreAt)
+    connection.send(Ready())
+    assert isinstance(connection.recv(), Stop)
+
+
+def stall(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """Report one function and nothing more."""
+    connection.send(Compiling(1, FUNCTIONS))
+    time.sleep(3600.0)
+
+
+def die(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """End without a word."""
