@@ -100,7 +100,7 @@ def _quadratic_choice(y, covariance, curvatures, weights, residuals):
 
 
 @njit(nogil=True, cache=True)
-def _tilted(y, covariance, shares, weights, variances):
+def _sum_tilted(y, covariance, shares, weights, variances):
     """Return F(a) = a'y + log sum_j exp(E + Var / 2 of y_j - a'y), and fill in w, the parts of this sum."""
     centre = _centre(y, covariance, shares, weights, variances)
     largest = -np.inf
@@ -157,7 +157,7 @@ def _tilted_choice(y, covariance, shares, weights, residuals):
     k = len(y)
     variances = np.empty(k)
     step = np.empty(k)
-    value = _tilted(y, covariance, shares, weights, variances)
+    value = _sum_tilted(y, covariance, shares, weights, variances)
     # With little variance the fixed point a = w attracts fast without the Newton matrix.
     exact = np.trace(covariance) > _SMALL_VARIANCE
     for _ in range(_INNER_STEPS):
@@ -167,12 +167,12 @@ def _tilted_choice(y, covariance, shares, weights, residuals):
         if exact:
             _newton_step(covariance, weights, step)
         length = 1.0
-        tried = _tilted(y, covariance, shares + step, weights, variances)
+        tried = _sum_tilted(y, covariance, shares + step, weights, variances)
         while not tried <= value and length > _SHORTEST_STEP:
             length *= 0.5
-            tried = _tilted(y, covariance, shares + length * step, weights, variances)
+            tried = _sum_tilted(y, covariance, shares + length * step, weights, variances)
         if not tried <= value:
-            _tilted(y, covariance, shares, weights, variances)
+            _sum_tilted(y, covariance, shares, weights, variances)
             break
         value = tried
         shares += length * step

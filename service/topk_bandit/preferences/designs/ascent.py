@@ -251,11 +251,13 @@ class _Climb:
         one, values = self.iterate, self.prices.values
         order = np.argsort(-values, kind="stable")
         order = order[values[order] > self.candidates.dimension + 0.1 * self.gap_tolerance]
-        known = set(map(tuple, one.keys.tolist()))
-        found = [key for key in self.prices.keys[order].tolist() if tuple(key) not in known]
+        known, most = set(map(tuple, one.keys.tolist())), max(_FEWEST_FINDS, self.candidates.dimension)
+        # No more rows than can be needed: making lists of all would keep other threads waiting.
+        best = self.prices.keys[order[: len(known) + most]].tolist()
+        found = [key for key in best if tuple(key) not in known]
         if not found:
             return one
-        keys = np.array(found[: max(_FEWEST_FINDS, self.candidates.dimension)], dtype=np.int64)
+        keys = np.array(found[:most], dtype=np.int64)
         return one.add(keys, self.candidates.rows(keys))
 
     def _newton(self, one: _Iterate) -> FloatArray:

@@ -11,6 +11,9 @@ __all__ = ["RankError", "split_rows", "whiten"]
 FloatArray = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 8192
+_NUMBERS_AT_ONCE_FOR_QR = 1 << 17
+"""So few that other threads wait no longer than some milliseconds: unlike the rest, QR keeps the interpreter's lock."""
+
 _NOTHING = 1e-10
 """Singular values that are this part of the largest, with all features of one scale, are taken for rounding."""
 
@@ -48,13 +51,16 @@ def whiten(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
     return white, 2.0 * float((np.log(np.abs(np.diagonal(triangle))) + np.log(scale)).sum()) - len(scale) * np.log(n)
 
 
-def split_rows(rows: FloatArray) -> list[FloatArray]:
-    """Return views of the rows that fit into a cache."""
-    return [rows[first : first + _ROWS_AT_ONCE] for first in range(0, len(rows), _ROWS_AT_ONCE)]
+def split_rows(rows: FloatArray, *, at_once: int = _ROWS_AT_ONCE) -> list[FloatArray]:
+    """Return views of so many rows each; as many as fit into a cache."""
+    return [rows[first : first + at_once] for first in range(0, len(rows), at_once)]
 
 
 def _triangle(rows: FloatArray, scale: FloatArray) -> FloatArray:
     """Return R of the QR factors of the scaled rows, (d, d)."""
     d = rows.shape[1]
-    parts = [np.linalg.qr(piece / scale, mode="r") for piece in split_rows(rows)]
-    return np.asarray(np.linalg.qr(np.vstack([*parts, np.zeros((d, d))]), mode="r"))
+    at_once = max(d, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE_FOR_QR // d))
+    triangle: FloatArray = np.zeros((0, d))
+    for piece in split_rows(rows, at_once=at_once):
+        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, piece / scale]), mode="r"))
+    return np.asarray(np.linalg.qr(np.vstack([triangle, np.zeros((d, d))]), mode="r"))

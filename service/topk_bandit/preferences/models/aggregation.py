@@ -175,13 +175,13 @@ class _Local(NamedTuple):
     curvatures: FloatArray
 
 
-def _squared(differences: FloatArray, values: FloatArray) -> _Local:
+def _evaluate_squared(differences: FloatArray, values: FloatArray) -> _Local:
     """Return half the squared loss."""
     errors = differences - values
     return _Local(0.5 * float(errors @ errors), errors, np.ones(len(errors)))
 
 
-def _logistic(differences: FloatArray, values: FloatArray) -> _Local:
+def _evaluate_logistic(differences: FloatArray, values: FloatArray) -> _Local:
     margins = values * differences
     wrong = expit(-margins)
     return _Local(float(np.logaddexp(0.0, -margins).sum()), -values * wrong, wrong * expit(margins))
@@ -234,7 +234,7 @@ class _Problem:
 
     def at(self, weights: FloatArray, residuals: FloatArray) -> _Place:
         scores = self.rows @ weights + residuals
-        losses = _squared if self.loss is Loss.SQUARED else _logistic
+        losses = _evaluate_squared if self.loss is Loss.SQUARED else _evaluate_logistic
         value, slopes, curvatures = losses(scores[self.second] - scores[self.first], self.values)
         ridge = self.weights_ridge * weights @ weights + self.residual_ridge * residuals @ residuals
         return _Place(weights, residuals, value + 0.5 * float(ridge), slopes, curvatures)
