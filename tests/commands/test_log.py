@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import NAME, Shop, hired
+from tests.bandits.harness import NAME, Shop, running_worker
 from tests.contracts.harness import RedisStores, run
 
 from topk_bandit.bandits.budget import MemoryBounds
@@ -48,11 +48,11 @@ class Traded:
         self.folder, self.stores, found = folder, RedisStores(store.url), []
 
         async def scenario(store: Store) -> None:
-            async with hired(store, limits=LIMITS) as worker:
+            async with running_worker(store, limits=LIMITS) as worker:
                 shop = Shop(worker, self.stores, np.random.default_rng(5))
                 await shop.create()
                 await shop.trade(ROUNDS)
-                found.append(await worker.learner.refreshed(NAME))
+                found.append(await worker.residents.follow(NAME))
 
         run(self.stores, scenario)
         self.live: Model = found[0]

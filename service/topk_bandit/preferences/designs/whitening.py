@@ -11,7 +11,7 @@ __all__ = ["RankError", "split_rows", "whiten"]
 FloatArray = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 8192
-_ROWS_AT_ONCE_FOR_QR = 512
+_NUMBERS_AT_ONCE_FOR_QR = 1 << 17
 """So few that other threads wait no longer than some milliseconds: unlike the rest, QR keeps the interpreter's lock."""
 
 _NOTHING = 1e-10
@@ -59,7 +59,8 @@ def split_rows(rows: FloatArray, *, at_once: int = _ROWS_AT_ONCE) -> list[FloatA
 def _triangle(rows: FloatArray, scale: FloatArray) -> FloatArray:
     """Return R of the QR factors of the scaled rows, (d, d)."""
     d = rows.shape[1]
+    at_once = max(d, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE_FOR_QR // d))
     triangle: FloatArray = np.zeros((0, d))
-    for piece in split_rows(rows, at_once=_ROWS_AT_ONCE_FOR_QR):
+    for piece in split_rows(rows, at_once=at_once):
         triangle = np.asarray(np.linalg.qr(np.vstack([triangle, piece / scale]), mode="r"))
     return np.asarray(np.linalg.qr(np.vstack([triangle, np.zeros((d, d))]), mode="r"))
