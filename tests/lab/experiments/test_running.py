@@ -194,7 +194,11 @@ def test_ctrl_c_stops_all_processes_without_a_word(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "Preparing aggregation ...\n"
         os.killpg(process.pid, signal.SIGINT)
-        told, complaints = process.communicate(timeout=60)
+        try:
+            told, complaints = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:  # nothing of it may outlive the test
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
     assert (process.returncode, told, complaints) == (130, "", "")
     assert list(tmp_path.iterdir()) == []
     while is_there(process.pid):  # what watches over shared memory goes a moment after the others
