@@ -17,7 +17,7 @@ import pytest
 from tests.bandits.harness import NAME, Shop, running_worker
 from tests.contracts.harness import RedisStores, run
 
-from topk_bandit.bandits.budget import MemoryBounds
+from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import encode_model
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store
 
 ROUNDS = 120
-LIMITS = MemoryBounds().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
+LIMITS = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
 
 
 class Traded:
