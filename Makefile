@@ -5,8 +5,12 @@ BIN := $(VENV)/bin
 INCLUDED := -Iprotos -I$(VENV)/googleapis
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+FAST := $(addprefix tests/,domain learning preferences contracts rpc studies test_exports.py test_layers.py)
+SLOW := tests/preferences/test_variational.py tests/learning/test_arithmetic.py
+
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test faults bits check format lint types layers client client-check docs docs-check protos protos-check peers bench lock clean
+.PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check protos protos-check \
+	peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,11 +37,15 @@ serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl
 test: $(VENV)/dev.stamp  ## Run all tests
 	$(BIN)/python -m pytest
 
+# Without what runs services and waits for them, the laboratory, searches by hypothesis, and two slow files.
+test-fast: $(VENV)/dev.stamp  ## Run what tells most in the least time
+	$(BIN)/python -m pytest -m "not long_form and not processors" $(FAST) $(SLOW:%=--ignore %)
+
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
-	LONG_TESTS=1 $(BIN)/python -m pytest --timeout 1500
+	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
 check: lint types layers client-check docs-check protos-check test bits  ## Run all that CI runs
 

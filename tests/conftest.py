@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
 
-from hypothesis import settings
-from tests.long_forms import LONG, examples, has_long_form
+import pytest
+from hypothesis import is_hypothesis_test, settings
+from tests.long_forms import examples
 
 from topk_bandit.process.threads import use_one_thread
-
-if TYPE_CHECKING:
-    import pytest
 
 use_one_thread(os.environ)
 
@@ -21,10 +18,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.load_profile("repeatable")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has no long form in a run of the long forms."""
-    if not LONG:
-        return
-    left_out = [item for item in items if not has_long_form(item)]
-    items[:] = [item for item in items if has_long_form(item)]
-    config.hook.pytest_deselected(items=left_out)
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what draws examples: its long form draws more."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("long_form")

@@ -1,4 +1,4 @@
-"""The long forms are more of the same, and a run of them holds nothing else."""
+"""The long forms are more of the same."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def long_run(*arguments: str) -> str:
     return run.stdout
 
 
-def test_a_run_of_the_long_forms_leaves_out_tests_that_have_none() -> None:
-    lines = long_run("-m", "pytest", "--collect-only", "-q", "tests/faults/test_crash.py", "tests/domain").splitlines()
+def test_what_draws_examples_has_a_long_form() -> None:
+    chosen = ("-m", "long_form", "tests/learning/test_ties.py", "tests/domain")
+    lines = long_run("-m", "pytest", "--collect-only", "-q", *chosen).splitlines()
     assert [line.partition("::")[2] for line in lines if "::" in line] == [
-        "test_nothing_acknowledged_is_lost_or_counted_twice"
+        "test_the_first_of_the_largest_is_chosen_however_they_are_rounded"
     ]
 
 
