@@ -57,7 +57,7 @@ def test_unlike_services_share_a_log(folder: Path) -> None:
         store = stack.enter_context(running_server(valkey_binary()))
         services = [
             stack.enter_context(
-                serving(folder / str(number), f"--redis-url={store.url}", "--workers=1", processor=processor)
+                serving(folder / str(number), f"--redis-url={store.url}", "--workers=1", variables=processor.variables)
             )
             for number, processor in enumerate((THIS, OTHER, THIS))
         ]
