@@ -11,7 +11,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from topk_bandit.preferences.warm_up import warm_up
 from topk_bandit.preferences.answers import Orderings, Ratings
-from topk_bandit.preferences.design import Feedback
+from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.inference import learned
 from topk_bandit.preferences.questions import Catalogue, next_lists
 
