@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 INCLUDED := -Iprotos -I$(VENV)/googleapis
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-FAST := $(addprefix tests/,domain learning preferences contracts rpc studies test_exports.py test_layers.py)
-SLOW := tests/preferences/test_variational.py tests/learning/test_arithmetic.py
+FAST := $(addprefix tests/,domain learning preferences contracts rpc test_exports.py test_layers.py)
+SLOW := tests/preferences/test_variational.py tests/preferences/test_aggregation.py tests/learning/test_arithmetic.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check protos protos-check \
@@ -37,9 +37,9 @@ serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl
 test: $(VENV)/dev.stamp  ## Run all tests
 	$(BIN)/python -m pytest
 
-# Without what runs services and waits for them, the laboratory, searches by hypothesis, and two slow files.
+# Without what runs services and waits for them, the laboratory, searches by hypothesis, three slow files, and all stores but memory and one Valkey.
 test-fast: $(VENV)/dev.stamp  ## Run what tells most in the least time
-	$(BIN)/python -m pytest -m "not long_form and not processors" $(FAST) $(SLOW:%=--ignore %)
+	$(BIN)/python -m pytest -m "not long_form and not processors" -k "not Redis and not Cluster" $(FAST) $(SLOW:%=--ignore %)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
