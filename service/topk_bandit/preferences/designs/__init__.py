@@ -9,7 +9,7 @@ distribution over few of the 4,060 triples; its gap says that no distribution ha
 >>> design = d_optimal_subsets(features, subset_size=3, gap_tolerance=0.01, rng=np.random.default_rng(1))
 >>> design.gap <= 0.01
 True
->>> times = design.rounded(12)
+>>> times = design.allocate(12)
 >>> questions = np.repeat(design.subsets, times, axis=0)
 >>> questions.shape
 (12, 3)

@@ -9,7 +9,7 @@ fourth ranked all four items; features are what items may be liked for:
 >>> from topk_bandit.preferences.utilities import Gaussian
 >>> features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 >>> choices = Orderings.from_choices([2, 2, 0], [[0, 1, 2], [1, 2, 3], [0, 1, 3]], n_items=4)
->>> answers = choices.joined(Orderings.from_rankings([[2, 0, 1, 3]], n_items=4))
+>>> answers = choices.join(Orderings.from_rankings([[2, 0, 1, 3]], n_items=4))
 >>> found = variational.fit(features, answers, prior=Gaussian.isotropic(2, variance=1.0))
 >>> found.converged
 True
