@@ -163,8 +163,10 @@ def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: in
                 await resting.recommender.recommend(NAME, request(f"awake {part}"))
                 assert_same(await resting.residents.follow(NAME), await staying.residents.follow(NAME))
                 await until(lambda: rests(resting))
-            assert resting.hooks.rests == ["idle"] * 4
-            assert resting.hooks.forgotten_bandits == [str(NAME)] * 4
+            # On a slow machine it may rest between two calls of one part, too.
+            assert len(resting.hooks.rests) >= 4
+            assert set(resting.hooks.rests) == {"idle"}
+            assert resting.hooks.forgotten_bandits == [str(NAME)] * len(resting.hooks.rests)
             assert staying.hooks.rests == []
             await archive.look()
             truth = replayed((await store.get_bandit(NAME)).incarnation, archive.events)[-1]
