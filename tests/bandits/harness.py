@@ -39,7 +39,7 @@ from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.timing import timed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from tests.contracts.harness import Stores
 
@@ -152,7 +152,12 @@ _births = itertools.count()
 
 @asynccontextmanager
 async def running_worker(
-    store: Store, *, limits: Limits = LIMITS, budget: MemoryBudget | None = None, look_seconds: float = 0.2
+    store: Store,
+    *,
+    limits: Limits = LIMITS,
+    budget: MemoryBudget | None = None,
+    look_seconds: float = 0.2,
+    now: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Worker]:
     """Run a worker on a store until the end of the block."""
     hooks, notebook = RecordedHooks(), Notebook()
@@ -173,6 +178,7 @@ async def running_worker(
             worker_id=new_id(),
             budget=budget,
             look_seconds=look_seconds,
+            now=now,
         )
         stack.push_async_callback(residents.stop)
         residents.start()

@@ -12,16 +12,20 @@ import pytest
 from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, replayed, running_worker
 from tests.contracts.harness import run
 
-from topk_bandit.bandits.digests import Digests, digests_of
+from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import Item, ItemsChanged, LoggedEvent
+from topk_bandit.learning.arithmetic import describe_arithmetic
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.store.log import Store
+
+
+ABACUS = {"posterior": "other", "arithmetic": "abacus"}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_a_snapshot_tells_the_digests_of_its_model(stores: Stores) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "divergences"),
-    [({}, 0), ({"posterior": "other"}, 1), ({"posterior": "other", "arithmetic": "abacus"}, 0)],
+    [({}, 0), ({"posterior": "other"}, 1), (ABACUS, 0)],
 )
 def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
     stores: Stores,
@@ -109,7 +113,9 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
         record = await store.get_bandit(NAME)
         assert record.snapshot_position > 0
         async with running_worker(store) as worker:
-            assert_same(await worker.residents.follow(NAME), replayed(record.incarnation, events)[-1])
+            model, truth = await worker.residents.follow(NAME), replayed(record.incarnation, events)[-1]
+            assert_same(replace(model, arithmetic=truth.arithmetic), truth)
+            assert (model.arithmetic != truth.arithmetic) == ("arithmetic" in changed)
             assert worker.hooks.divergences == divergences
             assert worker.hooks.failed_snapshots == 0
         assert ("is not that of the snapshot" in caplog.text) == bool(divergences)
@@ -135,6 +141,45 @@ def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
             assert worker.hooks.divergences + other.hooks.divergences == divergences
 
     run(stores, scenario)
+
+
+def test_what_another_arithmetic_had_a_part_in_is_compared_with_its_like_only(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers go on from the snapshot of an unlike one; they agree with each other, and owe it only the log."""
+    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **ABACUS))
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as unlike:
+            shop = Shop(unlike, stores, np.random.default_rng(5))
+            await shop.create()
+            while not (await store.get_bandit(NAME)).snapshot_position:
+                await shop.trade(1)
+                await unlike.residents.follow(NAME)
+            stayed = await unlike.bandits.stats(NAME)
+            async with running_worker(store) as one, running_worker(store) as other:
+                mine, theirs = await one.bandits.stats(NAME), await other.bandits.stats(NAME)
+            assert mine.model_version == stayed.model_version
+            assert mine.arithmetic == theirs.arithmetic != stayed.arithmetic
+            assert mine.arithmetic.startswith(f"{describe_arithmetic()}, after ")
+            assert mine.posterior_digest == theirs.posterior_digest
+            assert mine.log_digest == stayed.log_digest
+            assert one.hooks.divergences == other.hooks.divergences == 0
+
+    run(stores, scenario)
+
+
+def test_an_origin_is_told_once_and_in_few_words() -> None:
+    ours = describe_arithmetic()
+    assert resume_arithmetic(ours, position=7) == ours
+    after = resume_arithmetic("abacus", position=7)
+    assert after.startswith(f"{ours}, after ")
+    assert after.endswith(" to 7")
+    assert resume_arithmetic(after, position=9) == after, "it goes on as it was"
+    assert resume_arithmetic("abacus", position=8) != after != resume_arithmetic("slide rule", position=7)
+    for position in range(8, 20):  # two unlike workers by turns
+        after = resume_arithmetic(f"abacus, after {after.partition(', after ')[2]}", position=position)
+    assert len(after) < len(ours) + 40
 
 
 def test_stats_tell_the_digests_of_the_answering_worker(stores: Stores) -> None:

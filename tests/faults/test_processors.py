@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processors, pytest.mark.timeout(900)]
 
 OTHER = PROCESSORS[0]
+AFTER = ", after "
 DIVERGENCES = "topk_bandit_model_divergences_total"
 
 
@@ -40,15 +41,14 @@ def divergences(service: Service) -> float:
 
 
 def shop(clients: list[Client], rounds: range) -> None:
-    """Ask both services the same, by turns first, and reward what they answer through either."""
+    """Ask all services the same, the first two by turns first, and reward what they answer through any."""
     for number in rounds:
         rng = np.random.default_rng([7, number])
         context = rng.normal(size=4).tolist()
-        first, second = clients if number % 2 else reversed(clients)
-        one = first.recommend("home", context, request_id=f"q{number}")
-        other = second.recommend("home", context, request_id=f"q{number}")
-        assert one == other
-        clients[int(rng.integers(2))].reward("home", one.id, float(rng.random() < 0.4))
+        order = clients if number % 2 else (clients[1], clients[0], *clients[2:])
+        answers = [client.recommend("home", context, request_id=f"q{number}") for client in order]
+        assert all(answer == answers[0] for answer in answers)
+        clients[int(rng.integers(len(clients)))].reward("home", answers[0].id, float(rng.random() < 0.4))
 
 
 @pytest.mark.skipif(not executable(OTHER), reason=f"this processor can't stand for {OTHER}")
@@ -64,7 +64,8 @@ def test_unlike_services_share_a_log(folder: Path) -> None:
         clients = [stack.enter_context(service.client()) for service in services]
         clients[0].create_bandit("home", slate_size=3, context_dimension=4, item_capacity=30)
         clients[0].upsert_items("home", [f"i{number}" for number in range(30)])
-        shop(clients[:2], range(320))
+        # All have a model from the first event on, so that none starts from a snapshot of an unlike one.
+        shop(clients, range(320))
         here, there, here_too = stats_at_one_version(clients)
         assert here.observation_count == 320
         assert here.snapshot_position > 0
@@ -77,10 +78,14 @@ def test_unlike_services_share_a_log(folder: Path) -> None:
             service.start()
             clients[services.index(service)] = stack.enter_context(service.client())
             client.close()
-        shop(clients[:2], range(320, 400))
+        shop(clients, range(320, 400))
         here, there, here_too = stats_at_one_version(clients)
         assert here.observation_count == 400
         assert here.log_digest == there.log_digest == here_too.log_digest
+        # All came back from one snapshot, which is of one of the two arithmetics.
+        assert here.arithmetic == here_too.arithmetic != there.arithmetic
+        assert here.posterior_digest == here_too.posterior_digest
+        assert (AFTER in here.arithmetic) != (AFTER in there.arithmetic)
         assert here.noise_variance == pytest.approx(there.noise_variance, rel=1e-9)
         assert here.prior_variance == pytest.approx(there.prior_variance, rel=1e-9)
         assert [divergences(service) for service in services] == [0.0, 0.0, 0.0]

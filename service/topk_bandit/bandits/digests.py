@@ -19,9 +19,11 @@ from topk_bandit.store.codec import encode_event, encode_settings
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
 
-__all__ = ["Digests", "digests_of"]
+__all__ = ["Digests", "digests_of", "resume_arithmetic"]
 
 _DIGEST_BYTES = 16
+_ORIGIN_BYTES = 6
+_AFTER = ", after "
 
 
 class Digests(NamedTuple):
@@ -34,7 +36,7 @@ class Digests(NamedTuple):
     posterior
         The digest of the posterior's numbers.
     arithmetic
-        What the posterior was computed with; see `describe_arithmetic`.
+        What the posterior was computed with; see `resume_arithmetic`.
     """
 
     log: str
@@ -50,7 +52,26 @@ class Digests(NamedTuple):
 
 def digests_of(model: Model) -> Digests:
     """Return a model's digests: O(N^2 + open slates)."""
-    return Digests(_digest_of_log(model), digest_of_state(model.state), describe_arithmetic())
+    return Digests(_digest_of_log(model), digest_of_state(model.state), model.arithmetic)
+
+
+def resume_arithmetic(saved: str, *, position: int) -> str:
+    """Return what a model is computed with that goes on from a snapshot.
+
+    It is `describe_arithmetic`, and where another arithmetic had a part in the snapshot, that too: the rows of such a
+    snapshot have that one's rounding, which stays in all that follows.
+
+    Parameters
+    ----------
+    saved
+        What the snapshot was computed with.
+    position
+        The snapshot's log position.
+    """
+    ours = describe_arithmetic()
+    if saved.partition(_AFTER)[0] == ours:
+        return saved
+    return f"{ours}{_AFTER}{blake2b(saved.encode(), digest_size=_ORIGIN_BYTES).hexdigest()} to {position}"
 
 
 def _digest_of_log(model: Model) -> str:

@@ -26,6 +26,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
@@ -63,6 +64,8 @@ class Model:
         Open slates by recommendation id.
     items_position
         Log position of the newest `ItemsChanged`.
+    arithmetic
+        What all of it was computed with; see `topk_bandit.bandits.digests`.
     since_checkpoint
         Events folded since the last checkpoint; 0 at one.
     """
@@ -75,6 +78,7 @@ class Model:
     open: OpenSlates
     tally: Tally
     last: LoggedEvent
+    arithmetic: str
     items_position: int = 0
     since_checkpoint: int = 0
 
@@ -103,7 +107,18 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
-    model = Model(incarnation, settings, Items(), PriorItems(), state, OpenSlates(), Tally(), first, since_checkpoint=1)
+    model = Model(
+        incarnation,
+        settings,
+        Items(),
+        PriorItems(),
+        state,
+        OpenSlates(),
+        Tally(),
+        first,
+        arithmetic=describe_arithmetic(),
+        since_checkpoint=1,
+    )
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
 
 

@@ -21,7 +21,7 @@ LONGEST_PAUSE_LOOKS = 32
 
 
 class Resident:
-    """One bandit's follower and its schedule. Times are seconds of the event loop's clock.
+    """One bandit's follower and its schedule. Times are seconds of one clock.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ class Residents:
     look_seconds
         How often each bandit in use is looked at though nothing was heard of it: deadlines pass silently, and hints
         get lost.
+    now
+        A clock in seconds, by which a model is unused for long and a look is due.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Residents:
         worker_id: str,
         budget: MemoryBudget | None = None,
         look_seconds: float = 1.0,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -81,6 +85,7 @@ class Residents:
         self._clock_ms = clock_ms
         self._worker_id = worker_id
         self._look_seconds = look_seconds
+        self._now = now
         self._budget = budget or MemoryBudget()
         self._sizes = ModelSizes(most_bytes=self._budget.worker_bytes)
         hooks.bounded(self._budget.model_bytes)
@@ -149,7 +154,7 @@ class Residents:
 
     def _admit(self, name: BanditName) -> Resident:
         """Return the bandit's resident, new if there is none, as the one that was used last."""
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         resident = self._residents.get(name)
         if resident is None:
             resident = Resident(self._new_follower(name), look_seconds=self._look_seconds, now=now)
@@ -247,7 +252,7 @@ class Residents:
         woken = await resident.wait(clock_ms=self._clock_ms())
         if not resident.follower.is_present:
             return
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         if now >= resident.used_at + self._budget.idle_seconds and not woken:
             self._rest(resident, reason="idle")
             return

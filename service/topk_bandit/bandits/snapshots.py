@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topk_bandit.bandits.digests import Digests, digests_of
+from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally
 from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
@@ -153,6 +153,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         open=_read_open_slates(header, arrays),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
+        arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
         items_position=header["items_position"],
     )
 

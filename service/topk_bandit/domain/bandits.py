@@ -331,7 +331,8 @@ class BanditStats:
     posterior_digest
         Of the answering worker's posterior: the same in every worker with the same `arithmetic`.
     arithmetic
-        What the answering worker computes with.
+        What that posterior was computed with: by the answering worker, and before by whoever saved the snapshot that it
+        started from, if that was an unlike one.
     """
 
     log_position: int
