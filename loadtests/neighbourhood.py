@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from exact_gp import ExactGp
-    from topk_bandit.learning.landscape import Landscape, Moments
+    from topk_bandit.learning.context_posterior import ContextPosterior, Moments
 
     Floats = NDArray[np.float64]
     Contestant = Callable[[NDArray[np.float64], NDArray[np.int32]], float]
@@ -99,26 +99,26 @@ class _Neighbourhoods:
         return _timed(lambda: self.moments(context, ranking))
 
     def seconds_of_first(self, context: Floats, ranking: NDArray[np.int32]) -> float:
-        landscape = self._posterior.at(context, self._items)
-        return _timed(lambda: self._around(landscape, ranking))
+        at_context = self._posterior.at(context, self._items)
+        return _timed(lambda: self._around(at_context, ranking))
 
     def seconds_of_further(self, context: Floats, ranking: NDArray[np.int32]) -> float:
         """Return the seconds at the best neighbour by mean; all that a decision looks at shares one contraction."""
-        landscape = self._posterior.at(context, self._items)
-        means = np.concatenate([one.mean for one in self._around(landscape, ranking)])
+        at_context = self._posterior.at(context, self._items)
+        means = np.concatenate([one.mean for one in self._around(at_context, ranking)])
         means[:, ranking] = -np.inf
         position, item = np.unravel_index(int(np.argmax(means)), means.shape)
         better = ranking.copy()
         better[position] = item
-        return _timed(lambda: self._around(landscape, better))
+        return _timed(lambda: self._around(at_context, better))
 
     def moments(self, context: Floats, ranking: NDArray[np.int32]) -> tuple[Floats, Floats]:
         """Return means and variances, both (k, n): by position and by the item there."""
         found = self._around(self._posterior.at(context, self._items), ranking)
         return np.concatenate([one.mean for one in found]), np.concatenate([one.variance for one in found])
 
-    def _around(self, landscape: Landscape, ranking: NDArray[np.int32]) -> list[Moments]:
-        return [landscape.replacements(ranking[None], position) for position in self._positions]
+    def _around(self, at_context: ContextPosterior, ranking: NDArray[np.int32]) -> list[Moments]:
+        return [at_context.replacements(ranking[None], position) for position in self._positions]
 
 
 class _Growing:

@@ -109,6 +109,6 @@ def _similarity_found(job: tuple[Kernel, int]) -> float:
     (hidden,) = random_rankings(items, slate_size=6, count=1, rng=rng)
     # With one reward of 1 the mean of a ranking is its similarity to the hidden one, times a constant.
     prior = Posterior.prior(kernel, context_dim=1, noise_variance=0.1)
-    landscape = prior.observe([1.0], hidden, 1.0).at([1.0], items)
-    found = local_search(landscape, beta=0.0, starts=np.zeros((0, 6), dtype=np.int32), rng=rng)
+    at_context = prior.observe([1.0], hidden, 1.0).at([1.0], items)
+    found = local_search(at_context, beta=0.0, starts=np.zeros((0, 6), dtype=np.int32), rng=rng)
     return float(kernel.gram(found.ranking, hidden)[0, 0])

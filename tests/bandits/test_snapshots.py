@@ -98,7 +98,7 @@ def test_a_model_survives_as_bytes() -> None:
 
 def test_a_model_whose_kernel_is_not_learned_survives_as_bytes() -> None:
     fixed = checkpoint(replace(SETTINGS, kernel=Kernel.WEIGHTED_CONVOLUTIONAL))
-    assert fixed.state.memory.power is None
+    assert fixed.state.checkpoint.power is None
     assert_same(decode_model(encode_model(fixed), limits=LIMITS), fixed)
 
 
@@ -121,7 +121,7 @@ def test_the_kernel_comes_back_as_it_was_chosen() -> None:
         kernel = MODEL.state.posterior.kernel.at_power(power)
         posterior = replace(MODEL.state.posterior, kernel=kernel)
         model = replace(
-            MODEL, state=State.restored(kernel, replace(MODEL.state, posterior=posterior).memory, limits=LIMITS)
+            MODEL, state=State.restored(kernel, replace(MODEL.state, posterior=posterior).checkpoint, limits=LIMITS)
         )
         assert_same(decode_model(encode_model(model), limits=LIMITS), model)
 

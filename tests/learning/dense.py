@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.observed_rows import ObservedRows
 
     RankWeight: TypeAlias = Callable[[int, int], float]
 
@@ -248,7 +248,7 @@ def fitted(kind: Kind, data: Sample, *, n_items: int, noise_variance: float = 0.
     return prior.observe(*data.rows)
 
 
-def newest_rows(posterior: Posterior, count: int) -> Evidence:
+def newest_rows(posterior: Posterior, count: int) -> ObservedRows:
     """Return the last `count` rows, or all if there are fewer."""
     n = posterior.n_rows
-    return posterior.evidence.kept(np.arange(max(n - count, 0), n))
+    return posterior.evidence.select(np.arange(max(n - count, 0), n))

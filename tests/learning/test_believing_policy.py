@@ -56,7 +56,7 @@ def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, o
     for count in (2, 120):
         live = folded(initial(limits, of=of), happenings(1, count)).refit()
         prior_mean = live.posterior.prior_mean
-        restored = State.restored(KERNEL, live.memory, limits=limits, prior_mean=prior_mean)
+        restored = State.restored(KERNEL, live.checkpoint, limits=limits, prior_mean=prior_mean)
         assert_same(restored, live)
         assert_same(live.refit(), live)
         for happening in happenings(2, 60, prefix="later-"):
@@ -167,7 +167,7 @@ def test_a_prior_that_comes_later_changes_nothing_that_was_learned() -> None:
     drawn = happenings(7, 100)
     prior_mean = utilities(8).prior_mean(WCK, SLATE_SIZE)
     plain = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits())
-    later = folded(plain, drawn).believing(prior_mean)
+    later = folded(plain, drawn).with_prior_mean(prior_mean)
     first = folded(
         State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), prior_mean=prior_mean), drawn
     ).refit()
@@ -176,7 +176,7 @@ def test_a_prior_that_comes_later_changes_nothing_that_was_learned() -> None:
     assert later.since_refit == 0
     assert later.posterior.slope == pytest.approx(first.posterior.slope, rel=1e-6)
     assert_close(later.posterior.predict(ASK_CONTEXT, asked), first.posterior.predict(ASK_CONTEXT, asked), atol=1e-6)
-    without = later.believing(None)
+    without = later.with_prior_mean(None)
     assert_same(without, folded(plain, drawn).refit().refit())
 
 
@@ -189,7 +189,7 @@ def test_items_that_arrive_later_are_believed_in_at_once() -> None:
     few = np.arange(4, dtype=np.int32)
     assert best(state, ASK_CONTEXT, eligible=few) == [3, 2]
     state = state.rewarded("one", ASK_CONTEXT, np.array([3, 2], dtype=np.int32), reward=0.5)
-    wider = state.knowing(prior_mean.placed(np.array([0, 1, 2, 3, -1, 4, -1, -1])))
+    wider = state.with_new_items(prior_mean.with_rows(np.array([0, 1, 2, 3, -1, 4, -1, -1])))
     asked = all_rankings(np.arange(4), slate_size=2)
     assert (
         wider.posterior.predict(ASK_CONTEXT, asked).mean.tobytes()

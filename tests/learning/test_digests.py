@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.learning.happenings import KERNEL, folded, happenings, initial
 
-from topk_bandit.learning.digests import digest_of_state
+from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.policy import Limits, State
 
 pytestmark = pytest.mark.bits
@@ -29,8 +29,8 @@ def nudged(value: Any) -> Any:  # noqa: ANN401 - whatever a state is made of
 
 
 def test_the_same_happenings_have_the_same_digest() -> None:
-    assert digest_of_state(folded(initial(LIMITS), happenings(1, 300)).refit()) == digest_of_state(STATE)
-    assert digest_of_state(State.restored(KERNEL, STATE.memory, limits=LIMITS)) == digest_of_state(STATE)
+    assert digest_state(folded(initial(LIMITS), happenings(1, 300)).refit()) == digest_state(STATE)
+    assert digest_state(State.restored(KERNEL, STATE.checkpoint, limits=LIMITS)) == digest_state(STATE)
 
 
 def test_every_bit_counts() -> None:
@@ -55,16 +55,16 @@ def test_every_bit_counts() -> None:
         replace(STATE, posterior=replace(posterior, _sums=sums._replace(**{name: nudged(getattr(sums, name))})))
         for name in sums._fields
     ]
-    digests = [digest_of_state(state) for state in (STATE, *others)]
+    digests = [digest_state(state) for state in (STATE, *others)]
     assert len(set(digests)) == len(digests) > 18
 
 
 def test_room_for_more_rows_does_not_count() -> None:
     posterior = STATE.posterior
     roomy = replace(posterior, _rows=posterior._rows.grown(posterior._rows.room + 9, used=posterior.n_rows))
-    assert digest_of_state(replace(STATE, posterior=roomy)) == digest_of_state(STATE)
+    assert digest_state(replace(STATE, posterior=roomy)) == digest_state(STATE)
 
 
 def test_values_that_look_alike_differ() -> None:
     without = replace(STATE, posterior=replace(STATE.posterior, slope=-0.0))
-    assert digest_of_state(without) != digest_of_state(replace(STATE, posterior=replace(STATE.posterior, slope=0.0)))
+    assert digest_state(without) != digest_state(replace(STATE, posterior=replace(STATE.posterior, slope=0.0)))

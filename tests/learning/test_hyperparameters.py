@@ -12,7 +12,6 @@ from scipy.stats import multivariate_normal, norm
 from tests.learning.believed import Utilities
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, fitted, sample
 
-from topk_bandit.learning.evidence import Evidence, Observations
 from topk_bandit.learning.hyperparameters import (
     RELATIVE_NOISE_GRID,
     Products,
@@ -21,6 +20,7 @@ from topk_bandit.learning.hyperparameters import (
     profile_likelihood,
     scaling,
 )
+from topk_bandit.learning.observed_rows import Observations, ObservedRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +36,8 @@ def draw(seed: int, *, count: int, kind: Kind = WCK, noise_variance: float = 0.1
     )
 
 
-def evidence_of(data: Sample) -> Evidence:
-    return Evidence.of(Observations(*data.rows))
+def evidence_of(data: Sample) -> ObservedRows:
+    return ObservedRows.of(Observations(*data.rows))
 
 
 def covariance_of(kind: Kind, data: Sample) -> NDArray[np.float64]:
@@ -139,10 +139,10 @@ def test_contexts_of_zero_do_not_stop_the_choice() -> None:
     assert chosen > 0.0
 
 
-def believed(data: Sample, utilities: Utilities) -> tuple[Evidence, NDArray[np.float64]]:
+def believed(data: Sample, utilities: Utilities) -> tuple[ObservedRows, NDArray[np.float64]]:
     """Return the evidence with a prior mean, and its h by definition."""
     return (
-        evidence_of(data).believing(utilities.prior_mean(WCK, 3)),
+        evidence_of(data).with_prior_mean(utilities.prior_mean(WCK, 3)),
         utilities.h(WCK, data.contexts, data.rankings),
     )
 

@@ -13,8 +13,8 @@ from tests.learning.believed import Utilities
 from tests.learning.dense import WCK
 from tests.learning.happenings import CONTEXT_DIM, KERNEL, N_ITEMS, SLATE_SIZE, folded, happenings, initial
 
-from topk_bandit.learning._layout import laid_out
-from topk_bandit.learning.digests import digest_of_state
+from topk_bandit.learning._layout import lay_out
+from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
@@ -73,7 +73,7 @@ def lie(array: NDArray[Any], layout: str) -> NDArray[Any]:
 @given(layouts, st.sampled_from([(7, 3), (1, 5), (5, 1), (1, 1), (4,), (0, 3)]))
 def test_what_is_laid_out_has_the_strides_of_a_new_array(layout: str, shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).normal(size=shape)
-    there = laid_out(lie(array, layout))
+    there = lay_out(lie(array, layout))
     assert np.array_equal(there, array)
     assert there.strides == np.empty(shape).strides
     assert there.flags.aligned
@@ -90,7 +90,7 @@ def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: 
     start = State.initial(KERNEL, context_dim=context_dim, limits=LIMITS, prior_mean=prior_mean)
     drawn = happenings(seed, 110, context_dim=context_dim)
     state = folded(start, drawn).refit()
-    memory = state.memory
+    memory = state.checkpoint
 
     def lying(array: NDArray[Any]) -> NDArray[Any]:
         return lie(array, data.draw(layouts))
@@ -109,16 +109,16 @@ def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: 
             KERNEL, lying(prior_mean.constants), lying(prior_mean.slopes), lying(prior_mean.row_of)
         )
     restored = State.restored(KERNEL, other, limits=LIMITS, prior_mean=prior_mean)
-    assert digest_of_state(restored) == digest_of_state(state)
+    assert digest_state(restored) == digest_state(state)
     later = happenings(9, 60, prefix="later-", context_dim=context_dim)
-    assert digest_of_state(folded(restored, later)) == digest_of_state(folded(state, later))
+    assert digest_state(folded(restored, later)) == digest_state(folded(state, later))
 
 
 @given(st.data(), st.integers(0, 3))
 def test_what_happens_does_not_depend_on_layouts(data: st.DataObject, seed: int) -> None:
     drawn = happenings(seed, 60)
     moved = [happening.lying(lambda array: lie(array, data.draw(layouts))) for happening in drawn]
-    assert digest_of_state(folded(initial(LIMITS), moved)) == digest_of_state(folded(initial(LIMITS), drawn))
+    assert digest_state(folded(initial(LIMITS), moved)) == digest_state(folded(initial(LIMITS), drawn))
 
 
 @given(st.data())

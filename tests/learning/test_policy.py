@@ -25,7 +25,7 @@ from tests.learning.happenings import (
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.policy import Limits, State, kernel_of, memory_of
+from topk_bandit.learning.policy import Limits, State, kernel_of, most_bytes_of
 from topk_bandit.learning.posterior import Posterior
 
 pytestmark = pytest.mark.bits
@@ -87,7 +87,7 @@ def test_slates_that_were_closed_leave_no_trace_in_a_refit() -> None:
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits) -> None:
     live = folded(initial(limits), happenings(1, 120)).refit()
-    restored = State.restored(KERNEL, live.memory, limits=limits)
+    restored = State.restored(KERNEL, live.checkpoint, limits=limits)
     assert_same(restored, live)
     for happening in happenings(2, 120, prefix="later-"):
         live, restored = happening.fold(live), happening.fold(restored)
@@ -96,7 +96,7 @@ def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits) -
 
 def test_a_restored_empty_state_is_the_initial_one() -> None:
     start = initial()
-    assert_same(State.restored(KERNEL, start.memory, limits=Limits()), start)
+    assert_same(State.restored(KERNEL, start.checkpoint, limits=Limits()), start)
     assert_same(start.refit(), start)
 
 
@@ -121,7 +121,7 @@ def test_memory_stays_within_what_its_limits_allow() -> None:
         state = initial(limits)
         for happening in happenings(3, 400):
             state = happening.fold(state)
-            assert state.memory_bytes <= memory_of(limits, context_dim=CONTEXT_DIM, slate_size=SLATE_SIZE)
+            assert state.memory_bytes <= most_bytes_of(limits, context_dim=CONTEXT_DIM, slate_size=SLATE_SIZE)
 
 
 @pytest.mark.parametrize("pending_rows", [1, 128])
@@ -130,8 +130,8 @@ def test_the_rows_within_a_memory_are_the_most_that_fit(pending_rows: int) -> No
         memory_bytes = megabytes * 2**20
         limits = Limits.within(memory_bytes, context_dim=5, slate_size=6, pending_rows=pending_rows)
         assert limits.pending_rows == pending_rows
-        assert memory_of(limits, context_dim=5, slate_size=6) <= memory_bytes
-        assert memory_of(replace(limits, rows=limits.rows + 1), context_dim=5, slate_size=6) > memory_bytes
+        assert most_bytes_of(limits, context_dim=5, slate_size=6) <= memory_bytes
+        assert most_bytes_of(replace(limits, rows=limits.rows + 1), context_dim=5, slate_size=6) > memory_bytes
 
 
 def test_a_memory_without_room_for_rows_is_refused_by_name() -> None:

@@ -24,7 +24,7 @@ from tests.learning.dense import (
     sample,
 )
 
-from topk_bandit.learning.evidence import Evidence, Observations
+from topk_bandit.learning.observed_rows import Observations, ObservedRows
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def test_fitting_at_once_agrees_with_learning_one_by_one(kind: Kind) -> None:
     grown = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings)
     at_once = Posterior.fit(
         kind.make(N_ITEMS, SLATE_SIZE),
-        Evidence.of(Observations(*data.rows)),
+        ObservedRows.of(Observations(*data.rows)),
         PendingSlates(waiting.contexts, waiting.rankings),
         noise_variance=0.1,
     )

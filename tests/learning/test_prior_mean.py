@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.learning.believed import Believer, Utilities
 from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, Sample, assert_close, rankings_of
-from tests.learning.test_evidence import CASES, CONTEXTS, ROWS, question, repeating
+from tests.learning.test_observed_rows import CASES, CONTEXTS, ROWS, question, repeating
 from tests.long_forms import examples
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evidence import Evidence, Observations, compacted
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 
@@ -135,8 +135,8 @@ def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int], of: str
     data, c = repeating(kind, 9, **case), case["context_dim"]
     utilities = drawn(10, context_dim=c, of=of)
     prior_mean, kernel = utilities.prior_mean(kind, SLATE_SIZE), kind.make(N_ITEMS, SLATE_SIZE)
-    whole = Evidence.of(Observations(*data.rows)).believing(prior_mean)
-    folded = compacted(kernel, whole)
+    whole = ObservedRows.of(Observations(*data.rows)).with_prior_mean(prior_mean)
+    folded = compact(kernel, whole)
     more = repeating(kind, 11, **(case | {"count": 20}))
     none = PendingSlates(np.zeros((0, c)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
     posterior = Posterior.fit(kernel, folded, none, noise_variance=NOISE, prior_mean=prior_mean).observe(*more.rows)
@@ -148,7 +148,7 @@ def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int], of: str
     mine, theirs = posterior.centred_products, unfolded.centred_products
     for one, other in zip(mine, theirs, strict=True):
         assert one == pytest.approx(other, rel=1e-7, abs=1e-7)
-    again = posterior.refit(compacted(kernel, posterior.evidence), noise_variance=NOISE)
+    again = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
     assert_close(scaled(again).predict(context, TO_ASK), expected, atol=1e-6)
 
 
@@ -159,25 +159,27 @@ def test_a_prior_mean_that_comes_later_is_as_if_it_had_been_there(kind: Kind, ca
     data, c = repeating(kind, 12, **case), case["context_dim"]
     utilities, earlier = (drawn(seed, context_dim=c, of=of) for seed in (13, 14))
     kernel = kind.make(N_ITEMS, SLATE_SIZE)
-    folded = compacted(kernel, Evidence.of(Observations(*data.rows)).believing(earlier.prior_mean(kind, SLATE_SIZE)))
+    folded = compact(
+        kernel, ObservedRows.of(Observations(*data.rows)).with_prior_mean(earlier.prior_mean(kind, SLATE_SIZE))
+    )
     if of == "items" and c > 1 and folded.noise_shape is not None:
-        later = folded.believing(utilities.prior_mean(kind, SLATE_SIZE))
+        later = folded.with_prior_mean(utilities.prior_mean(kind, SLATE_SIZE))
         like_them = utilities.h(kind, folded.contexts, folded.rankings) * folded.targets[1]
         np.testing.assert_allclose(later.targets[2], like_them, atol=1e-9)
         return
     none = PendingSlates(np.zeros((0, c)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
     prior_mean = earlier.prior_mean(kind, SLATE_SIZE)
     before = Posterior.fit(kernel, folded, none, noise_variance=NOISE, prior_mean=prior_mean)
-    after = before.believing(utilities.prior_mean(kind, SLATE_SIZE), noise_variance=NOISE)
+    after = before.with_prior_mean(utilities.prior_mean(kind, SLATE_SIZE), noise_variance=NOISE)
     expected = dense(kind, data, utilities).predict(question(c), TO_ASK)
     assert_close(scaled(after).predict(question(c), TO_ASK), expected, atol=1e-6)
-    whole = Evidence.of(Observations(*data.rows)).believing(utilities.prior_mean(kind, SLATE_SIZE))
+    whole = ObservedRows.of(Observations(*data.rows)).with_prior_mean(utilities.prior_mean(kind, SLATE_SIZE))
     unfolded = Posterior.fit(
         kernel, whole, none, noise_variance=NOISE, prior_mean=utilities.prior_mean(kind, SLATE_SIZE)
     )
     for one, other in zip(after.centred_products, unfolded.centred_products, strict=True):
         assert one == pytest.approx(other, rel=1e-6, abs=1e-6)
-    without = after.believing(None, noise_variance=NOISE).rescaled(offset=OFFSET, amplitude=AMPLITUDE)
+    without = after.with_prior_mean(None, noise_variance=NOISE).rescaled(offset=OFFSET, amplitude=AMPLITUDE)
     constant = dense(kind, data, utilities).gp.predict(question(c), TO_ASK)
     assert_close(without.predict(question(c), TO_ASK), constant, atol=1e-6)
 
@@ -191,7 +193,7 @@ def test_any_rows_fold_without_loss(first: list, second: list, seed: int, of: st
     posterior = Posterior.prior(kernel, context_dim=2, noise_variance=NOISE, prior_mean=prior_mean)
     for rows in (first, second):
         posterior = posterior.observe(CONTEXTS[[r[0] for r in rows]], [r[1] for r in rows], [r[2] for r in rows])
-        posterior = posterior.refit(compacted(kernel, posterior.evidence), noise_variance=NOISE)
+        posterior = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
     every = first + second
     gp = DenseGp(
         WCK, 5, NOISE, CONTEXTS[[r[0] for r in every]], np.array([r[1] for r in every], dtype=np.int32),

@@ -19,11 +19,11 @@ from tests.learning.test_hyperparameters import log_density_over_slopes
 from tests.learning.test_policy import EVERYTHING, LIMITS, assert_same
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evidence import Evidence, Observations
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, SlopePrior, best_noise
 from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS, adaptive_kendall
+from topk_bandit.learning.observed_rows import Observations, ObservedRows
 from topk_bandit.learning.policy import Limits, State
-from topk_bandit.learning.rank_weights import MOST_ROWS, choose, condensed
+from topk_bandit.learning.rank_weights import MOST_ROWS, choose, condense
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,8 +55,8 @@ def draw(power: float, seed: int, *, count: int, context_dim: int = CONTEXT_DIM)
     )  # fmt: skip
 
 
-def evidence_of(data: Sample) -> Evidence:
-    return Evidence.of(Observations(*data.rows))
+def evidence_of(data: Sample) -> ObservedRows:
+    return ObservedRows.of(Observations(*data.rows))
 
 
 def initial(limits: Limits | None = None, *, prior_mean: PriorMean | None = None) -> State:
@@ -158,12 +158,14 @@ def test_candidates_are_compared_with_prior_means_of_their_own() -> None:
     data.rewards[:] += 2.0 * utilities.h(kind_of(0.0), data.contexts, data.rankings)
     found = []
     for power in RANK_WEIGHT_POWERS:
-        evidence = evidence_of(data).believing(utilities.prior_mean(kind_of(power), SLATE_SIZE))
+        evidence = evidence_of(data).with_prior_mean(utilities.prior_mean(kind_of(power), SLATE_SIZE))
         fit = best_noise(KERNEL.at_power(power), evidence, prior=PRIOR)
         assert fit.log_density == pytest.approx(believed_density(data, utilities, power, fit.noise_variance), abs=1e-5)
         found.append(fit.log_density)
     prior_mean = utilities.prior_mean(kind_of(1.0), SLATE_SIZE)
-    chosen = choose(KERNEL.at_power(1.0), evidence_of(data).believing(prior_mean), prior_mean=prior_mean, prior=PRIOR)
+    chosen = choose(
+        KERNEL.at_power(1.0), evidence_of(data).with_prior_mean(prior_mean), prior_mean=prior_mean, prior=PRIOR
+    )
     assert chosen.kernel.power == RANK_WEIGHT_POWERS[int(np.argmax(found))] != 1.0
     h = utilities.h(kind_of(float(chosen.kernel.power or 0.0)), data.contexts, data.rankings)
     np.testing.assert_allclose(chosen.evidence.targets[2], h, atol=1e-10)
@@ -206,7 +208,7 @@ def test_a_kernel_that_was_asked_for_stays(kind: Kind) -> None:
     for power in (0.0, 1.0):
         state = taught(state, draw(power, 6, count=100), prefix=f"{power}-")
         assert state.posterior.kernel is kernel
-    assert state.memory.power is None
+    assert state.checkpoint.power is None
 
 
 def test_the_state_is_the_posterior_under_the_kernel_that_was_chosen() -> None:
@@ -223,7 +225,7 @@ def test_the_state_is_the_posterior_under_the_kernel_that_was_chosen() -> None:
 def test_beyond_so_many_rows_a_kernel_is_settled() -> None:
     data = draw(0.0, 8, count=MOST_ROWS + 1, context_dim=30)
     for count, power in ((MOST_ROWS, 0.0), (MOST_ROWS + 1, 1.0)):
-        evidence = condensed(KERNEL, evidence_of(data[:count]))
+        evidence = condense(KERNEL, evidence_of(data[:count]))
         assert evidence.n_rows == count
         assert choose(KERNEL.at_power(1.0), evidence, prior_mean=None, prior=None).kernel.power == power
 
@@ -231,8 +233,8 @@ def test_beyond_so_many_rows_a_kernel_is_settled() -> None:
 def test_rows_are_folded_through_no_kernel_s_span_while_there_is_a_choice() -> None:
     """The span has 90 dimensions, two for each pair of nine items and of each with the rest."""
     evidence = evidence_of(draw(0.0, 9, count=200))
-    assert condensed(KERNEL, evidence).noise_shape is None
-    fixed = condensed(CK.make(N_ITEMS, SLATE_SIZE), evidence)
+    assert condense(KERNEL, evidence).noise_shape is None
+    fixed = condense(CK.make(N_ITEMS, SLATE_SIZE), evidence)
     assert fixed.noise_shape is not None
     assert fixed.n_rows < 90
 
@@ -276,8 +278,8 @@ def test_the_prior_mean_is_that_of_the_kernel_that_was_chosen(of: str) -> None:
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, of: str) -> None:
     live = played(of, limits)
-    assert live.memory.power == 0.0
-    restored = State.restored(KERNEL, live.memory, limits=limits, prior_mean=live.posterior.prior_mean)
+    assert live.checkpoint.power == 0.0
+    restored = State.restored(KERNEL, live.checkpoint, limits=limits, prior_mean=live.posterior.prior_mean)
     assert_same(restored, live)
     assert_same(live.refit(), live)
     for happening in happenings(15, 120, prefix="later-"):

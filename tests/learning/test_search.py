@@ -30,9 +30,9 @@ def random_posterior(seed: int, *, kind: Kind = WCK, n_items: int = 18, slate_si
 def search(
     posterior: Posterior, *, beta: float, seed: int, starts: NDArray[np.int32] | None = None, items: object = None
 ) -> Found:
-    landscape = posterior.at(CONTEXT, np.arange(posterior.kernel.n_items) if items is None else items)
-    given = best_seen(landscape) if starts is None else starts
-    return local_search(landscape, beta=beta, starts=given, rng=np.random.default_rng([seed, 77]))
+    at_context = posterior.at(CONTEXT, np.arange(posterior.kernel.n_items) if items is None else items)
+    given = best_seen(at_context) if starts is None else starts
+    return local_search(at_context, beta=beta, starts=given, rng=np.random.default_rng([seed, 77]))
 
 
 def bounds(posterior: Posterior, rankings: NDArray[np.int32], beta: float) -> NDArray[np.float64]:
@@ -140,13 +140,13 @@ def test_the_best_seen_are_the_rewarded_rankings_with_the_largest_means() -> Non
     for seed in range(20):
         posterior = random_posterior(seed, n_items=7, slate_size=2).show([CONTEXT], [[0, 1]])
         items = np.array([0, 1, 2, 4, 5, 6], dtype=np.int32)
-        landscape = posterior.at(CONTEXT, items)
+        at_context = posterior.at(CONTEXT, items)
         eligible = [row for row in posterior.observations.rankings if set(row.tolist()) <= set(items.tolist())]
         if not eligible:
-            assert len(best_seen(landscape)) == 0
+            assert len(best_seen(at_context)) == 0
             continue
         different = np.unique(np.array(eligible), axis=0)
         by_mean = np.sort(posterior.predict(CONTEXT, different).mean)[::-1][:BEST_SEEN]
-        found = items[best_seen(landscape)]
+        found = items[best_seen(at_context)]
         assert len(np.unique(found, axis=0)) == len(found) == len(by_mean)
         np.testing.assert_allclose(posterior.predict(CONTEXT, found).mean, by_mean, atol=1e-9)

@@ -9,10 +9,10 @@ import pytest
 from tests.learning.believed import Utilities
 from tests.learning.dense import KINDS, WCK, WK, DenseGp, Kind, rankings_of, sample
 
-from topk_bandit.learning.evidence import compacted
+from topk_bandit.learning.observed_rows import compact
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.learning.thompson import Normals, drawn, drawn_from
+from topk_bandit.learning.thompson import Normals, draw_from, drawn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,9 +51,9 @@ def affine(posterior: Posterior) -> tuple[FloatArray, FloatArray]:
         for cell in np.ndindex(shapes[part].shape):
             unit = Normals(np.zeros_like(shapes.prior), np.zeros_like(shapes.noise))
             unit[part][cell] = 1.0
-            columns.append(drawn_from(posterior, CONTEXT, EVERYTHING, unit).values(SLATES))
+            columns.append(draw_from(posterior, CONTEXT, EVERYTHING, unit).values(SLATES))
     zero = Normals(np.zeros_like(shapes.prior), np.zeros_like(shapes.noise))
-    constant = drawn_from(posterior, CONTEXT, EVERYTHING, zero).values(SLATES)
+    constant = draw_from(posterior, CONTEXT, EVERYTHING, zero).values(SLATES)
     return constant, np.array(columns).T - constant[:, None]
 
 
@@ -77,7 +77,7 @@ def test_draws_are_affine_in_their_normals() -> None:
     constant, matrix = affine(posterior)
     normals = Normals.of(posterior, np.random.default_rng(5))
     flat = np.concatenate([normals.prior.reshape(-1), normals.noise])
-    values = drawn_from(posterior, CONTEXT, EVERYTHING, normals).values(SLATES)
+    values = draw_from(posterior, CONTEXT, EVERYTHING, normals).values(SLATES)
     np.testing.assert_allclose(values, constant + matrix @ flat, atol=1e-10)
 
 
@@ -103,7 +103,7 @@ def test_rows_that_are_sums_of_others_are_drawn_with_their_noise() -> None:
     kernel = WCK.make(N_ITEMS, SLATE_SIZE)
     plain = Posterior.prior(kernel, context_dim=CONTEXT_DIM, noise_variance=NOISE)
     plain = plain.observe(rng.normal(size=(30, CONTEXT_DIM)), rankings, rng.normal(size=30))
-    folded = plain.refit(compacted(kernel, plain.evidence), noise_variance=NOISE)
+    folded = plain.refit(compact(kernel, plain.evidence), noise_variance=NOISE)
     assert folded.evidence.noise_shape is not None
     later = rng.normal(size=(2, CONTEXT_DIM)), rankings_of(N_ITEMS, SLATE_SIZE, 2, rng)
     answers = [affine(posterior.observe(*later, [0.1, 0.2]).show(*later)) for posterior in (plain, folded)]

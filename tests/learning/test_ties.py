@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.learning.dense import WCK
 
 from topk_bandit.learning._ties import TIE, first_largest, leading
-from topk_bandit.learning.evidence import Evidence, Observations, compacted, folded_by_ranking, remembered
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, fold_by_ranking, keep_most_telling
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_leading_factors_fall_and_stay_close_to_one() -> None:
     assert (factors > 0.999).all()
 
 
-def mirrored(seed: int, *, context: str) -> tuple[KendallKernel, Evidence]:
+def mirrored(seed: int, *, context: str) -> tuple[KendallKernel, ObservedRows]:
     """Return rows of which many are equally good to fold or to forget: disjoint slates, few contexts of equal norm."""
     rng = np.random.default_rng(seed)
     n_items, count = (40, 60) if context == "one-hot" else (5, 90)
@@ -49,10 +49,10 @@ def mirrored(seed: int, *, context: str) -> tuple[KendallKernel, Evidence]:
         contexts[:, 0] = 1.0
     rankings = random_rankings(np.arange(n_items), slate_size=2, count=count, rng=rng)
     rewards = (rng.random(count) < 0.5).astype(float)
-    return WCK.make(n_items, 2), Evidence.of(Observations(contexts, rankings, rewards))
+    return WCK.make(n_items, 2), ObservedRows.of(Observations(contexts, rankings, rewards))
 
 
-def rounded(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+def rounded(evidence: ObservedRows, rng: np.random.Generator) -> ObservedRows:
     """Return the evidence as another processor might have it."""
 
     def other(array: np.ndarray) -> np.ndarray:
@@ -66,9 +66,9 @@ def choices_stay(seed: int, context: str) -> bool:
     kernel, evidence = mirrored(seed, context=context)
     rng = np.random.default_rng([seed, 1])
 
-    def through(rows: Evidence) -> tuple[Evidence, Evidence, Evidence]:
-        by_ranking, compact = folded_by_ranking(rows), compacted(kernel, rows)
-        return by_ranking, compact, remembered(kernel, compact, rows=20, noise_variance=0.3)
+    def through(rows: ObservedRows) -> tuple[ObservedRows, ObservedRows, ObservedRows]:
+        by_ranking, fewest = fold_by_ranking(rows), compact(kernel, rows)
+        return by_ranking, fewest, keep_most_telling(kernel, fewest, rows=20, noise_variance=0.3)
 
     exact = through(evidence)
     return all(
@@ -88,6 +88,6 @@ def test_the_same_rows_are_folded_and_forgotten_however_numbers_are_rounded(cont
 @pytest.mark.parametrize("context", ["one-hot", "one-hot and one"])
 def test_without_the_rule_for_ties_choices_hang_on_rounding(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
-    monkeypatch.setattr("topk_bandit.learning.evidence.first_largest", lambda values: int(np.argmax(values)))
-    monkeypatch.setattr("topk_bandit.learning.evidence.leading", np.ones)
+    monkeypatch.setattr("topk_bandit.learning.observed_rows.first_largest", lambda values: int(np.argmax(values)))
+    monkeypatch.setattr("topk_bandit.learning.observed_rows.leading", np.ones)
     assert not all(choices_stay(seed, context) for seed in range(6))

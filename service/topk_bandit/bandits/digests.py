@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.learning.arithmetic import describe_arithmetic
-from topk_bandit.learning.digests import digest_of_state
+from topk_bandit.learning.digests import digest_state
 from topk_bandit.store.codec import encode_event, encode_settings
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Digests(NamedTuple):
 
 def digests_of(model: Model) -> Digests:
     """Return a model's digests: O(N^2 + open slates)."""
-    return Digests(_digest_of_log(model), digest_of_state(model.state), model.arithmetic)
+    return Digests(_digest_of_log(model), digest_state(model.state), model.arithmetic)
 
 
 def resume_arithmetic(saved: str, *, position: int) -> str:

@@ -165,11 +165,11 @@ def _adopt_prior(model: Model, prior: Prior | None) -> Model:
     if (prior is None) == bool(settings.prior_digest):
         raise CorruptDataError(f"the log names the prior {settings.prior_digest!r} and has {prior and prior.study!r}")
     if prior is None:
-        return replace(model, prior_items=PriorItems(), state=model.state.believing(None))
+        return replace(model, prior_items=PriorItems(), state=model.state.with_prior_mean(None))
     prior_items = PriorItems.of([utility.item_id for utility in prior.utilities])
     constants, slopes = tabulate_utilities(prior, context_dim=settings.context_dim)
     prior_mean = PriorMean.of(kernel, constants, slopes, prior_items.find_rows(model.items, n_items=kernel.n_items))
-    return replace(model, prior_items=prior_items, state=model.state.believing(prior_mean))
+    return replace(model, prior_items=prior_items, state=model.state.with_prior_mean(prior_mean))
 
 
 def _place_items(model: Model, items: Items) -> State:
@@ -177,7 +177,9 @@ def _place_items(model: Model, items: Items) -> State:
     state, prior_mean = model.state, model.state.posterior.prior_mean
     if prior_mean is None:
         return state
-    return state.knowing(prior_mean.placed(model.prior_items.find_rows(items, n_items=len(prior_mean.row_of))))
+    return state.with_new_items(
+        prior_mean.with_rows(model.prior_items.find_rows(items, n_items=len(prior_mean.row_of)))
+    )
 
 
 def _open_slate(model: Model, event: Recommended, at_ms: int) -> Model:

@@ -21,8 +21,8 @@ from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.learning.evidence import Evidence
-from topk_bandit.learning.policy import Limits, Memory, State, kernel_of
+from topk_bandit.learning.observed_rows import ObservedRows
+from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
@@ -40,7 +40,7 @@ SCHEMA = 5
 
 def encode_model(model: Model) -> bytes:
     """Return a model at a checkpoint as bytes."""
-    checkpoint, slates = model.state.memory, list(model.open.values())
+    checkpoint, slates = model.state.checkpoint, list(model.open.values())
     prior_mean = model.state.posterior.prior_mean
     buffer = io.BytesIO()
     np.savez_compressed(
@@ -107,7 +107,7 @@ def _read_header(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     return header
 
 
-def _make_header(model: Model, checkpoint: Memory) -> dict[str, Any]:
+def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "digests": digests_of(model)._asdict(),
@@ -158,9 +158,9 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     )
 
 
-def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Memory:
-    return Memory(
-        evidence=Evidence(
+def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(
+        evidence=ObservedRows(
             arrays["contexts"],
             arrays["rankings"],
             arrays["targets"],

@@ -14,9 +14,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["laid_out"]
+__all__ = ["lay_out"]
 
 
-def laid_out(values: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def lay_out(values: NDArray[Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Return a copy in row-major order, with the strides that a new array of its shape has."""
     return np.array(values, dtype=dtype, order="C")

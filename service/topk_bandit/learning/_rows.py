@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning._layout import laid_out
+from topk_bandit.learning._layout import lay_out
 
 if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
@@ -28,7 +28,7 @@ class PendingSlates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rewarded rows, as arrays with room to grow; `targets` is as of `Evidence`, `whitener` is M' (room, room)."""
+    """Rewarded rows, as arrays with room to grow; `targets` is as of `ObservedRows`, `whitener` is M' (room, room)."""
 
     contexts: FloatArray
     rankings: Rankings
@@ -124,8 +124,8 @@ class PendingRows:
     def without(self, chosen: int, factor: FloatArray, whitened: FloatArray) -> PendingRows:
         """Return the others; `factor` and `whitened` are what was rotated and cut so that it is theirs."""
         return PendingRows(
-            factor=laid_out(factor),
-            whitened=laid_out(whitened),
+            factor=lay_out(factor),
+            whitened=lay_out(whitened),
             contexts=_without(self.contexts, chosen),
             rankings=_without(self.rankings, chosen),
         )

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.landscape import Moments
+    from topk_bandit.learning.context_posterior import Moments
 
 __all__ = ["UpperConfidenceBound", "paper_beta"]
 

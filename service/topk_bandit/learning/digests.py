@@ -10,12 +10,12 @@ import numpy as np
 if TYPE_CHECKING:
     from topk_bandit.learning.policy import State
 
-__all__ = ["digest_of_state"]
+__all__ = ["digest_state"]
 
 _DIGEST_BYTES = 16
 
 
-def digest_of_state(state: State) -> str:
+def digest_state(state: State) -> str:
     """Return the digest of what a state predicts from, in hexadecimal digits.
 
     It covers every number that later predictions depend on: rows, factors, weights, sums, choices and counts. It does

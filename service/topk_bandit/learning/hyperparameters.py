@@ -34,11 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.learning._triangles import inverse_lower
-from topk_bandit.learning.evidence import varied
+from topk_bandit.learning.observed_rows import rewards_differ
 
 if TYPE_CHECKING:
-    from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.observed_rows import ObservedRows
 
 __all__ = [
     "RELATIVE_NOISE_GRID",
@@ -128,7 +128,7 @@ class Profile(NamedTuple):
 
 
 def profile_likelihood(
-    covariance: FloatArray, evidence: Evidence, ratios: FloatArray, *, prior: SlopePrior | None = None
+    covariance: FloatArray, evidence: ObservedRows, ratios: FloatArray, *, prior: SlopePrior | None = None
 ) -> Profile:
     """Return the log density of the observations at its best b and s^2, and these, for each r.
 
@@ -145,7 +145,7 @@ def profile_likelihood(
     prior
         Of the slope, if the evidence has the h of a prior mean.
     """
-    whitened, targets = _whitened(covariance, evidence)
+    whitened, targets = _whiten(covariance, evidence)
     # Unlike scipy's, numpy's lets other threads decide meanwhile.
     eigenvalues, vectors = np.linalg.eigh(whitened)
     spectrum = np.maximum(eigenvalues, 0.0)[None, :] + ratios[:, None]
@@ -169,7 +169,7 @@ def profile_likelihood(
     return Profile(log_likelihood, means[:, 0] - slope * (means[:, 2] if believed else nothing), slope, amplitude)
 
 
-def _whitened(covariance: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+def _whiten(covariance: FloatArray, evidence: ObservedRows) -> tuple[FloatArray, FloatArray]:
     """Return W^-1 K_r W^-T and the targets times W^-T."""
     if evidence.noise_shape is None:
         return covariance, evidence.targets
@@ -187,7 +187,7 @@ class NoiseFit(NamedTuple):
     log_density: float
 
 
-def best_noise(kernel: KendallKernel, evidence: Evidence, *, prior: SlopePrior | None = None) -> NoiseFit:
+def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePrior | None = None) -> NoiseFit:
     """Return the noise ratio r that the marginal likelihood prefers, for rows of a posterior.
 
     A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides while there are few rows;
@@ -205,9 +205,9 @@ def best_noise(kernel: KendallKernel, evidence: Evidence, *, prior: SlopePrior |
     """
     covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
     # Folding keeps this sum over all observations.
-    unit = float(np.trace(_whitened(covariance, evidence)[0])) / evidence.n_observations
+    unit = float(np.trace(_whiten(covariance, evidence)[0])) / evidence.n_observations
     unit = unit if unit > _SMALLEST_UNIT else 1.0
-    if not varied(evidence.targets, evidence.leftovers):
+    if not rewards_differ(evidence.targets, evidence.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0)
     profile = profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2

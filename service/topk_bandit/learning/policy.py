@@ -4,8 +4,8 @@ A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `
 same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
 counts, it is `refit`: rows that are sums of others are folded into them, the least informative beyond the budget are
 forgotten, rank weights, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was
-just refit is a function of its `Memory`: its rows, its pending slates, its counts and what was chosen. That is what a
-snapshot keeps.
+just refit is a function of its `Checkpoint`: its rows, its pending slates, its counts and what was chosen. That is what
+a snapshot keeps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
-from topk_bandit.learning.evidence import remembered
 from topk_bandit.learning.hyperparameters import SlopePrior, scaling
 from topk_bandit.learning.kendall import (
     adaptive_kendall,
@@ -27,20 +26,21 @@ from topk_bandit.learning.kendall import (
     weighted_convolutional_kendall,
     weighted_kendall,
 )
-from topk_bandit.learning.posterior import Posterior, room_for
-from topk_bandit.learning.rank_weights import choose, condensed
+from topk_bandit.learning.observed_rows import keep_most_telling
+from topk_bandit.learning.posterior import Posterior, capacity_for
+from topk_bandit.learning.rank_weights import choose, condense
 from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
 from topk_bandit.learning.search import best_seen, local_search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.posterior import PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
 
-__all__ = ["Decision", "Limits", "Memory", "State", "decide", "kernel_of", "memory_of"]
+__all__ = ["Checkpoint", "Decision", "Limits", "State", "decide", "kernel_of", "most_bytes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Limits:
         fits, too_many = 0, math.isqrt(memory_bytes // 8) + 1
         while too_many - fits > 1:
             rows = (fits + too_many) // 2
-            if memory_of(cls(rows, pending_rows), context_dim=context_dim, slate_size=slate_size) <= memory_bytes:
+            if most_bytes_of(cls(rows, pending_rows), context_dim=context_dim, slate_size=slate_size) <= memory_bytes:
                 fits = rows
             else:
                 too_many = rows
@@ -85,9 +85,9 @@ class Limits:
         return cls(fits, pending_rows)
 
 
-def memory_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
+def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
     """Return the most bytes that a state's arrays take: whitener, pending rows, shape of the noise, rows and sums."""
-    rows, pending = room_for(limits.rows), limits.pending_rows
+    rows, pending = capacity_for(limits.rows), limits.pending_rows
     # A shown slate is pending for a moment before the oldest stops counting.
     numbers = rows * rows + (rows + pending) * pending + pending * pending + limits.rows * limits.rows
     numbers += (rows + pending) * (context_dim + slate_size) + rows * 13
@@ -95,13 +95,13 @@ def memory_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class Checkpoint:
     """What a state that was just refit is a function of: its rows, its pending slates, its counts and choices.
 
     `power` is that of the kernel's rank weights, None for a kernel that stays as it is.
     """
 
-    evidence: Evidence
+    evidence: ObservedRows
     pending: PendingSlates
     pending_ids: tuple[str, ...]
     noise_variance: float
@@ -135,33 +135,37 @@ class State:
     ) -> State:
         """Return the state of a bandit that knows nothing, but for what is believed of its items."""
         posterior = Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1, prior_mean=prior_mean)
-        return cls(_rescaled(posterior), limits)
+        return cls(_rescale(posterior), limits)
 
     @classmethod
     def restored(
-        cls, kernel: KendallKernel, memory: Memory, *, limits: Limits, prior_mean: PriorMean | None = None
+        cls, kernel: KendallKernel, checkpoint: Checkpoint, *, limits: Limits, prior_mean: PriorMean | None = None
     ) -> State:
-        """Return the state that `memory` was taken from, to the bit if it had just been refit.
+        """Return the state that `checkpoint` was taken from, to the bit if it had just been refit.
 
         Parameters
         ----------
         kernel
             Of the state, or another candidate of the same.
-        memory, limits
+        checkpoint, limits
             Of the state.
         prior_mean
             Of the state, made for its kernel.
         """
-        kernel = kernel if memory.power is None else kernel.at_power(memory.power)
+        kernel = kernel if checkpoint.power is None else kernel.at_power(checkpoint.power)
         posterior = Posterior.fit(
-            kernel, memory.evidence, memory.pending, noise_variance=memory.noise_variance, prior_mean=prior_mean
+            kernel,
+            checkpoint.evidence,
+            checkpoint.pending,
+            noise_variance=checkpoint.noise_variance,
+            prior_mean=prior_mean,
         )
-        return cls(_rescaled(posterior), limits, memory.pending_ids, observations=memory.observations)
+        return cls(_rescale(posterior), limits, checkpoint.pending_ids, observations=checkpoint.observations)
 
     @property
-    def memory(self) -> Memory:
+    def checkpoint(self) -> Checkpoint:
         """What has to be kept of this state; exact only for one that was just refit."""
-        return Memory(
+        return Checkpoint(
             evidence=self.posterior.evidence,
             pending=self.posterior.pending,
             pending_ids=self.pending_ids,
@@ -175,7 +179,7 @@ class State:
         state = self if len(self.pending_ids) < self.limits.pending_rows else self.closed(self.pending_ids[0])
         posterior = state.posterior.show(context, ranking)
         if not posterior.n_rows:
-            posterior = _rescaled(posterior)
+            posterior = _rescale(posterior)
         return replace(state, posterior=posterior, pending_ids=(*state.pending_ids, slate_id))
 
     def closed(self, slate_id: str) -> State:
@@ -198,7 +202,7 @@ class State:
             pending_ids = self.pending_ids
         learned = replace(
             self,
-            posterior=_rescaled(posterior),
+            posterior=_rescale(posterior),
             pending_ids=pending_ids,
             observations=self.observations + 1,
             since_refit=self.since_refit + 1,
@@ -206,26 +210,26 @@ class State:
         return learned.refit() if learned._refit_is_due() else learned
 
     def refit(self) -> State:
-        """Fold, forget, choose rank weights, noise and scale anew, and rebuild: a function of `memory` alone."""
+        """Fold, forget, choose rank weights, noise and scale anew, and rebuild: a function of `checkpoint` alone."""
         posterior, kernel = self.posterior, self.posterior.kernel
         noise_variance = posterior.noise_variance
-        evidence = condensed(kernel, posterior.evidence)
-        evidence = remembered(kernel, evidence, rows=self.limits.rows, noise_variance=noise_variance)
+        evidence = condense(kernel, posterior.evidence)
+        evidence = keep_most_telling(kernel, evidence, rows=self.limits.rows, noise_variance=noise_variance)
         if evidence.n_rows:
             kernel, evidence, noise_variance = choose(
                 kernel, evidence, prior_mean=posterior.prior_mean, prior=_slope_prior(posterior)
             )
         posterior = posterior.refit(evidence, noise_variance=noise_variance, kernel=kernel)
-        return replace(self, posterior=_rescaled(posterior), since_refit=0)
+        return replace(self, posterior=_rescale(posterior), since_refit=0)
 
-    def believing(self, prior_mean: PriorMean | None) -> State:
+    def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
         """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
-        posterior = self.posterior.believing(prior_mean, noise_variance=self.posterior.noise_variance)
+        posterior = self.posterior.with_prior_mean(prior_mean, noise_variance=self.posterior.noise_variance)
         return replace(self, posterior=posterior).refit()
 
-    def knowing(self, prior_mean: PriorMean) -> State:
+    def with_new_items(self, prior_mean: PriorMean) -> State:
         """Return the state with a prior mean that differs for items that were never shown: no row changes."""
-        return replace(self, posterior=self.posterior.knowing(prior_mean))
+        return replace(self, posterior=self.posterior.with_new_items(prior_mean))
 
     @property
     def memory_bytes(self) -> int:
@@ -237,7 +241,7 @@ class State:
         return self.since_refit >= max(8, (self.posterior.n_rows - self.since_refit) // 4)
 
 
-def _rescaled(posterior: Posterior) -> Posterior:
+def _rescale(posterior: Posterior) -> Posterior:
     """Centre the rewards on their best b + s h and scale the kernel by the best amplitude.
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
@@ -370,10 +374,10 @@ def _best_slate(
     # The same choices for the same state.
     rng = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
     items = _items_to_search(state.posterior, context, eligible, rng)
-    landscape = state.posterior.at(context, items)
+    at_context = state.posterior.at(context, items)
     log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
     beta = _beta(exploration, log_n_slates, state.observations + 1)
-    found = local_search(landscape, beta=beta, starts=best_seen(landscape), rng=rng)
+    found = local_search(at_context, beta=beta, starts=best_seen(at_context), rng=rng)
     return _Best(items[found.ranking], beta, found.highest_mean, found.evaluations)
 
 

@@ -31,13 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning._layout import laid_out
+from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.compiled import kendall
-from topk_bandit.learning.evidence import NOISE_FLOOR, Evidence, Observations, noisy_covariance, varied
+from topk_bandit.learning.context_posterior import ContextPosterior, Moments, contract_to_context
 from topk_bandit.learning.hyperparameters import Products
-from topk_bandit.learning.landscape import Landscape, Moments, contracted
+from topk_bandit.learning.observed_rows import NOISE_FLOOR, Observations, ObservedRows, noisy_covariance, rewards_differ
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
 
-__all__ = ["Moments", "Observations", "PendingSlates", "Posterior", "room_for"]
+__all__ = ["Moments", "Observations", "PendingSlates", "Posterior", "capacity_for"]
 
 FloatArray = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class Posterior:
     slope: float
     amplitude: float
     n_rows: int
-    _fitted: Evidence
+    _fitted: ObservedRows
     _tail: Tail
     _rows: Rows
     _pending: PendingRows
@@ -143,7 +143,7 @@ class Posterior:
             slope=0.0,
             amplitude=1.0,
             n_rows=0,
-            _fitted=Evidence.of(Observations(*nothing), prior=None if prior_mean is None else np.zeros(0)),
+            _fitted=ObservedRows.of(Observations(*nothing), prior=None if prior_mean is None else np.zeros(0)),
             _tail=Tail(0),
             _rows=Rows.empty(0, context_dim=context_dim, slate_size=kernel.slate_size, n_targets=n_targets),
             _pending=PendingRows.none(0, context_dim=context_dim, slate_size=kernel.slate_size),
@@ -155,7 +155,7 @@ class Posterior:
     def fit(
         cls,
         kernel: KendallKernel,
-        evidence: Evidence,
+        evidence: ObservedRows,
         pending: PendingSlates,
         *,
         noise_variance: float,
@@ -193,12 +193,12 @@ class Posterior:
         return Observations(rows.contexts[:n], rows.rankings[:n], rows.targets[0, :n])
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> ObservedRows:
         """The rewarded rows with all that is known of them."""
         fitted, (contexts, rankings, rewards) = self._fitted.n_rows, self.observations
         later = Observations(contexts[fitted:], rankings[fitted:], rewards[fitted:])
         prior = None if self.prior_mean is None else self._rows.targets[2, fitted : self.n_rows]
-        return self._fitted.extended(Evidence.of(later, prior=prior))
+        return self._fitted.extend(ObservedRows.of(later, prior=prior))
 
     @property
     def pending(self) -> PendingSlates:
@@ -216,16 +216,16 @@ class Posterior:
     @property
     def mean_weights(self) -> FloatArray:
         """Weights of the covariances with all rows in the mean, shape (N + P,): those of pending rows are zero."""
-        return np.concatenate([self._centred_weights(), np.zeros(self.n_pending)])
+        return np.concatenate([self._centre_weights(), np.zeros(self.n_pending)])
 
-    def solved(self, values: FloatArray) -> FloatArray:
+    def solve(self, values: FloatArray) -> FloatArray:
         """Return A^-1 times `values` (N + P,), A = K + sigma^2 V of all rows at an amplitude of one: O(N^2)."""
         n, whitener, pending = self.n_rows, self._rows.whitener, self._pending.whitened
         solved = pending @ (pending.T @ values)
         solved[:n] += whitener[:n, :n] @ (values[:n] @ whitener[:n, :n])
         return np.asarray(solved, dtype=np.float64)
 
-    def coloured(self, normals: FloatArray) -> FloatArray:
+    def colour(self, normals: FloatArray) -> FloatArray:
         """Return noise of all rows, shape (N + P,), from standard normal numbers, at an amplitude of one."""
         contexts, shape = self.all_rows.contexts, self._fitted.noise_shape
         noise = np.sqrt(self.noise_variance + NOISE_FLOOR * (contexts * contexts).sum(axis=1)) * normals
@@ -263,7 +263,7 @@ class Posterior:
     @property
     def rewards_vary(self) -> bool:
         """Whether the rewards are not all equal."""
-        return varied(self._rows.targets[:, : self.n_rows], self._fitted.leftovers)
+        return rewards_differ(self._rows.targets[:, : self.n_rows], self._fitted.leftovers)
 
     @property
     def context_square(self) -> float:
@@ -363,7 +363,7 @@ class Posterior:
         if not math.isfinite(value):
             raise InvalidArgumentError("value", f"expected a finite number, got {value}")
         n, old = self.n_rows, self._pending
-        factor, whitened = old.factor.copy(), _moved(old.whitened, n + chosen, n)
+        factor, whitened = old.factor.copy(), _move_row(old.whitened, n + chosen, n)
         kendall.rotate_to_front(factor, whitened, chosen)
         row = whitened[: n + 1, 0]
         context, ranking = old.contexts[chosen], old.rankings[chosen]
@@ -385,7 +385,7 @@ class Posterior:
         n, old = self.n_rows, self._pending
         factor, whitened = old.factor.copy(), old.whitened.copy()
         kendall.rotate_out(factor, whitened, chosen)
-        whitened = _moved(whitened, n + chosen, n + old.size - 1)
+        whitened = _move_row(whitened, n + chosen, n + old.size - 1)
         return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened[:-1, :-1]))
 
     def rescaled(self, *, offset: float, amplitude: float, slope: float = 0.0) -> Posterior:
@@ -394,7 +394,7 @@ class Posterior:
             raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
         return replace(self, offset=offset, slope=slope, amplitude=amplitude)
 
-    def refit(self, evidence: Evidence, *, noise_variance: float, kernel: KendallKernel | None = None) -> Posterior:
+    def refit(self, evidence: ObservedRows, *, noise_variance: float, kernel: KendallKernel | None = None) -> Posterior:
         """Return `fit` of other evidence and of the pending rows under another noise, scaled as before.
 
         With another kernel the prior mean is taken through that one's features, as the h of `evidence` is.
@@ -403,16 +403,16 @@ class Posterior:
         if kernel is None or kernel is self.kernel:
             kernel = self.kernel
         elif prior_mean is not None:
-            prior_mean = prior_mean.under(kernel)
+            prior_mean = prior_mean.with_kernel(kernel)
         fitted = Posterior.fit(kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=prior_mean)
         return fitted.rescaled(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
 
-    def believing(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:
+    def with_prior_mean(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:
         """Return `fit` of the same rows under another prior mean, or none: O(N^3)."""
-        evidence = self.evidence.believing(prior_mean)
+        evidence = self.evidence.with_prior_mean(prior_mean)
         return Posterior.fit(self.kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=prior_mean)
 
-    def knowing(self, prior_mean: PriorMean) -> Posterior:
+    def with_new_items(self, prior_mean: PriorMean) -> Posterior:
         """Return this posterior with a prior mean that differs for items that no row has shown."""
         return replace(self, prior_mean=prior_mean)
 
@@ -438,12 +438,12 @@ class Posterior:
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
         variance = np.maximum(float(point @ point) - explained, 0.0)
-        mean = self.offset + self._centred_weights() @ cross[:n]
+        mean = self.offset + self._centre_weights() @ cross[:n]
         if self.prior_mean is not None:
             mean += self.slope * self.prior_mean.of_slates(point, orders)
         return Moments(mean, self.amplitude * variance)
 
-    def at(self, context: ArrayLike, items: ArrayLike) -> Landscape:
+    def at(self, context: ArrayLike, items: ArrayLike) -> ContextPosterior:
         """Contract the posterior to one context and to the rankings of `items`: O(k N^2), whatever the catalogue.
 
         Parameters
@@ -464,14 +464,14 @@ class Posterior:
         norm = float(np.linalg.norm(point))
         # At unit length, so that no context is too large for float32.
         unit = norm if norm > 0.0 else 1.0
-        return contracted(
+        return contract_to_context(
             self.kernel,
             chosen,
             whitener=rows.whitener,
             pending=self._pending.whitened,
             rankings=np.concatenate([rows.rankings[:n], self._pending.rankings]),
             similarities=np.concatenate([rows.contexts[:n], self._pending.contexts]) @ (point / unit),
-            weights=self._centred_weights() * unit,
+            weights=self._centre_weights() * unit,
             item_values=None if self.prior_mean is None else self.slope * self.prior_mean.utilities(point, chosen),
             offset=self.offset,
             amplitude=self.amplitude * unit * unit,
@@ -486,7 +486,7 @@ class Posterior:
     def item_means(self, context: ArrayLike) -> FloatArray:
         """Return what each item adds to the mean of a slate that shows it first, pairs left out, shape (n,): O(k N)."""
         n, rows, kernel, point = self.n_rows, self._rows, self.kernel, self._validated_context(context)
-        alpha = self._centred_weights() * (rows.contexts[:n] @ point) * kernel.scale
+        alpha = self._centre_weights() * (rows.contexts[:n] @ point) * kernel.scale
         images = kernel.item_weight[0] * (kernel.n_items * kernel.item_weight + kernel.divergence)
         images += kernel.divergence[0] * kernel.item_weight
         parts = alpha[:, None] * images
@@ -507,7 +507,7 @@ class Posterior:
         )
         return np.asarray(bracket * (kernel.scale * similarities)[:, None], dtype=np.float64)
 
-    def _centred_weights(self) -> FloatArray:
+    def _centre_weights(self) -> FloatArray:
         centred: FloatArray = self._weights[0] - self.offset * self._weights[1]
         if self.prior_mean is not None:
             centred -= self.slope * self._weights[2]
@@ -568,19 +568,19 @@ class Posterior:
     ) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
         if n == rows.room or not tail.claim(n):
-            rows = rows.grown(room_for(n) if n == rows.room else rows.room, used=n)
+            rows = rows.grown(capacity_for(n) if n == rows.room else rows.room, used=n)
             tail = Tail(n + 1)
         rows.whitener[: n + 1, n] = row
         rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, targets
         return replace(self, n_rows=n + 1, _rows=rows, _tail=tail)
 
-    def _fitted_to(self, evidence: Evidence) -> Posterior:
+    def _fitted_to(self, evidence: ObservedRows) -> Posterior:
         """Return the posterior of `evidence`, from one with no rows."""
         n = evidence.n_rows
         if n == 0:
             return self
         rows = Rows.empty(
-            room_for(n),
+            capacity_for(n),
             context_dim=self.context_dim,
             slate_size=self.kernel.slate_size,
             n_targets=len(evidence.targets),
@@ -604,7 +604,7 @@ class Posterior:
             _sums=self._sums_of(evidence, z),
         )
 
-    def _sums_of(self, evidence: Evidence, z: FloatArray) -> _Sums:
+    def _sums_of(self, evidence: ObservedRows, z: FloatArray) -> _Sums:
         """Return the sums over rows, and over what was left when observations were folded into them: noise alone."""
         return _Sums(
             z @ z.T + evidence.left_products / self.noise_variance,
@@ -613,20 +613,20 @@ class Posterior:
         )
 
 
-def _moved(rows: FloatArray, source: int, target: int) -> FloatArray:
+def _move_row(rows: FloatArray, source: int, target: int) -> FloatArray:
     """Return a copy with row `source` taken out and put in again as row `target`."""
     order = list(range(len(rows)))
     order.insert(target, order.pop(source))
     return rows[order]
 
 
-def room_for(n_rows: int) -> int:
+def capacity_for(n_rows: int) -> int:
     """Return the rows to make room for when there are so many: as many as come before the next refit is due."""
     return n_rows + max(8, n_rows // 4) + 1
 
 
 def _real(values: ArrayLike, *, field: str) -> FloatArray:
     try:
-        return laid_out(as_array(values, field=field))
+        return lay_out(as_array(values, field=field))
     except (TypeError, ValueError):
         raise InvalidArgumentError(field, "expected numbers") from None

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning._layout import laid_out
+from topk_bandit.learning._layout import lay_out
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
@@ -91,13 +91,13 @@ class PriorMean:
         cls, kernel: KendallKernel, constants: FloatArray, slopes: FloatArray, row_of: NDArray[np.intp]
     ) -> PriorMean:
         """Return the prior mean that `constants` and `slopes` are attributes of, to the bit."""
-        return cls(_position_weights(kernel), laid_out(constants), laid_out(slopes), row_of)
+        return cls(_position_weights(kernel), lay_out(constants), lay_out(slopes), row_of)
 
-    def placed(self, row_of: NDArray[np.intp]) -> PriorMean:
+    def with_rows(self, row_of: NDArray[np.intp]) -> PriorMean:
         """Return the prior mean of the same utilities, the bandit's items having other rows."""
         return replace(self, row_of=row_of)
 
-    def under(self, kernel: KendallKernel) -> PriorMean:
+    def with_kernel(self, kernel: KendallKernel) -> PriorMean:
         """Return the prior mean of the same utilities, taken through another kernel's features."""
         weights = _position_weights(kernel)
         scale = float(np.sqrt((self.position_weights @ self.position_weights) / (weights @ weights)))

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.learning.evidence import compacted, folded_by_ranking
 from topk_bandit.learning.hyperparameters import best_noise
+from topk_bandit.learning.observed_rows import compact, fold_by_ranking
 
 if TYPE_CHECKING:
-    from topk_bandit.learning.evidence import Evidence
     from topk_bandit.learning.hyperparameters import SlopePrior
     from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.prior_mean import PriorMean
 
-__all__ = ["MOST_ROWS", "Chosen", "choose", "condensed"]
+__all__ = ["MOST_ROWS", "Chosen", "choose", "condense"]
 
 MOST_ROWS = 256
 """Rows up to which candidates are compared."""
@@ -35,21 +35,21 @@ class Chosen(NamedTuple):
     """A kernel, the evidence with the h of its prior mean, and its noise ratio r."""
 
     kernel: KendallKernel
-    evidence: Evidence
+    evidence: ObservedRows
     noise_variance: float
 
 
-def condensed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
+def condense(kernel: KendallKernel, evidence: ObservedRows) -> ObservedRows:
     """Return evidence that says the same in fewer rows: the same under all candidates, while there is a choice."""
     if len(kernel.candidates) > 1 and evidence.noise_shape is None:
-        evidence = folded_by_ranking(evidence)
+        evidence = fold_by_ranking(evidence)
         if evidence.n_rows <= MOST_ROWS:
             return evidence
-    return compacted(kernel, evidence)
+    return compact(kernel, evidence)
 
 
 def choose(
-    kernel: KendallKernel, evidence: Evidence, *, prior_mean: PriorMean | None, prior: SlopePrior | None
+    kernel: KendallKernel, evidence: ObservedRows, *, prior_mean: PriorMean | None, prior: SlopePrior | None
 ) -> Chosen:
     """Return the kernel and the noise that rewards and the prior of the noise prefer, the kernel there is at a tie.
 
@@ -67,14 +67,14 @@ def choose(
     fit = best_noise(kernel, evidence, prior=prior)
     best, chosen = fit.log_density, Chosen(kernel, evidence, fit.noise_variance)
     for other in _others(kernel, evidence):
-        seen = evidence if prior_mean is None else evidence.believing(prior_mean.under(other))
+        seen = evidence if prior_mean is None else evidence.with_prior_mean(prior_mean.with_kernel(other))
         fit = best_noise(other, seen, prior=prior)
         if fit.log_density > best + _TIE:
             best, chosen = fit.log_density, Chosen(other, seen, fit.noise_variance)
     return chosen
 
 
-def _others(kernel: KendallKernel, evidence: Evidence) -> tuple[KendallKernel, ...]:
+def _others(kernel: KendallKernel, evidence: ObservedRows) -> tuple[KendallKernel, ...]:
     if evidence.noise_shape is not None or evidence.n_rows > MOST_ROWS:
         return ()
     return tuple(candidate for candidate in kernel.candidates if candidate.power != kernel.power)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning._layout import laid_out
+from topk_bandit.learning._layout import lay_out
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -65,7 +65,7 @@ def validated_rankings(rankings: ArrayLike, *, n_items: int, slate_size: int, fi
     ordered = np.sort(array, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise InvalidArgumentError(field, "an item occurs twice in a ranking")
-    return laid_out(array, np.int32)
+    return lay_out(array, np.int32)
 
 
 def validated_items(items: ArrayLike, *, n_items: int, field: str = "items") -> NDArray[np.int32]:

@@ -18,7 +18,7 @@ from topk_bandit.learning.compiled import climbing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.landscape import Landscape
+    from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["Found", "best_seen", "local_search"]
@@ -37,7 +37,7 @@ class Found:
     Attributes
     ----------
     ranking
-        The best ranking met, as positions in the landscape's items, shape (k,). No neighbour of it is better.
+        The best ranking met, as positions in the at_context's items, shape (k,). No neighbour of it is better.
     highest_mean
         Largest posterior mean over the rankings evaluated.
     evaluations
@@ -49,41 +49,41 @@ class Found:
     evaluations: int
 
 
-def best_seen(landscape: Landscape) -> Rankings:
-    """Return a few of the rewarded rankings whose items are all in the landscape: those with the largest means."""
-    at = landscape.contraction
+def best_seen(at_context: ContextPosterior) -> Rankings:
+    """Return a few of the rewarded rankings whose items are all in the at_context: those with the largest means."""
+    at = at_context.contraction
     best = climbing.best_seen(
-        at.weights, at.pair_weights, landscape.places, landscape.n_rows, BEST_SEEN, *landscape.position_weights
+        at.weights, at.pair_weights, at_context.places, at_context.n_rows, BEST_SEEN, *at_context.position_weights
     )
     return np.asarray(best, dtype=np.int32)
 
 
-def local_search(landscape: Landscape, *, beta: float, starts: Rankings, rng: np.random.Generator) -> Found:
+def local_search(at_context: ContextPosterior, *, beta: float, starts: Rankings, rng: np.random.Generator) -> Found:
     """Climb from `starts` and from random rankings, and return the best ranking met by mean + sqrt(beta) sd.
 
     Parameters
     ----------
-    landscape
+    at_context
         The posterior at one context.
     beta
         At least 0.
     starts
-        Rankings of positions in the landscape's items, shape (A, k), A >= 0, the most promising first.
+        Rankings of positions in the at_context's items, shape (A, k), A >= 0, the most promising first.
     rng
         Draws the random starts, always the same number of them.
     """
-    k = landscape.slate_size
+    k = at_context.slate_size
     coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
-    if not landscape.kernel.item_weight.any():
+    if not at_context.kernel.item_weight.any():
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
     ranking, highest_mean, evaluations = climbing.search(
-        landscape.contraction,
+        at_context.contraction,
         starts.astype(np.int64),
         rng.random((coarse_starts, k)),
         rng.random((FINE_STARTS, k)),
-        landscape.prior,
-        math.sqrt(beta * landscape.amplitude),
+        at_context.prior,
+        math.sqrt(beta * at_context.amplitude),
         max(fewest, k + 8),
-        *landscape.position_weights,
+        *at_context.position_weights,
     )
-    return Found(ranking.astype(np.int32), landscape.offset + highest_mean, evaluations)
+    return Found(ranking.astype(np.int32), at_context.offset + highest_mean, evaluations)

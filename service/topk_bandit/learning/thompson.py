@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Posterior
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Normals", "drawn", "drawn_from"]
+__all__ = ["Normals", "draw_from", "drawn"]
 
 FloatArray = NDArray[np.float64]
 
@@ -76,18 +76,16 @@ def drawn(
     rng
         Source of the randomness; it draws as many numbers whatever context and items are.
     """
-    return drawn_from(posterior, context, items, Normals.of(posterior, rng))
+    return draw_from(posterior, context, items, Normals.of(posterior, rng))
 
 
-def drawn_from(
-    posterior: Posterior, context: FloatArray, items: NDArray[np.integer], normals: Normals
-) -> SlateFunction:
+def draw_from(posterior: Posterior, context: FloatArray, items: NDArray[np.integer], normals: Normals) -> SlateFunction:
     """Return the draw that these normal numbers make: an affine function of them."""
     chosen = validated_items(items, n_items=posterior.kernel.n_items)
     rows, deviation = posterior.all_rows, math.sqrt(posterior.amplitude)
     prior = deviation * math.sqrt(posterior.kernel.scale) * _antisymmetric(normals.prior, posterior.kernel.n_items)
-    noise = deviation * posterior.coloured(normals.noise)
-    weights = posterior.mean_weights - posterior.solved(_at_rows(posterior, prior) + noise)
+    noise = deviation * posterior.colour(normals.noise)
+    weights = posterior.mean_weights - posterior.solve(_at_rows(posterior, prior) + noise)
     weights *= rows.contexts @ context
     singles, pairs, constant = _sum_of_rows(posterior.kernel, rows.rankings, weights)
     of_context = np.tensordot(context, prior, 1)

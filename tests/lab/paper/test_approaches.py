@@ -127,7 +127,7 @@ class Plain:
     def moments(self, context: np.ndarray, rankings: np.ndarray) -> tuple[list, list]:
         point = list(self.tally.of(context))
         towards = self.toward(point, rankings)
-        first, *others = self.solved([self.rewards, *towards])
+        first, *others = self.solve([self.rewards, *towards])
         prior = self.dot(point, point)
         variance = [prior - self.dot(one, solution) for one, solution in zip(towards, others, strict=True)]
         return [float(self.dot(one, first)) for one in towards], [float(one) for one in variance]
@@ -160,7 +160,7 @@ class PlainNaive(Plain):
             row.append(value)
         self.matrix.append([*others, own])
 
-    def solved(self, sides: list[list]) -> list[list]:
+    def solve(self, sides: list[list]) -> list[list]:
         lower: list[list] = []
         for i, row in enumerate(self.matrix):
             new: list = []
@@ -183,7 +183,7 @@ class PlainNaive(Plain):
 class PlainKernel(PlainNaive):
     """A matrix, and conjugate gradients."""
 
-    def solved(self, sides: list[list]) -> list[list]:
+    def solve(self, sides: list[list]) -> list[list]:
         return [self.conjugate_gradients(self.mvm, right) for right in sides]
 
     def mvm(self, vector: list) -> list:
@@ -234,7 +234,7 @@ class PlainFeature(Plain):
                 sums[key] += image * weight
         return [sum((x * sums[key] for key, (x, _) in row.items()), self.zero) for row in self.rows]
 
-    def solved(self, sides: list[list]) -> list[list]:
+    def solve(self, sides: list[list]) -> list[list]:
         return [self.conjugate_gradients(self.mvm, right) for right in sides]
 
 
@@ -343,9 +343,9 @@ def test_kernel_values_take_what_their_source_does(n: int, data: st.DataObject) 
 def test_factors_and_solves_take_what_plain_python_does(n: int) -> None:
     slow = PlainNaive(weighted_convolutional_kendall(4, 2))
     slow.matrix = [list(row) for row in slow.tally.of(np.ones((n, n)) + n * np.eye(n))]
-    slow.solved([])
+    slow.solve([])
     assert of_cholesky(n) == slow.tally.count
-    slow.solved([list(slow.tally.of(np.ones(n)))])
+    slow.solve([list(slow.tally.of(np.ones(n)))])
     assert 2 * of_triangular_solve(n) == slow.tally.count - 2 * of_cholesky(n)
 
 

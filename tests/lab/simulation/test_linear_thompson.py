@@ -76,11 +76,11 @@ def learned(count: int) -> tuple[LinearModel, FloatArray, FloatArray]:
 def test_draws_have_exactly_the_mean_and_the_covariance_of_the_regression(count: int) -> None:
     model, mean, covariance = learned(count)
     scales, nothing = np.sqrt(prior_variances()), np.zeros(count)
-    constant = model.drawn_from(CONTEXT, weights_of(0.0 * scales), nothing).values(SLATES)
+    constant = model.draw_from(CONTEXT, weights_of(0.0 * scales), nothing).values(SLATES)
     columns = [
-        *(model.drawn_from(CONTEXT, weights_of(row), nothing).values(SLATES) for row in np.diag(scales)),
+        *(model.draw_from(CONTEXT, weights_of(row), nothing).values(SLATES) for row in np.diag(scales)),
         *(
-            model.drawn_from(CONTEXT, weights_of(0.0 * scales), row).values(SLATES)
+            model.draw_from(CONTEXT, weights_of(0.0 * scales), row).values(SLATES)
             for row in np.sqrt(PRIOR.noise) * np.eye(count)
         ),
     ]

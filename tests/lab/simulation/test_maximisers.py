@@ -52,8 +52,8 @@ def test_exhaustive_finds_the_largest_bound_as_rows_come(
 def test_coordinates_give_the_moments(kind: Kernel, seed: int, first: int) -> None:
     posterior = posterior_of(kind, 6, 2, rows=12, seed=seed)
     items = np.array([0, 2, 3, 5], dtype=np.int32)
-    landscape = posterior.at([0.5, -1.0], items)
-    weights, features = landscape.coordinates()
+    at_context = posterior.at([0.5, -1.0], items)
+    weights, features = at_context.coordinates()
     u, v, kernel = np.zeros(4), np.zeros(4), posterior.kernel
     u[[2, 1]], v[[2, 1]] = kernel.item_weight, kernel.divergence
     pairs = np.zeros(6)
@@ -62,7 +62,7 @@ def test_coordinates_give_the_moments(kind: Kernel, seed: int, first: int) -> No
     mean, variance = posterior.predict([0.5, -1.0], items[[2, 1]])
     assert x @ weights == pytest.approx(mean[0], abs=1e-9)
     assert 1.25 * (1.0 - ((x @ features) ** 2).sum()) == pytest.approx(variance[0], abs=1e-5)
-    np.testing.assert_array_equal(landscape.coordinates(first)[1], features[:, first:])
+    np.testing.assert_array_equal(at_context.coordinates(first)[1], features[:, first:])
 
 
 @pytest.mark.parametrize("kind", Kernel)
@@ -95,14 +95,14 @@ def test_no_neighbour_of_the_paper_s_is_better(kind: Kernel, rows: int) -> None:
 @pytest.mark.parametrize("kind", Kernel)
 def test_a_search_says_how_it_came_to_where_it_ended(kind: Kernel) -> None:
     posterior, items = posterior_of(kind, 15, 4, rows=30, seed=1), np.arange(0, 15, 1, dtype=np.int32)
-    landscape = posterior.at([1.0, 0.5], items)
-    climbed = breadth_first(landscape, beta=BETA, rng=np.random.default_rng(0))
+    at_context = posterior.at([1.0, 0.5], items)
+    climbed = breadth_first(at_context, beta=BETA, rng=np.random.default_rng(0))
     evaluations, values = np.array(climbed.steps).T
     assert evaluations[0] == 1000
     assert (np.diff(evaluations) > 0).all()
     assert (np.diff(values) >= 0).all()
     assert len(values) <= 1 + 5 * 5
-    reached = UpperConfidenceBound(BETA)(landscape.moments(climbed.ranking[None]))[0]
+    reached = UpperConfidenceBound(BETA)(at_context.moments(climbed.ranking[None]))[0]
     assert reached == pytest.approx(values[-1], abs=1e-5)
     assert evaluations[1] - evaluations[0] == 10 * (4 * 11 + 3)
 

@@ -40,12 +40,12 @@ def test_nothing_else_is_as_similar(kind: Kernel, size: int) -> None:
 
 
 def test_a_search_sees_nothing_but_similarities() -> None:
-    """The landscape that a search is given is the similarity to one ranking, and that ranking is the best of all."""
+    """The at_context that a search is given is the similarity to one ranking, and that ranking is the best of all."""
     seen = {}
 
-    def look(landscape: object, rng: np.random.Generator) -> Climbed:
+    def look(at_context: object, rng: np.random.Generator) -> Climbed:
         every = all_rankings(np.arange(6), slate_size=3)
-        seen["means"] = landscape.means(every)  # type: ignore[attr-defined]
+        seen["means"] = at_context.means(every)  # type: ignore[attr-defined]
         return Climbed(every[int(np.argmax(seen["means"]))], (Step(120, float(seen["means"].max())),))
 
     trial = search_trial(Kernel.WEIGHTED, look, np.random.default_rng(2), n_items=6, slate_size=3)

@@ -7,7 +7,7 @@ import pytest
 
 from topk_bandit.lab.paper.work import Work, of_brackets, of_cholesky, of_eigenvectors
 from topk_bandit.lab.simulation.service_work import ServiceApproach
-from topk_bandit.learning import _layout, _rows, _ties, _triangles, evidence, hyperparameters, posterior
+from topk_bandit.learning import _layout, _rows, _ties, _triangles, hyperparameters, observed_rows, posterior
 from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits, State
@@ -80,7 +80,7 @@ class WatchedNumpy:
 
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (posterior, evidence, hyperparameters, _layout, _rows, _ties, _triangles):
+    for module in (posterior, observed_rows, hyperparameters, _layout, _rows, _ties, _triangles):
         monkeypatch.setattr(module, "np", WatchedNumpy())
     gram, dtrtri = kendall.gram, _triangles.dtrtri
 

@@ -228,7 +228,7 @@ class _SparseFeatures:
 def _moments(
     work: Arithmetic, context: FloatArray, towards: FloatArray, solved: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return k_x'(K + sigma^2 I)^-1 y and k(x, x) - k_x'(K + sigma^2 I)^-1 k_x; `solved` starts with that of y."""
+    """Return k_x'(K + sigma^2 I)^-1 y and k(x, x) - k_x'(K + sigma^2 I)^-1 k_x; `solve` starts with that of y."""
     prior = float(work.product(context, context))
     return work.product(towards.T, solved[:, 0]), prior - work.dots(towards, solved[:, 1:])
 

@@ -141,9 +141,9 @@ class LinearModel:
             rng.normal(scale=math.sqrt(prior.item), size=(n_inputs, k, n_items)),
             above + above.T,
         )
-        return self.drawn_from(context, weights, rng.normal(scale=math.sqrt(prior.noise), size=self._n_rows))
+        return self.draw_from(context, weights, rng.normal(scale=math.sqrt(prior.noise), size=self._n_rows))
 
-    def drawn_from(self, context: FloatArray, weights: Weights, noise: FloatArray) -> SlateFunction:
+    def draw_from(self, context: FloatArray, weights: Weights, noise: FloatArray) -> SlateFunction:
         """Return the draw that one from the prior, and noise of the rows (N,), make by Matheron's rule."""
         prior, n, n_items, k = self._prior, self._n_rows, self._n_items, self._rankings.shape[1]
         inputs, rankings, point = self._inputs[:n], self._rankings[:n].astype(np.intp), np.append(1.0, context)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from topk_bandit.learning.acquisition import UpperConfidenceBound
-from topk_bandit.learning.landscape import Moments
+from topk_bandit.learning.context_posterior import Moments
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
 if TYPE_CHECKING:
+    from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.kendall import KendallKernel
-    from topk_bandit.learning.landscape import Landscape
     from topk_bandit.learning.posterior import Posterior
     from topk_bandit.learning.rankings import Rankings
 
@@ -61,7 +61,7 @@ class Maximiser(Protocol):
 
 
 class _Enumeration(NamedTuple):
-    """Every ranking of some items, shape (A, k), and its coordinates (`Landscape.coordinates`), shape (A, F)."""
+    """Every ranking of some items, shape (A, k), and its coordinates (`ContextPosterior.coordinates`), shape (A, F)."""
 
     items: NDArray[np.int32]
     rankings: Rankings
@@ -94,16 +94,16 @@ class _AtContext(NamedTuple):
 
     @classmethod
     def of(
-        cls, posterior: Posterior, landscape: Landscape, enumeration: _Enumeration, before: _AtContext | None
+        cls, posterior: Posterior, at_context: ContextPosterior, enumeration: _Enumeration, before: _AtContext | None
     ) -> _AtContext:
         """Work them out; `before` is of a posterior of some of the rows, with the same noise."""
-        weights, features = landscape.coordinates(0 if before is None else before.posterior.n_rows)
+        weights, features = at_context.coordinates(0 if before is None else before.posterior.n_rows)
         across = enumeration.sparse @ features
         explained = np.einsum("ij,ij->i", across, across)
         if before is not None:
             explained += before.explained
-        variance = landscape.amplitude * np.maximum(landscape.prior - explained, 0.0)
-        return cls(posterior, Moments(landscape.offset + enumeration.sparse @ weights, variance), explained)
+        variance = at_context.amplitude * np.maximum(at_context.prior - explained, 0.0)
+        return cls(posterior, Moments(at_context.offset + enumeration.sparse @ weights, variance), explained)
 
 
 @dataclass(slots=True, eq=False)
@@ -149,13 +149,13 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Climbed:
-    """Where a search ended: the best ranking, as positions in the landscape's items (k,), and how it got there."""
+    """Where a search ended: the best ranking, as positions in the at_context's items (k,), and how it got there."""
 
     ranking: NDArray[np.int32]
     steps: tuple[Step, ...]
 
 
-def breadth_first(landscape: Landscape, *, beta: float, rng: np.random.Generator) -> Climbed:
+def breadth_first(at_context: ContextPosterior, *, beta: float, rng: np.random.Generator) -> Climbed:
     """Climb from the best of many random rankings (paper, Section 5 and Appendix B.2).
 
     1,000 random rankings are evaluated, and climbs start from the best 10. A climb goes in each direction in turn, five
@@ -166,26 +166,26 @@ def breadth_first(landscape: Landscape, *, beta: float, rng: np.random.Generator
 
     Parameters
     ----------
-    landscape
+    at_context
         The posterior at one context.
     beta
         The search is for the largest mean + sqrt(beta) standard deviation.
     rng
         Draws the random rankings.
     """
-    bound, k, n_items = UpperConfidenceBound(beta), landscape.slate_size, len(landscape.items)
+    bound, k, n_items = UpperConfidenceBound(beta), at_context.slate_size, len(at_context.items)
     drawn = random_rankings(np.arange(n_items), slate_size=k, count=CANDIDATES, rng=rng)
-    values = bound(landscape.moments(drawn))
+    values = bound(at_context.moments(drawn))
     rankings = drawn[np.argsort(-values, kind="stable")[:RESTARTS]]
     best, steps = rankings[0], [Step(CANDIDATES, float(values.max()))]
     for _ in range(STEPS):
         before, high = rankings, steps[-1].value
         for direction in range(k + 1):
             if direction < k:
-                rankings, values = _placed(landscape, bound, rankings, direction)
+                rankings, values = _placed(at_context, bound, rankings, direction)
                 evaluations = len(rankings) * (k * (n_items - k) + k - 1)
             else:
-                rankings, values = _exchanged(landscape, bound, rankings)
+                rankings, values = _exchanged(at_context, bound, rankings)
                 evaluations = len(rankings) * k * (k - 1) // 2
             steps.append(Step(steps[-1].evaluations + evaluations, max(steps[-1].value, float(values.max()))))
         if values.max() > high:
@@ -198,7 +198,7 @@ def breadth_first(landscape: Landscape, *, beta: float, rng: np.random.Generator
 
 
 def _placed(
-    landscape: Landscape, bound: UpperConfidenceBound, rankings: Rankings, position: int
+    at_context: ContextPosterior, bound: UpperConfidenceBound, rankings: Rankings, position: int
 ) -> tuple[Rankings, FloatArray]:
     """Return the best that comes of each ranking by taking an item out and putting one in at `position`; their bounds.
 
@@ -206,23 +206,25 @@ def _placed(
     """
     n_rankings, k = rankings.shape
     moved = rankings[:, _moves(k, position)]
-    bounds = bound(landscape.replacements(moved.reshape(-1, k), position)).reshape(n_rankings, -1)
+    bounds = bound(at_context.replacements(moved.reshape(-1, k), position)).reshape(n_rankings, -1)
     every, best = np.arange(n_rankings), bounds.argmax(axis=1)
-    taken, item = np.divmod(best, len(landscape.items))
+    taken, item = np.divmod(best, len(at_context.items))
     found = moved[every, taken]
     # An item that the ranking shows already stands for the ranking as it is.
     new = (found != item[:, None]).all(axis=1)
     found[new, position] = item[new]
-    own = bounds[every, position * len(landscape.items) + rankings[:, position]]
+    own = bounds[every, position * len(at_context.items) + rankings[:, position]]
     better = bounds[every, best] > own
     return np.where(better[:, None], found, rankings), np.where(better, bounds[every, best], own)
 
 
-def _exchanged(landscape: Landscape, bound: UpperConfidenceBound, rankings: Rankings) -> tuple[Rankings, FloatArray]:
+def _exchanged(
+    at_context: ContextPosterior, bound: UpperConfidenceBound, rankings: Rankings
+) -> tuple[Rankings, FloatArray]:
     """Return each ranking, or the best that comes of it by an exchange of two positions, and their bounds."""
     n_rankings, k = rankings.shape
     candidates = rankings[:, _exchanges(k)]
-    bounds = bound(landscape.moments(candidates.reshape(-1, k))).reshape(n_rankings, -1)
+    bounds = bound(at_context.moments(candidates.reshape(-1, k))).reshape(n_rankings, -1)
     # The ranking itself is the first, and so it stays unless another is better.
     every, best = np.arange(n_rankings), bounds.argmax(axis=1)
     return candidates[every, best], bounds[every, best]
@@ -255,7 +257,7 @@ class BreadthFirst:
     """Searches by `breadth_first`. While the posterior is the same, what it works out for a context is kept."""
 
     _posterior: Posterior | None = None
-    _at: dict[tuple[bytes, bytes], Landscape] = field(default_factory=dict)
+    _at: dict[tuple[bytes, bytes], ContextPosterior] = field(default_factory=dict)
 
     def best(
         self,

@@ -19,7 +19,7 @@ from topk_bandit.learning.search import local_search
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Kernel
-    from topk_bandit.learning.landscape import Landscape
+    from topk_bandit.learning.context_posterior import ContextPosterior
 
 __all__ = ["N_ITEMS", "SLATE_SIZE", "Search", "SearchTrial", "search_of_paper", "search_of_service", "search_trial"]
 
@@ -30,21 +30,21 @@ _NOISE_VARIANCE = 0.1
 class Search(Protocol):
     """Looks for the ranking with the largest posterior mean."""
 
-    def __call__(self, landscape: Landscape, rng: np.random.Generator, /) -> Climbed:
+    def __call__(self, at_context: ContextPosterior, rng: np.random.Generator, /) -> Climbed:
         """Return where it ended."""
         ...
 
 
-def search_of_paper(landscape: Landscape, rng: np.random.Generator, /) -> Climbed:
+def search_of_paper(at_context: ContextPosterior, rng: np.random.Generator, /) -> Climbed:
     """Search as the paper does: `breadth_first`."""
-    return breadth_first(landscape, beta=0.0, rng=rng)
+    return breadth_first(at_context, beta=0.0, rng=rng)
 
 
-def search_of_service(landscape: Landscape, rng: np.random.Generator, /) -> Climbed:
+def search_of_service(at_context: ContextPosterior, rng: np.random.Generator, /) -> Climbed:
     """Search as this service does, from its own random starts; it says where it ended and nothing in between."""
-    nowhere = np.zeros((0, landscape.slate_size), dtype=np.int32)
-    found = local_search(landscape, beta=0.0, starts=nowhere, rng=rng)
-    return Climbed(found.ranking, (Step(found.evaluations, float(landscape.means(found.ranking[None])[0])),))
+    nowhere = np.zeros((0, at_context.slate_size), dtype=np.int32)
+    found = local_search(at_context, beta=0.0, starts=nowhere, rng=rng)
+    return Climbed(found.ranking, (Step(found.evaluations, float(at_context.means(found.ranking[None])[0])),))
 
 
 class SearchTrial(NamedTuple):

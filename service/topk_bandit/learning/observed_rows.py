@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.linalg.lapack import dpstrf
 
-from topk_bandit.learning._layout import laid_out
+from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning._ties import first_largest, leading
 from topk_bandit.learning._triangles import inverse_lower
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOISE_FLOOR",
-    "Evidence",
     "Observations",
-    "compacted",
-    "folded_by_ranking",
+    "ObservedRows",
+    "compact",
+    "fold_by_ranking",
+    "keep_most_telling",
     "noisy_covariance",
-    "remembered",
-    "varied",
+    "rewards_differ",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -69,7 +69,7 @@ class Observations(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class ObservedRows:
     """N rows: reward = f(context, ranking) + b one + s h + noise, the noise with covariance sigma^2 V.
 
     Its arrays are its own, in one layout: a posterior is fitted to the same bits whichever way the rows came here.
@@ -95,14 +95,14 @@ class Evidence:
     noise_shape: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rankings", laid_out(self.rankings, np.int32))
+        object.__setattr__(self, "rankings", lay_out(self.rankings, np.int32))
         for name in ("contexts", "targets", "leftovers"):
-            object.__setattr__(self, name, laid_out(getattr(self, name)))
+            object.__setattr__(self, name, lay_out(getattr(self, name)))
         if self.noise_shape is not None:
-            object.__setattr__(self, "noise_shape", laid_out(self.noise_shape))
+            object.__setattr__(self, "noise_shape", lay_out(self.noise_shape))
 
     @classmethod
-    def of(cls, observed: Observations, *, prior: FloatArray | None = None) -> Evidence:
+    def of(cls, observed: Observations, *, prior: FloatArray | None = None) -> ObservedRows:
         """Return observations as they are, one row each; `prior` is their h, shape (N,)."""
         n = len(observed.rewards)
         targets = [observed.rewards, np.ones(n)] if prior is None else [observed.rewards, np.ones(n), prior]
@@ -143,9 +143,9 @@ class Evidence:
         """Bytes of what is kept beside the posterior's own arrays."""
         return self.leftovers.nbytes + (0 if self.noise_shape is None else self.noise_shape.nbytes)
 
-    def kept(self, rows: NDArray[np.intp]) -> Evidence:
+    def select(self, rows: NDArray[np.intp]) -> ObservedRows:
         """Return the rows at these places, in ascending order, as if nothing else had been seen."""
-        return Evidence(
+        return ObservedRows(
             self.contexts[rows],
             self.rankings[rows],
             self.targets[:, rows],
@@ -153,13 +153,13 @@ class Evidence:
             None if self.noise_shape is None else self.noise_shape[np.ix_(rows, rows)],
         )
 
-    def extended(self, later: Evidence) -> Evidence:
+    def extend(self, later: ObservedRows) -> ObservedRows:
         """Return these rows and then rows that have noise of their own."""
         shape = self.noise_shape
         if shape is not None:
             shape = np.eye(self.n_rows + later.n_rows)
             shape[: self.n_rows, : self.n_rows] = self.noise_shape
-        return Evidence(
+        return ObservedRows(
             np.concatenate([self.contexts, later.contexts]),
             np.concatenate([self.rankings, later.rankings]),
             np.concatenate([self.targets, later.targets], axis=1),
@@ -167,7 +167,7 @@ class Evidence:
             shape,
         )
 
-    def believing(self, prior_mean: PriorMean | None) -> Evidence:
+    def with_prior_mean(self, prior_mean: PriorMean | None) -> ObservedRows:
         """Return the same observations with the h of another prior mean, or of none.
 
         It is exact for rows that are sums of observations of one ranking, and for any rows when h is linear in the
@@ -182,7 +182,7 @@ class Evidence:
         return replace(self, targets=targets, leftovers=leftovers)
 
 
-def noisy_covariance(kernel: KendallKernel, evidence: Evidence, *, noise_variance: float) -> FloatArray:
+def noisy_covariance(kernel: KendallKernel, evidence: ObservedRows, *, noise_variance: float) -> FloatArray:
     """Return K + sigma^2 V, (N, N)."""
     dots = evidence.contexts @ evidence.contexts.T
     covariance = dots * kernel.gram(evidence.rankings, evidence.rankings)
@@ -195,7 +195,9 @@ def noisy_covariance(kernel: KendallKernel, evidence: Evidence, *, noise_varianc
     return np.asarray(covariance, dtype=np.float64)
 
 
-def remembered(kernel: KendallKernel, evidence: Evidence, *, rows: int, noise_variance: float) -> Evidence:
+def keep_most_telling(
+    kernel: KendallKernel, evidence: ObservedRows, *, rows: int, noise_variance: float
+) -> ObservedRows:
     """Return evidence of at most `rows` rows: those are forgotten, one by one, that the others know most about.
 
     What row i tells that the others do not is I(y_i; f | y_-i) = -log(P_ii sigma^2 V_ii) / 2, P the inverse of
@@ -227,10 +229,10 @@ def remembered(kernel: KendallKernel, evidence: Evidence, *, rows: int, noise_va
         taken[step] = column / math.sqrt(column[row])
         left -= taken[step] ** 2
         forgotten[row] = True
-    return evidence.kept(np.flatnonzero(~forgotten))
+    return evidence.select(np.flatnonzero(~forgotten))
 
 
-def varied(targets: FloatArray, leftovers: FloatArray) -> bool:
+def rewards_differ(targets: FloatArray, leftovers: FloatArray) -> bool:
     """Tell whether rewards are not all equal, from rows' targets (T, N) and the leftovers of some of them."""
     rewards, ones = targets[:2]
     _, left_yy, left_y1, left_11 = leftovers[:, :4].sum(axis=0).tolist()
@@ -241,7 +243,7 @@ def varied(targets: FloatArray, leftovers: FloatArray) -> bool:
     return spread > _EQUAL_REWARDS * math.sqrt(squares) or beside > _EQUAL_SQUARES * (squares + left_yy)
 
 
-def compacted(kernel: KendallKernel, evidence: Evidence) -> Evidence:
+def compact(kernel: KendallKernel, evidence: ObservedRows) -> ObservedRows:
     """Return evidence that says the same in fewer rows, as far as that is known to be possible.
 
     A folded row takes the place of the newest that went into it.
@@ -254,11 +256,11 @@ def compacted(kernel: KendallKernel, evidence: Evidence) -> Evidence:
         Rows whose noise shape, if they have one, came from here.
     """
     if evidence.noise_shape is not None or evidence.n_rows > _most_rank(evidence):
-        return _collapsed(kernel, evidence)
-    return folded_by_ranking(evidence)
+        return _collapse(kernel, evidence)
+    return fold_by_ranking(evidence)
 
 
-def _most_rank(evidence: Evidence) -> int:
+def _most_rank(evidence: ObservedRows) -> int:
     """Return a bound on rank(Psi): that of the contexts, times pairs of the m items shown and of each with the rest."""
     m = len(np.unique(evidence.rankings))
     return min(evidence.contexts.shape) and int(np.linalg.matrix_rank(evidence.contexts, rtol=_SAME_CONTEXT)) * (
@@ -266,7 +268,7 @@ def _most_rank(evidence: Evidence) -> int:
     )
 
 
-def folded_by_ranking(evidence: Evidence) -> Evidence:
+def fold_by_ranking(evidence: ObservedRows) -> ObservedRows:
     """Return evidence with at most C rows of each ranking, whatever the kernel; none was folded otherwise."""
     _, group_of = np.unique(evidence.rankings, axis=0, return_inverse=True)
     order = np.argsort(group_of.reshape(-1), kind="stable")
@@ -276,12 +278,12 @@ def folded_by_ranking(evidence: Evidence) -> Evidence:
     for group in np.split(order, ends[:-1]):
         if len(group) > 1:
             stays[group] = _fold(new, group)
-    return evidence if stays.all() else new.kept(np.flatnonzero(stays))
+    return evidence if stays.all() else new.select(np.flatnonzero(stays))
 
 
-def _fold(new: Evidence, group: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _fold(new: ObservedRows, group: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Fold rows of one ranking into the last few of them, in place; return which stay."""
-    q, r, order = _pivoted_qr(new.contexts[group])
+    q, r, order = _factor_with_pivots(new.contexts[group])
     sizes = np.diag(r)
     rank = max(int((sizes > _SAME_CONTEXT * sizes[0]).sum()), 1)
     stays = np.arange(len(group)) >= len(group) - rank
@@ -298,7 +300,7 @@ def _fold(new: Evidence, group: NDArray[np.intp]) -> NDArray[np.bool_]:
     return stays
 
 
-def _pivoted_qr(contexts: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.integer]]:
+def _factor_with_pivots(contexts: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.integer]]:
     """Return Q, R and the order of the columns, equal ones as they stand, with a diagonal of R that is not negative."""
     weights = leading(contexts.shape[1])
     q, r, order = qr(contexts * weights, mode="economic", pivoting=True)
@@ -310,7 +312,7 @@ def _leftover(count: int, squares: FloatArray) -> FloatArray:
     return np.append(count, squares[np.tril_indices(len(squares))])
 
 
-def _collapsed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
+def _collapse(kernel: KendallKernel, evidence: ObservedRows) -> ObservedRows:
     """Fold all rows into as many as their rank, by a pivoted Cholesky factor of the noiseless covariance."""
     covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
     largest, weights = float(np.diag(covariance).max()), leading(evidence.n_rows)
@@ -323,10 +325,10 @@ def _collapsed(kernel: KendallKernel, evidence: Evidence) -> Evidence:
     lower = np.tril(factor[:rank, :rank])
     sums[pivots[rank:] - 1] = factor[rank:, :rank] @ inverse_lower(lower)
     basis = np.sort(order)
-    return _summed(evidence, basis, sums[:, np.argsort(order)])
+    return _fold_into_basis(evidence, basis, sums[:, np.argsort(order)])
 
 
-def _summed(evidence: Evidence, basis: NDArray[np.intp], sums: FloatArray) -> Evidence:
+def _fold_into_basis(evidence: ObservedRows, basis: NDArray[np.intp], sums: FloatArray) -> ObservedRows:
     """Return the evidence as rows `basis`, all rows being `sums` (N, rank) of these."""
     shape = evidence.noise_shape
     weighted = sums if shape is None else np.linalg.solve(shape, sums)
@@ -336,7 +338,7 @@ def _summed(evidence: Evidence, basis: NDArray[np.intp], sums: FloatArray) -> Ev
     folded = evidence.targets @ weighted @ noise_shape
     left = evidence.targets - folded @ sums.T
     squares = left @ (left.T if shape is None else np.linalg.solve(shape, left.T))
-    kept = evidence.kept(basis)
+    kept = evidence.select(basis)
     leftovers = np.zeros((len(basis), evidence.leftovers.shape[1]))
     leftovers[-1] = evidence.leftovers.sum(axis=0) + _leftover(evidence.n_rows - len(basis), squares)
-    return Evidence(kept.contexts, kept.rankings, folded, leftovers, noise_shape)
+    return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape)

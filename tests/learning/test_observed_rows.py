@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, rankings_of, rewards_of, sample
 from tests.long_forms import examples
 
-from topk_bandit.learning.evidence import Evidence, Observations, compacted, remembered, varied
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, keep_most_telling, rewards_differ
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 
@@ -55,7 +55,7 @@ CASES = {
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
-def fit(kernel: KendallKernel, evidence: Evidence, pending: PendingSlates | None = None) -> Posterior:
+def fit(kernel: KendallKernel, evidence: ObservedRows, pending: PendingSlates | None = None) -> Posterior:
     c = evidence.contexts.shape[1]
     none = PendingSlates(np.zeros((0, c)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
     return Posterior.fit(kernel, evidence, pending or none, noise_variance=NOISE)
@@ -78,8 +78,8 @@ def dense(kind: Kind, data: Sample, pending: PendingSlates | None = None) -> Den
 @each_case
 def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int]) -> None:
     data, kernel = repeating(kind, 1, **case), kind.make(N_ITEMS, SLATE_SIZE)
-    whole = Evidence.of(Observations(*data.rows))
-    folded = compacted(kernel, whole)
+    whole = ObservedRows.of(Observations(*data.rows))
+    folded = compact(kernel, whole)
     assert folded.n_observations == whole.n_observations == len(data.rewards)
     context = question(case["context_dim"])
     expected = dense(kind, data).predict(context, TO_ASK)
@@ -101,15 +101,15 @@ def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int]) -> None
 )
 def test_folding_leaves_as_few_rows_as_can_be(case: str, rows: int) -> None:
     data = repeating(WCK, 1, **CASES[case])
-    assert compacted(WCK.make(N_ITEMS, SLATE_SIZE), Evidence.of(Observations(*data.rows))).n_rows == rows
+    assert compact(WCK.make(N_ITEMS, SLATE_SIZE), ObservedRows.of(Observations(*data.rows))).n_rows == rows
 
 
 @each_kind
 @each_case
 def test_folding_changes_nothing_that_is_learned_of_noise_and_offset(kind: Kind, case: dict[str, int]) -> None:
     data, kernel = repeating(kind, 2, **case), kind.make(N_ITEMS, SLATE_SIZE)
-    whole = Evidence.of(Observations(*data.rows))
-    folded = compacted(kernel, whole)
+    whole = ObservedRows.of(Observations(*data.rows))
+    folded = compact(kernel, whole)
     assert best_noise(kernel, folded).noise_variance == pytest.approx(best_noise(kernel, whole).noise_variance)
     profiles = []
     for evidence in (whole, folded):
@@ -128,25 +128,25 @@ def test_life_goes_on_after_folding(kind: Kind, case: dict[str, int]) -> None:
     together = Sample(*(np.concatenate(parts) for parts in zip(data.rows, more.rows, strict=True)))
     kernel, context = kind.make(N_ITEMS, SLATE_SIZE), question(case["context_dim"])
     waiting = PendingSlates(more.contexts[:7], more.rankings[::-1][:7])
-    posterior = fit(kernel, compacted(kernel, Evidence.of(Observations(*data.rows))), waiting).observe(*more.rows)
+    posterior = fit(kernel, compact(kernel, ObservedRows.of(Observations(*data.rows))), waiting).observe(*more.rows)
     expected = dense(kind, together, waiting).predict(context, TO_ASK)
     assert_close(scaled(posterior).predict(context, TO_ASK), expected, atol=1e-6)
     for _ in range(3):
-        posterior = posterior.refit(compacted(kernel, posterior.evidence), noise_variance=NOISE)
+        posterior = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
         assert_close(scaled(posterior).predict(context, TO_ASK), expected, atol=1e-6)
 
 
 @each_case
 def test_what_is_folded_already_stays_as_it_is(case: dict[str, int]) -> None:
     kernel = WCK.make(N_ITEMS, SLATE_SIZE)
-    once = compacted(kernel, Evidence.of(Observations(*repeating(WCK, 5, **case).rows)))
-    assert compacted(kernel, once) is once
+    once = compact(kernel, ObservedRows.of(Observations(*repeating(WCK, 5, **case).rows)))
+    assert compact(kernel, once) is once
 
 
 def test_a_folded_row_is_as_new_as_its_newest_observation() -> None:
     data = repeating(WCK, 6, count=5, context_dim=1)
     again = data[[0, 1, 2, 3, 4, 1]]
-    folded = compacted(WCK.make(N_ITEMS, SLATE_SIZE), Evidence.of(Observations(*again.rows)))
+    folded = compact(WCK.make(N_ITEMS, SLATE_SIZE), ObservedRows.of(Observations(*again.rows)))
     assert folded.rankings.tolist() == data.rankings[[0, 2, 3, 4, 1]].tolist()
     assert folded.leftovers[:, 0].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
 
@@ -155,11 +155,11 @@ def test_a_folded_row_is_as_new_as_its_newest_observation() -> None:
 @each_case
 def test_forgetting_only_widens_the_variance(kind: Kind, case: dict[str, int]) -> None:
     data, kernel = repeating(kind, 7, **case), kind.make(N_ITEMS, SLATE_SIZE)
-    folded, context = compacted(kernel, Evidence.of(Observations(*data.rows))), question(case["context_dim"])
+    folded, context = compact(kernel, ObservedRows.of(Observations(*data.rows))), question(case["context_dim"])
     exact = DenseGp(kind, N_ITEMS, NOISE, *data.rows).predict(context, TO_ASK).variance
     before = exact
     for kept in range(folded.n_rows - 1, 0, -3):
-        left = remembered(kernel, folded, rows=kept, noise_variance=NOISE)
+        left = keep_most_telling(kernel, folded, rows=kept, noise_variance=NOISE)
         assert left.n_rows == kept
         wider = fit(kernel, left).predict(context, TO_ASK).variance
         assert (wider >= before - 1e-9).all()
@@ -171,7 +171,7 @@ def test_forgetting_only_widens_the_variance(kind: Kind, case: dict[str, int]) -
 @each_case
 def test_what_is_forgotten_is_what_the_others_know_most_about(kind: Kind, case: dict[str, int]) -> None:
     kernel = kind.make(N_ITEMS, SLATE_SIZE)
-    folded = compacted(kernel, Evidence.of(Observations(*repeating(kind, 10, **case).rows)))
+    folded = compact(kernel, ObservedRows.of(Observations(*repeating(kind, 10, **case).rows)))
     features = kind.features(folded.rankings, N_ITEMS)
     shape = np.eye(folded.n_rows) if folded.noise_shape is None else folded.noise_shape
     noisy = (folded.contexts @ folded.contexts.T) * (features @ features.T) + NOISE * shape
@@ -185,7 +185,7 @@ def test_what_is_forgotten_is_what_the_others_know_most_about(kind: Kind, case: 
 
     for _ in range(5):
         news = [news_of(row) for row in left]
-        kept = remembered(kernel, folded, rows=len(left) - 1, noise_variance=NOISE)
+        kept = keep_most_telling(kernel, folded, rows=len(left) - 1, noise_variance=NOISE)
         gone = [row for row in left if folded.targets[0, row] not in kept.targets[0]]
         assert len(gone) == 1
         assert news[left.index(gone[0])] == pytest.approx(min(news), rel=1e-6)
@@ -193,8 +193,8 @@ def test_what_is_forgotten_is_what_the_others_know_most_about(kind: Kind, case: 
 
 
 def test_enough_room_forgets_nothing() -> None:
-    folded = Evidence.of(Observations(*repeating(WCK, 7, count=20, context_dim=2).rows))
-    assert remembered(WCK.make(N_ITEMS, SLATE_SIZE), folded, rows=20, noise_variance=NOISE) is folded
+    folded = ObservedRows.of(Observations(*repeating(WCK, 7, count=20, context_dim=2).rows))
+    assert keep_most_telling(WCK.make(N_ITEMS, SLATE_SIZE), folded, rows=20, noise_variance=NOISE) is folded
 
 
 @pytest.mark.parametrize("value", [0.0, 3.5, -1e9])
@@ -203,10 +203,10 @@ def test_equal_rewards_stay_equal(case: dict[str, int], value: float) -> None:
     data = repeating(WCK, 8, **case)
     kernel = WCK.make(N_ITEMS, SLATE_SIZE)
     equal = replace(data, rewards=np.full(len(data.rewards), value))
-    folded = compacted(kernel, Evidence.of(Observations(*equal.rows)))
-    assert not varied(folded.targets, folded.leftovers)
-    other = compacted(kernel, Evidence.of(Observations(*data.rows)))
-    assert varied(other.targets, other.leftovers)
+    folded = compact(kernel, ObservedRows.of(Observations(*equal.rows)))
+    assert not rewards_differ(folded.targets, folded.leftovers)
+    other = compact(kernel, ObservedRows.of(Observations(*data.rows)))
+    assert rewards_differ(other.targets, other.leftovers)
 
 
 @each_kind
@@ -248,7 +248,7 @@ def test_any_rows_fold_without_loss(first: list[tuple[int, tuple[int, int], floa
     posterior = Posterior.prior(kernel, context_dim=2, noise_variance=NOISE)
     for rows in (first, second):
         posterior = posterior.observe(CONTEXTS[[r[0] for r in rows]], [r[1] for r in rows], [r[2] for r in rows])
-        posterior = posterior.refit(compacted(kernel, posterior.evidence), noise_variance=NOISE)
+        posterior = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
     every = first + second
     gp = DenseGp(
         WCK, 5, NOISE, CONTEXTS[[r[0] for r in every]], np.array([r[1] for r in every], dtype=np.int32),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Landscape", "Moments", "contracted"]
+__all__ = ["ContextPosterior", "Moments", "contract_to_context"]
 
 FloatArray = NDArray[np.float64]
 
@@ -28,11 +28,11 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Landscape:
+class ContextPosterior:
     """The posterior at one context, over the rankings of some items; rankings hold positions in `items`.
 
     Variances are computed from float32 numbers: they are right to about a millionth of the prior variance. Features are
-    made when they are first needed, so a landscape is for one thread.
+    made when they are first needed, so a at_context is for one thread.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Landscape:
         return np.asarray(self.amplitude * np.maximum(self.prior - explained, 0.0), dtype=np.float64)
 
 
-def contracted(
+def contract_to_context(
     kernel: KendallKernel,
     items: NDArray[np.int32],
     *,
@@ -157,13 +157,13 @@ def contracted(
     offset: float,
     amplitude: float,
     prior: float,
-) -> Landscape:
-    """Return the landscape of a posterior's arrays.
+) -> ContextPosterior:
+    """Return the at_context of a posterior's arrays.
 
     Parameters
     ----------
     kernel, items
-        As in `Landscape`.
+        As in `ContextPosterior`.
     whitener, pending
         M' of the rewarded rows, and of the pending ones, shape (N + P, P).
     rankings, similarities
@@ -174,7 +174,7 @@ def contracted(
     item_values
         s a of the items, if there is a prior mean, shape (E,).
     offset, amplitude, prior
-        As in `Landscape`.
+        As in `ContextPosterior`.
     """
     place = np.full(kernel.n_items, -1, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
@@ -190,7 +190,7 @@ def contracted(
     _whiten(images, whitener, pending, features[: len(images)])
     made = np.zeros(len(starts) - 1, dtype=np.bool_)
     at = Contraction._make((features, *parts, made, starts, rows, values, whitener, pending))
-    return Landscape(items, kernel, at, places, len(weights), offset, amplitude, prior)
+    return ContextPosterior(items, kernel, at, places, len(weights), offset, amplitude, prior)
 
 
 _BLOCK = 128

@@ -45,14 +45,14 @@ def replaced(ranking: NDArray[np.int32], position: int, n_items: int) -> NDArray
 @each_case
 @pytest.mark.parametrize("count", [0, 40])
 def test_replacements_are_the_moments_of_the_replaced_rankings(kind: Kind, slate_size: int, count: int) -> None:
-    landscape = posterior_of(kind, slate_size, count=count).at(CONTEXT, ITEMS)
+    at_context = posterior_of(kind, slate_size, count=count).at(CONTEXT, ITEMS)
     rankings = rankings_of(len(ITEMS), slate_size, 6, np.random.default_rng(2))
     original = rankings.copy()
     for position in range(slate_size):
-        at_once = landscape.replacements(rankings, position)
+        at_once = at_context.replacements(rankings, position)
         assert at_once.mean.shape == at_once.variance.shape == (6, len(ITEMS))
         for row, ranking in enumerate(original):
-            one_by_one = landscape.moments(replaced(ranking, position, len(ITEMS)))
+            one_by_one = at_context.moments(replaced(ranking, position, len(ITEMS)))
             np.testing.assert_allclose(at_once.mean[row], one_by_one.mean, atol=1e-10)
             np.testing.assert_allclose(at_once.variance[row], one_by_one.variance, atol=SINGLE)
     assert rankings.tolist() == original.tolist()
@@ -62,19 +62,19 @@ def test_replacements_are_the_moments_of_the_replaced_rankings(kind: Kind, slate
 def test_positions_among_some_items_stand_for_their_indices(kind: Kind, slate_size: int) -> None:
     posterior = posterior_of(kind, slate_size)
     local = rankings_of(len(ITEMS), slate_size, 30, np.random.default_rng(4))
-    landscape = posterior.at(CONTEXT, ITEMS)
+    at_context = posterior.at(CONTEXT, ITEMS)
     everywhere = posterior.at(CONTEXT, np.arange(N_ITEMS))
-    assert landscape.slate_size == slate_size
-    assert landscape.items.tolist() == ITEMS.tolist()
-    assert_close(landscape.moments(local), posterior.predict(CONTEXT, ITEMS[local]), atol=SINGLE)
-    assert_close(landscape.moments(local), everywhere.moments(ITEMS[local]), atol=SINGLE)
+    assert at_context.slate_size == slate_size
+    assert at_context.items.tolist() == ITEMS.tolist()
+    assert_close(at_context.moments(local), posterior.predict(CONTEXT, ITEMS[local]), atol=SINGLE)
+    assert_close(at_context.moments(local), everywhere.moments(ITEMS[local]), atol=SINGLE)
 
 
 @each_case
 def test_means_are_the_means_of_the_moments(kind: Kind, slate_size: int) -> None:
-    landscape = posterior_of(kind, slate_size).at(CONTEXT, ITEMS)
+    at_context = posterior_of(kind, slate_size).at(CONTEXT, ITEMS)
     local = rankings_of(len(ITEMS), slate_size, 30, np.random.default_rng(4))
-    np.testing.assert_allclose(landscape.means(local), landscape.moments(local).mean, atol=1e-12)
+    np.testing.assert_allclose(at_context.means(local), at_context.moments(local).mean, atol=1e-12)
 
 
 @each_case
@@ -101,10 +101,10 @@ def test_a_context_of_zeros_is_certain() -> None:
 def test_a_landscape_keeps_its_answers_while_its_posterior_grows() -> None:
     data = sample(WCK, np.random.default_rng(1), n_items=N_ITEMS, slate_size=3, context_dim=2, count=80)
     posterior = fitted(WCK, data[:40], n_items=N_ITEMS)
-    landscape = posterior.at(CONTEXT, ITEMS)
+    at_context = posterior.at(CONTEXT, ITEMS)
     local = rankings_of(len(ITEMS), 3, 30, np.random.default_rng(4))
-    before = landscape.moments(local)
+    before = at_context.moments(local)
     posterior.observe(*data[40:].rows)
-    after = landscape.moments(local)
+    after = at_context.moments(local)
     assert before.mean.tolist() == after.mean.tolist()
     assert before.variance.tolist() == after.variance.tolist()
