@@ -75,7 +75,7 @@ def test_the_history_has_everything_in_it(history: History) -> None:
     kept = {model.settings.prior_study for model in history.models if model.since_checkpoint == 0}
     assert kept == {"", "constants", "contexts"}, "no checkpoint had one of them"
     assert history.live.state.posterior.slope != 0.0
-    powers = {model.state.posterior.kernel.power for model in history.models}
+    powers = {model.state.posterior.kernel.shape for model in history.models}
     assert len(powers) > 1, "the kernel never changed"
     assert history.snapshots > 256
     assert history.live.state.observations > LIMITS.rows, "no row was ever forgotten"

@@ -36,7 +36,7 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.snapshots import SCHEMA, decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import BanditCreated, Item, ItemsChanged, Kernel, LoggedEvent, Recommended, Rewarded
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
-from topk_bandit.learning.kendall import RANK_WEIGHT_POWERS
+from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.policy import State
 from topk_bandit.store.log import Snapshot
 
@@ -98,7 +98,7 @@ def test_a_model_survives_as_bytes() -> None:
 
 def test_a_model_whose_kernel_is_not_learned_survives_as_bytes() -> None:
     fixed = checkpoint(replace(SETTINGS, kernel=Kernel.WEIGHTED_CONVOLUTIONAL))
-    assert fixed.state.checkpoint.power is None
+    assert fixed.state.checkpoint.shape is None
     assert_same(decode_model(encode_model(fixed), limits=LIMITS), fixed)
 
 
@@ -117,8 +117,8 @@ def test_a_model_tells_the_digests_that_it_had() -> None:
 
 
 def test_the_kernel_comes_back_as_it_was_chosen() -> None:
-    for power in RANK_WEIGHT_POWERS:
-        kernel = MODEL.state.posterior.kernel.at_power(power)
+    for shape in (Shape(), Shape(0.0, 1.0, 0.0), Shape(1.0, 0.1, 16.0)):
+        kernel = MODEL.state.posterior.kernel.with_shape(shape)
         posterior = replace(MODEL.state.posterior, kernel=kernel)
         model = replace(
             MODEL, state=State.restored(kernel, replace(MODEL.state, posterior=posterior).checkpoint, limits=LIMITS)
@@ -137,13 +137,14 @@ def _without(name: str) -> Callable[[dict[str, object]], None]:
     "change",
     [
         _without("settings"),
-        _without("rank_weight_power"),
+        _without("kernel_shape"),
+        _without("compared"),
         lambda header: header.update(open_ids=["one", "too", "many"]),
         lambda header: header.update(tally={"nonsense": 1}),
         lambda header: header.update(settings=3),
         lambda header: header.update(last=None),
         lambda header: header.update(noise_variance=-1.0),
-        lambda header: header.update(rank_weight_power=0.3),
+        lambda header: header.update(kernel_shape=[0.3, 1.0, 0.0]),
         lambda _: ["a", "list"],
         lambda _: 3,
     ],

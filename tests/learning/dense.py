@@ -58,6 +58,12 @@ KINDS = (WK, CK, WCK)
 
 def unit_features(rankings: ArrayLike, *, n_items: int, rank_weight: RankWeight, counts_unshown: bool) -> FloatArray:
     """Return the features of Claim 3, one row per ranking, one column per pair of items, each row of norm 1."""
+    features = pair_features(rankings, n_items=n_items, rank_weight=rank_weight, counts_unshown=counts_unshown)
+    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True))
+
+
+def pair_features(rankings: ArrayLike, *, n_items: int, rank_weight: RankWeight, counts_unshown: bool) -> FloatArray:
+    """Return the features of Claim 3 as they are, one row per ranking, one column per pair of items."""
     orders = np.atleast_2d(np.asarray(rankings))
     slate_size = orders.shape[1]
     unshown = slate_size + 1
@@ -72,8 +78,7 @@ def unit_features(rankings: ArrayLike, *, n_items: int, rank_weight: RankWeight,
     np.put_along_axis(ranks, orders.astype(np.intp), np.arange(1, unshown), axis=1)
     first, second = np.array(list(combinations(range(n_items), 2)), dtype=np.intp).T
     above, below = ranks[:, first], ranks[:, second]
-    features = weight[above, below] * np.sign(below - above)
-    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True))
+    return np.asarray(weight[above, below] * np.sign(below - above))
 
 
 def completions(ranking: Sequence[int], n_items: int) -> NDArray[np.intp]:
@@ -145,7 +150,7 @@ class DenseGp:
         orders = np.asarray(rankings, dtype=np.int32)
         asked = np.tile(c, (len(orders), 1)), orders
         mean = np.full(len(orders), self.offset)
-        variance = np.full(len(orders), c @ c)
+        variance = np.full(len(orders), (c @ c) * (self.kind.features(orders, self.n_items) ** 2).sum(axis=1))
         if len(self.rankings):
             k = self.covariance(self.rewarded, asked)
             mean += k.T @ np.linalg.solve(self.noisy(self.rewarded), self.rewards - self.offset)

@@ -1,4 +1,4 @@
-"""Folding loses nothing, forgetting only widens: against a dense Gaussian process over every single observation."""
+"""Folding loses nothing, a projection what it says: against a dense Gaussian process over every single observation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close
 from tests.long_forms import examples
 
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
-from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, keep_most_telling, rewards_differ
+from topk_bandit.learning.observed_rows import (
+    Observations,
+    ObservedRows,
+    compact,
+    noisy_covariance,
+    project,
+    rewards_differ,
+)
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
 
 N_ITEMS, SLATE_SIZE, NOISE = 6, 3, 0.1
+NARROWER = 0.005
+"""By so much of the prior variance a projection may be narrower than the posterior of all rows."""
 TO_ASK = rankings_of(N_ITEMS, SLATE_SIZE, 40, np.random.default_rng(96))
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
@@ -151,50 +160,107 @@ def test_a_folded_row_is_as_new_as_its_newest_observation() -> None:
     assert folded.leftovers[:, 0].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
+def basis_of(projected: ObservedRows, data: Sample) -> list[int]:
+    """Return which rows a projection took for its basis, by what they are."""
+    rows = [
+        (context.tobytes(), ranking.tobytes()) for context, ranking in zip(data.contexts, data.rankings, strict=True)
+    ]
+    taken = zip(projected.contexts, projected.rankings, strict=True)
+    return [rows.index((context.tobytes(), ranking.tobytes())) for context, ranking in taken]
+
+
+def predict_by_definition(kind: Kind, data: Sample, basis: list[int], context: np.ndarray) -> Moments:
+    """Return the moments of the model that a projection stands for, by the textbook: y = W f_B + r + noise."""
+    gp = DenseGp(kind, N_ITEMS, NOISE, *data.rows)
+    prior = gp.covariance(gp.rewarded, gp.rewarded)
+    inverse = np.linalg.inv(prior[np.ix_(basis, basis)])
+    sums = prior[:, basis] @ inverse
+    left = np.diag(prior) - np.einsum("ij,ij->i", sums, prior[:, basis])
+    precision = 1.0 / (NOISE + left)
+    of_basis = np.linalg.inv(inverse + sums.T @ (precision[:, None] * sums))
+    cross = gp.covariance((np.tile(context, (len(TO_ASK), 1)), TO_ASK), (data.contexts[basis], data.rankings[basis]))
+    weights = cross @ inverse
+    mean = weights @ of_basis @ sums.T @ (precision * data.rewards)
+    variance = (
+        context @ context - np.einsum("ij,ij->i", weights, cross) + np.einsum("ij,jk,ik->i", weights, of_basis, weights)
+    )
+    return Moments(mean, variance)
+
+
+@each_kind
+@pytest.mark.parametrize("most_rows", [1, 5, 12, 16])
+def test_a_projection_is_the_posterior_of_its_definition(kind: Kind, most_rows: int) -> None:
+    data, kernel = repeating(kind, 7, count=30, context_dim=3), kind.make(N_ITEMS, SLATE_SIZE)
+    whole, context = ObservedRows.of(Observations(*data.rows)), question(3)
+    projected = project(kernel, whole, most_rows=most_rows, noise_variance=NOISE)
+    assert projected.n_rows == most_rows
+    assert projected.n_observations == 30
+    expected = predict_by_definition(kind, data, basis_of(projected, data), context)
+    assert_close(fit(kernel, projected).predict(context, TO_ASK), expected, atol=1e-6)
+
+
+@each_kind
+def test_the_basis_is_what_the_others_tell_least_about_for_its_noise(kind: Kind) -> None:
+    """Each next row has the largest variance left given those before it, in units of its own noise."""
+    kernel, once = kind.make(N_ITEMS, SLATE_SIZE), repeating(kind, 10, count=24, context_dim=3)
+    twice = Sample(*(np.concatenate([part, part[:6]]) for part in once.rows))
+    folded = compact(kernel, ObservedRows.of(Observations(*twice.rows)))
+    assert folded.noise_shape is None
+    shape = np.diag(np.linspace(0.02, 1.0, folded.n_rows))
+    noisy = replace(folded, noise_shape=shape)
+    gp = DenseGp(kind, N_ITEMS, NOISE, folded.contexts, folded.rankings, folded.targets[0])
+    prior, taken = gp.covariance(gp.rewarded, gp.rewarded), []
+    for most_rows in range(1, 9):
+        explained = prior[:, taken] @ np.linalg.pinv(prior[np.ix_(taken, taken)]) @ prior[taken]
+        taken.append(int(np.argmax(np.diag(prior - explained) / np.diag(shape))))
+        projected = project(kernel, noisy, most_rows=most_rows, noise_variance=NOISE)
+        rows = Sample(folded.contexts, folded.rankings, folded.targets[0])
+        assert basis_of(projected, rows) == sorted(taken)
+
+
 @each_kind
 @each_case
-def test_forgetting_only_widens_the_variance(kind: Kind, case: dict[str, int]) -> None:
+def test_a_basis_of_full_rank_loses_nothing(kind: Kind, case: dict[str, int]) -> None:
     data, kernel = repeating(kind, 7, **case), kind.make(N_ITEMS, SLATE_SIZE)
-    folded, context = compact(kernel, ObservedRows.of(Observations(*data.rows))), question(case["context_dim"])
-    exact = DenseGp(kind, N_ITEMS, NOISE, *data.rows).predict(context, TO_ASK).variance
-    before = exact
-    for kept in range(folded.n_rows - 1, 0, -3):
-        left = keep_most_telling(kernel, folded, rows=kept, noise_variance=NOISE)
-        assert left.n_rows == kept
-        wider = fit(kernel, left).predict(context, TO_ASK).variance
-        assert (wider >= before - 1e-9).all()
-        before = wider
-    assert before.sum() > exact.sum() + 0.1
+    whole, context = ObservedRows.of(Observations(*data.rows)), question(case["context_dim"])
+    rank = np.linalg.matrix_rank(noisy_covariance(kernel, whole, noise_variance=1e-300), tol=1e-8)
+    projected = project(kernel, whole, most_rows=int(rank), noise_variance=NOISE)
+    assert_close(
+        scaled(fit(kernel, projected)).predict(context, TO_ASK), dense(kind, data).predict(context, TO_ASK), atol=1e-5
+    )
 
 
 @each_kind
 @each_case
-def test_what_is_forgotten_is_what_the_others_know_most_about(kind: Kind, case: dict[str, int]) -> None:
-    kernel = kind.make(N_ITEMS, SLATE_SIZE)
-    folded = compact(kernel, ObservedRows.of(Observations(*repeating(kind, 10, **case).rows)))
-    features = kind.features(folded.rankings, N_ITEMS)
-    shape = np.eye(folded.n_rows) if folded.noise_shape is None else folded.noise_shape
-    noisy = (folded.contexts @ folded.contexts.T) * (features @ features.T) + NOISE * shape
-    left = list(range(folded.n_rows))
-
-    def news_of(row: int) -> float:
-        """Return the variance of a row's reward given the others', in units of its noise."""
-        others = [other for other in left if other != row]
-        known = noisy[row, others] @ np.linalg.solve(noisy[np.ix_(others, others)], noisy[others, row])
-        return float((noisy[row, row] - known) / shape[row, row])
-
-    for _ in range(5):
-        news = [news_of(row) for row in left]
-        kept = keep_most_telling(kernel, folded, rows=len(left) - 1, noise_variance=NOISE)
-        gone = [row for row in left if folded.targets[0, row] not in kept.targets[0]]
-        assert len(gone) == 1
-        assert news[left.index(gone[0])] == pytest.approx(min(news), rel=1e-6)
-        left.remove(gone[0])
+def test_a_projection_is_never_surer_than_all_rows_but_for_a_little(kind: Kind, case: dict[str, int]) -> None:
+    data, kernel = repeating(kind, 11, **case), kind.make(N_ITEMS, SLATE_SIZE)
+    whole, context = compact(kernel, ObservedRows.of(Observations(*data.rows))), question(case["context_dim"])
+    exact = DenseGp(kind, N_ITEMS, NOISE, *data.rows).predict(context, TO_ASK)
+    for most_rows in range(1, whole.n_rows, 3):
+        projected = project(kernel, whole, most_rows=most_rows, noise_variance=NOISE)
+        moments = fit(kernel, projected).predict(context, TO_ASK)
+        assert (moments.variance >= exact.variance - NARROWER * (context @ context)).all()
 
 
-def test_enough_room_forgets_nothing() -> None:
+@each_kind
+def test_projecting_again_and_again_goes_on_learning(kind: Kind) -> None:
+    """With a basis of half the rank the means come nearer to the truth than by the rows that would fit alone."""
+    kernel, context, data = kind.make(N_ITEMS, SLATE_SIZE), question(3), repeating(kind, 12, count=3000, context_dim=3)
+    rows = ObservedRows.of(Observations(*data[:20].rows))
+    for first in range(20, 3000, 10):
+        rows = rows.extend(ObservedRows.of(Observations(*data[slice(first, first + 10)].rows)))
+        rows = project(kernel, rows, most_rows=24, noise_variance=NOISE)
+    assert rows.n_observations == 3000
+    truth = dense(kind, data).predict(context, TO_ASK).mean
+    last = scaled(fit(kernel, ObservedRows.of(Observations(*data[-24:].rows)))).predict(context, TO_ASK).mean
+    learned = scaled(fit(kernel, rows)).predict(context, TO_ASK).mean
+    assert np.abs(learned - truth).mean() < np.abs(last - truth).mean()
+    assert np.abs(learned - truth).mean() < 0.5 * truth.std()
+
+
+def test_enough_room_projects_nothing() -> None:
     folded = ObservedRows.of(Observations(*repeating(WCK, 7, count=20, context_dim=2).rows))
-    assert keep_most_telling(WCK.make(N_ITEMS, SLATE_SIZE), folded, rows=20, noise_variance=NOISE) is folded
+    assert project(WCK.make(N_ITEMS, SLATE_SIZE), folded, most_rows=20, noise_variance=NOISE) is folded
 
 
 @pytest.mark.parametrize("value", [0.0, 3.5, -1e9])

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from tests.learning.believed import Utilities
 from tests.learning.dense import KINDS, WCK, WK, DenseGp, Kind, rankings_of, sample
+from tests.learning.shaped import kind_of
 
+from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import compact
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
@@ -47,18 +49,26 @@ def affine(posterior: Posterior) -> tuple[FloatArray, FloatArray]:
     """Return constant (A,) and matrix (A, normals) of what a draw's values at all slates are of its normals."""
     shapes = Normals.of(posterior, np.random.default_rng(0))
     columns = []
-    for part in range(2):
+    for part in range(3):
         for cell in np.ndindex(shapes[part].shape):
-            unit = Normals(np.zeros_like(shapes.prior), np.zeros_like(shapes.noise))
+            unit = Normals(*map(np.zeros_like, shapes))
             unit[part][cell] = 1.0
             columns.append(draw_from(posterior, CONTEXT, EVERYTHING, unit).values(SLATES))
-    zero = Normals(np.zeros_like(shapes.prior), np.zeros_like(shapes.noise))
+    zero = Normals(*map(np.zeros_like, shapes))
     constant = draw_from(posterior, CONTEXT, EVERYTHING, zero).values(SLATES)
     return constant, np.array(columns).T - constant[:, None]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_draws_have_exactly_the_mean_and_the_covariance_of_the_posterior(kind: Kind) -> None:
+    posterior, gp = posterior_of(kind)
+    constant, matrix = affine(posterior)
+    np.testing.assert_allclose(constant, gp.predict(CONTEXT, SLATES).mean, atol=1e-10)
+    np.testing.assert_allclose(matrix @ matrix.T, dense_covariance(gp), atol=1e-10)
+
+
+def test_a_draw_has_the_constant_s_share_too() -> None:
+    kind = kind_of(Shape(0.5, 0.3, 4.0))
     posterior, gp = posterior_of(kind)
     constant, matrix = affine(posterior)
     np.testing.assert_allclose(constant, gp.predict(CONTEXT, SLATES).mean, atol=1e-10)
@@ -76,7 +86,7 @@ def test_draws_are_affine_in_their_normals() -> None:
     posterior, _ = posterior_of(WCK)
     constant, matrix = affine(posterior)
     normals = Normals.of(posterior, np.random.default_rng(5))
-    flat = np.concatenate([normals.prior.reshape(-1), normals.noise])
+    flat = np.concatenate([part.reshape(-1) for part in normals])
     values = draw_from(posterior, CONTEXT, EVERYTHING, normals).values(SLATES)
     np.testing.assert_allclose(values, constant + matrix @ flat, atol=1e-10)
 

@@ -7,30 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.learning.dense import WCK
 
-from topk_bandit.learning._ties import TIE, first_largest, leading
-from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, fold_by_ranking, keep_most_telling
+from topk_bandit.learning._ties import TIE, leading
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, fold_by_ranking, project
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
 
 ROUNDING = 1e-13
-
-
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0]), min_size=1, max_size=9), st.integers(0, 99))
-def test_the_first_of_the_largest_is_chosen_however_they_are_rounded(values: list[float], seed: int) -> None:
-    exact = np.array(values)
-    rounded = exact * (1.0 + ROUNDING * np.random.default_rng(seed).normal(size=len(exact)))
-    assert first_largest(rounded) == first_largest(exact) == values.index(max(values))
-
-
-def test_what_may_not_be_chosen_is_not() -> None:
-    assert first_largest(np.array([-np.inf, -3.0, -2.0, -np.inf])) == 2
-    assert first_largest(np.array([1.0, 1.0 + 2.0 * TIE])) == 1
 
 
 def test_leading_factors_fall_and_stay_close_to_one() -> None:
@@ -62,13 +48,13 @@ def rounded(evidence: ObservedRows, rng: np.random.Generator) -> ObservedRows:
 
 
 def choices_stay(seed: int, context: str) -> bool:
-    """Tell whether the same rows are folded and forgotten, however numbers are rounded."""
+    """Tell whether the same rows are folded and taken for a basis, however numbers are rounded."""
     kernel, evidence = mirrored(seed, context=context)
     rng = np.random.default_rng([seed, 1])
 
     def through(rows: ObservedRows) -> tuple[ObservedRows, ObservedRows, ObservedRows]:
         by_ranking, fewest = fold_by_ranking(rows), compact(kernel, rows)
-        return by_ranking, fewest, keep_most_telling(kernel, fewest, rows=20, noise_variance=0.3)
+        return by_ranking, fewest, project(kernel, fewest, most_rows=20, noise_variance=0.3)
 
     exact = through(evidence)
     return all(
@@ -81,13 +67,12 @@ def choices_stay(seed: int, context: str) -> bool:
 
 
 @pytest.mark.parametrize("context", ["one-hot", "one-hot and one"])
-def test_the_same_rows_are_folded_and_forgotten_however_numbers_are_rounded(context: str) -> None:
+def test_the_same_rows_are_folded_and_taken_however_numbers_are_rounded(context: str) -> None:
     assert all(choices_stay(seed, context) for seed in range(6))
 
 
 @pytest.mark.parametrize("context", ["one-hot", "one-hot and one"])
 def test_without_the_rule_for_ties_choices_hang_on_rounding(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
-    monkeypatch.setattr("topk_bandit.learning.observed_rows.first_largest", lambda values: int(np.argmax(values)))
     monkeypatch.setattr("topk_bandit.learning.observed_rows.leading", np.ones)
     assert not all(choices_stay(seed, context) for seed in range(6))

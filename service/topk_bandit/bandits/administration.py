@@ -208,7 +208,7 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
 
 
 def _find_rank_weight_power(model: Model) -> float:
-    chosen = model.state.posterior.kernel.power
-    if chosen is not None:
-        return chosen
+    shape = model.state.posterior.kernel.shape
+    if shape is not None:
+        return shape.power
     return 0.0 if model.settings.kernel is Kernel.CONVOLUTIONAL else 1.0

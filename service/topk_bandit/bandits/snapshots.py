@@ -21,6 +21,7 @@ from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import ObservedRows
 from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_model", "encode_model"]
 
-SCHEMA = 5
+SCHEMA = 6
 """Number of the layout of a model; a reader refuses any other."""
 
 
@@ -121,8 +122,9 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "open_ids": list(model.open),
         "pending_ids": checkpoint.pending_ids,
         "noise_variance": checkpoint.noise_variance,
-        "rank_weight_power": checkpoint.power,
+        "kernel_shape": checkpoint.shape,
         "observations": checkpoint.observations,
+        "compared": checkpoint.compared,
         "tally": asdict(model.tally),
         "last": {
             "position": model.last.position,
@@ -138,7 +140,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     items = Items.of(header["items"], available=header["available"], retired=header["retired"])
     checkpoint = _read_checkpoint(header, arrays)
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
-    kernel = kernel if checkpoint.power is None else kernel.at_power(checkpoint.power)
+    kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
     prior_items = PriorItems.of(header["prior_items"])
     prior_mean = None
     if settings.prior_digest:
@@ -170,8 +172,9 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
-        power=header["rank_weight_power"],
+        shape=None if header["kernel_shape"] is None else Shape(*header["kernel_shape"]),
         observations=header["observations"],
+        compared=header["compared"],
     )
 
 

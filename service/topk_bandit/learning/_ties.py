@@ -1,8 +1,8 @@
 """Choosing the first of what is equal, so that no choice hangs on how a processor rounds.
 
-Rows that mirror each other (items shown equally often, one-hot contexts) are equally good to forget or to pivot on, and
-the last digits of what is compared differ between processors. An argmax over rounded numbers would take one row here
-and another there, and the posteriors would part by more than rounding.
+Rows that mirror each other (items shown equally often, one-hot contexts) are equally good to pivot on, and the last
+digits of what is compared differ between processors. An argmax over rounded numbers would take one row here and another
+there, and the posteriors would part by more than rounding.
 """
 
 from __future__ import annotations
@@ -10,18 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_largest", "leading"]
+__all__ = ["leading"]
 
 FloatArray = NDArray[np.float64]
 
 TIE = 1e-6
 """Numbers are equal if they differ by less than this part of the largest: far more than rounding, less than matters."""
-
-
-def first_largest(values: FloatArray) -> int:
-    """Return the first index of a value that equals the largest one, -inf standing for what may not be chosen."""
-    largest = values.max()
-    return int(np.argmax(values >= largest - TIE * abs(largest)))
 
 
 def leading(size: int) -> FloatArray:

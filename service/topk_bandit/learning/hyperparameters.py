@@ -55,8 +55,8 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Numbers: TypeAlias = NDArray[np.float64] | np.float64
 
-RELATIVE_NOISE_GRID = np.logspace(-3.0, 1.0, 17)
-"""Noise ratios tried, relative to the mean of K_r's diagonal."""
+RELATIVE_NOISE_GRID = np.logspace(-3.0, 3.0, 25)
+"""Noise ratios tried, relative to the mean prior variance of a slate's own part: rare clicks need several hundred."""
 
 _SMALLEST_UNIT = 1e-100
 """A smaller prior variance is that of contexts that are all zero."""
@@ -205,7 +205,7 @@ def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePri
     """
     covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
     # Folding keeps this sum over all observations.
-    unit = float(np.trace(_whiten(covariance, evidence)[0])) / evidence.n_observations
+    unit = float(np.trace(_whiten(covariance, evidence)[0])) / (evidence.n_observations * kernel.variance)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not rewards_differ(evidence.targets, evidence.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0)

@@ -14,14 +14,19 @@ F_ij = w_s(p_i, p_j) sgn(p_j - p_i) for two shown items, wbar(p_i) when only i i
 so that a ranking is O(k^2) numbers whose values depend on the positions only, and a kernel value costs O(k^2) whatever
 n is.
 
+An *adaptive* kernel is one of a family (`Shape`), and rewards choose which (`kernel_choice`): with rank weights dcg^p,
+with D and v times tau (F = grad u + tau D is a feature for every tau, so it stays a kernel), and with a constant kappa
+beside the ranking's own part, k = k_r + kappa: what a context does to the reward of every slate alike.
+
 Source: *Gaussian Process Bandits for Top-k Recommendations*, Claims 1 to 3 and Theorem 1.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +36,18 @@ from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.rankings import validated_rankings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike
 
     RankWeight: TypeAlias = Callable[[int, int], float]
 
 __all__ = [
-    "RANK_WEIGHT_POWERS",
+    "CONSTANTS",
+    "PAIR_SCALES",
+    "POWERS",
     "KendallKernel",
+    "Shape",
     "adaptive_kendall",
     "convolutional_kendall",
     "dcg_weight",
@@ -49,10 +57,26 @@ __all__ = [
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-RANK_WEIGHT_POWERS = (0.0, 0.5, 1.0)
-"""Powers p of the rank weights dcg^p that are compared where they are learned: from CK's to WCK's."""
+POWERS = (0.0, 0.5, 1.0)
+"""Rank weights dcg^p: from CK's to WCK's."""
 
-_FIRST_POWER = 0.5
+PAIR_SCALES = (0.1, 0.3, 1.0)
+"""What D and v are multiplied by: from nearly additive in the items to Kendall's own."""
+
+CONSTANTS = (0.0, 0.25, 1.0, 4.0, 16.0)
+"""kappa: the variance of what a context does to all slates alike, in units of what slates differ by."""
+
+
+class Shape(NamedTuple):
+    """Which kernel of the adaptive family: p, tau and kappa."""
+
+    power: float = 0.5
+    pair_scale: float = 1.0
+    constant: float = 0.25
+
+
+_FIRST_SHAPE = Shape()
+_GRIDS = (POWERS, PAIR_SCALES, CONSTANTS)
 
 
 def dcg_weight(first: int, second: int) -> float:
@@ -62,7 +86,7 @@ def dcg_weight(first: int, second: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KendallKernel:
-    """A unit-normalised kernel of top-k rankings: k(pi, pi) = 1 for every pi.
+    """A kernel of top-k rankings, k = k_r + kappa, whose own part is unit-normalised: k_r(pi, pi) = 1 for every pi.
 
     Attributes
     ----------
@@ -78,8 +102,8 @@ class KendallKernel:
         s, a scalar.
     scale
         What the bracket of the sum is multiplied by: 1 / C(n, 2), normalised.
-    power
-        p, where the rank weights dcg^p are learned; None for a kernel that stays as it is.
+    shape
+        Which of the adaptive family it is; None for a kernel that stays as it is, and has no constant.
     """
 
     n_items: int
@@ -89,26 +113,28 @@ class KendallKernel:
     divergence: FloatArray
     total: float
     scale: float
-    power: float | None = None
-    _candidates: tuple[KendallKernel, ...] = field(default=(), repr=False)
+    shape: Shape | None = None
 
     @property
-    def candidates(self) -> tuple[KendallKernel, ...]:
-        """The kernels that this one can turn into, itself included; none for a kernel that stays as it is."""
-        return tuple(replace(candidate, _candidates=self._candidates) for candidate in self._candidates)
+    def constant(self) -> float:
+        """Kappa."""
+        return 0.0 if self.shape is None else self.shape.constant
 
-    def at_power(self, power: float) -> KendallKernel:
-        """Return the candidate with this power.
+    @property
+    def variance(self) -> float:
+        """k(pi, pi), the same for every pi."""
+        return 1.0 + self.constant
 
-        Raises
-        ------
-        InvalidArgumentError
-            There is none.
-        """
-        for candidate in self.candidates:
-            if candidate.power == power:
-                return candidate
-        raise InvalidArgumentError("power", f"{power} is none of this kernel's")
+    def with_shape(self, shape: Shape) -> KendallKernel:
+        """Return the kernel of the adaptive family for the same rankings with this shape."""
+        return adaptive_kendall(self.n_items, self.slate_size, shape)
+
+    @property
+    def neighbours(self) -> tuple[KendallKernel, ...]:
+        """The kernels of the family that are one step away; none for a kernel that stays as it is."""
+        if self.shape is None:
+            return ()
+        return tuple(self.with_shape(shape) for shape in _shapes_beside(self.shape, with_pairs=self.slate_size > 1))
 
     def gram(self, left: ArrayLike, right: ArrayLike) -> FloatArray:
         """Return the kernel's values for all pairs of rankings.
@@ -120,7 +146,7 @@ class KendallKernel:
 
         Returns
         -------
-        Shape (A, B), values in [-1, 1].
+        Shape (A, B), values in [kappa - 1, kappa + 1].
 
         Raises
         ------
@@ -132,7 +158,7 @@ class KendallKernel:
         bracket = kendall.gram(
             rows, columns, self.n_items, self.item_weight, self.pair_weight, self.divergence, self.total
         )
-        return np.asarray(bracket * self.scale, dtype=np.float64)
+        return np.asarray(bracket * self.scale + self.constant, dtype=np.float64)
 
 
 def weighted_kendall(n_items: int, slate_size: int, *, rank_weight: RankWeight = dcg_weight) -> KendallKernel:
@@ -176,35 +202,51 @@ def weighted_convolutional_kendall(
     return _kernel(n_items, slate_size, rank_weight, outside_weight=np.array(wbar))
 
 
-def adaptive_kendall(n_items: int, slate_size: int) -> KendallKernel:
-    """Return the weighted convolutional Kendall kernel whose rank weights are still to be chosen: w_s = dcg^p.
+@lru_cache(maxsize=256)
+def adaptive_kendall(n_items: int, slate_size: int, shape: Shape = _FIRST_SHAPE) -> KendallKernel:
+    """Return a kernel of the adaptive family: O(n + k^2).
 
-    p = 1 is WCK with the weights of DCG, p = 0 is CK, and it begins between them, at p = 1/2. With k = 1 they are all
-    the same, and there is nothing to choose.
+    p = 1 is WCK with the weights of DCG, p = 0 is CK. With k = 1 neither p nor tau makes a difference.
 
     Parameters
     ----------
     n_items, slate_size
         n and k, with 1 <= k <= n and n >= 2.
+    shape
+        p, tau and kappa, each of its grid.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The sizes or the shape are not that.
     """
-    powers = RANK_WEIGHT_POWERS if slate_size > 1 else (_FIRST_POWER,)
-    candidates = tuple(_kernel_of_power(n_items, slate_size, power) for power in powers)
-    return replace(candidates[powers.index(_FIRST_POWER)], _candidates=candidates)
-
-
-def _kernel_of_power(n_items: int, slate_size: int, power: float) -> KendallKernel:
-    """Return WCK with w_s = dcg^p; w_s is a product, so that wbar takes one sum: O(n + k^2)."""
     _check_sizes(n_items, slate_size)
-    discounts = [math.log(position + 1) ** -power for position in range(1, n_items + 1)]
+    for name, grid in zip(Shape._fields, _GRIDS, strict=True):
+        if getattr(shape, name) not in grid:
+            raise InvalidArgumentError(name, f"expected one of {grid}, got {getattr(shape, name)}")
+    discounts = [math.log(position + 1) ** -shape.power for position in range(1, n_items + 1)]
+    # w_s is a product, so that wbar takes one sum.
     outside = discounts[slate_size:]
     mean = math.fsum(outside) / len(outside) if outside else 0.0
     kernel = _kernel(
         n_items,
         slate_size,
-        lambda first, second: dcg_weight(first, second) ** power,
+        lambda first, second: dcg_weight(first, second) ** shape.power,
         outside_weight=np.array(discounts[:slate_size]) * mean,
+        pair_scale=shape.pair_scale,
     )
-    return replace(kernel, power=power)
+    return replace(kernel, shape=shape)
+
+
+def _shapes_beside(shape: Shape, *, with_pairs: bool) -> Iterator[Shape]:
+    """Give the shapes that differ by one step of one number."""
+    for name, grid in zip(Shape._fields, _GRIDS, strict=True):
+        if name != "constant" and not with_pairs:
+            continue
+        place = grid.index(getattr(shape, name))
+        for beside in (place - 1, place + 1):
+            if 0 <= beside < len(grid):
+                yield shape._replace(**{name: grid[beside]})
 
 
 def _check_sizes(n_items: int, slate_size: int) -> None:
@@ -214,14 +256,21 @@ def _check_sizes(n_items: int, slate_size: int) -> None:
         raise InvalidArgumentError("slate_size", f"expected 1 to n_items = {n_items}, got {slate_size}")
 
 
-def _kernel(n_items: int, slate_size: int, rank_weight: RankWeight, *, outside_weight: FloatArray) -> KendallKernel:
+def _kernel(
+    n_items: int,
+    slate_size: int,
+    rank_weight: RankWeight,
+    *,
+    outside_weight: FloatArray,
+    pair_scale: float = 1.0,
+) -> KendallKernel:
     _check_sizes(n_items, slate_size)
     positions = range(slate_size)
     u = outside_weight
     weights = np.array([[rank_weight(a + 1, b + 1) if a < b else 0.0 for b in positions] for a in positions])
     # Weights whose squares are not finite give no kernel; that is said below, not warned of here.
     with np.errstate(over="ignore", invalid="ignore"):
-        d = np.triu(weights - (u[:, None] - u[None, :]), 1)
+        d = pair_scale * np.triu(weights - (u[:, None] - u[None, :]), 1)
         v = d.sum(axis=1) - d.sum(axis=0)
         s = float(u.sum())
         self_bracket = float((d * d).sum() + n_items * (u @ u) + 2.0 * (u @ v) - s * s)

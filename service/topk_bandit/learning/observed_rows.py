@@ -8,7 +8,8 @@ folded into them, and nothing is lost:
 - all observations together fold into rank(Psi) rows, Psi the rows c (x) phi(pi), once there are more of them than that.
 
 What is left of the rewards beside f, and how many observations it comes from, still tells about noise and offset, and
-is kept as sums. Folding keeps every prediction; forgetting rows, beyond a budget, only widens the variance.
+is kept as sums. Folding keeps every prediction. Beyond a budget rows are projected onto the others (`project`): what
+these explain of them is kept, the rest counts as noise, which widens the variance.
 
 With a prior mean b + s h, the h of the observations is folded as their rewards and ones are.
 """
@@ -25,7 +26,7 @@ from scipy.linalg import qr
 from scipy.linalg.lapack import dpstrf
 
 from topk_bandit.learning._layout import lay_out
-from topk_bandit.learning._ties import first_largest, leading
+from topk_bandit.learning._ties import leading
 from topk_bandit.learning._triangles import inverse_lower
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ __all__ = [
     "ObservedRows",
     "compact",
     "fold_by_ranking",
-    "keep_most_telling",
     "noisy_covariance",
+    "project",
     "rewards_differ",
 ]
 
@@ -195,41 +196,38 @@ def noisy_covariance(kernel: KendallKernel, evidence: ObservedRows, *, noise_var
     return np.asarray(covariance, dtype=np.float64)
 
 
-def keep_most_telling(
-    kernel: KendallKernel, evidence: ObservedRows, *, rows: int, noise_variance: float
-) -> ObservedRows:
-    """Return evidence of at most `rows` rows: those are forgotten, one by one, that the others know most about.
+def project(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_variance: float) -> ObservedRows:
+    """Return at most `most_rows` rows, the basis B: those of `rows` that the others tell least about, for their noise.
 
-    What row i tells that the others do not is I(y_i; f | y_-i) = -log(P_ii sigma^2 V_ii) / 2, P the inverse of
-    K + sigma^2 V. To forget row i takes P_ji P_ki / P_ii off P.
+    With W = K_.B K_BB^-1 the expected rewards of all rows are f = W f_B + r, and r has the variances
+    R = diag(K - W K_B.), zero for the basis. So rewards are W f_B plus noise with covariance sigma^2 V + R (FITC:
+    Snelson and Ghahramani, 2006; Csato and Opper, 2002, for streams), and fold into the basis as exact sums do. What
+    W f_B explains is kept exactly; the rest counts as noise, each row's on its own.
 
     Parameters
     ----------
     kernel
         Kernel of the rankings.
-    evidence
-        N rows.
     rows
+        N rows.
+    most_rows
         At least 1.
     noise_variance
         sigma^2 > 0.
     """
-    excess = evidence.n_rows - rows
-    if excess <= 0:
-        return evidence
-    lower = np.linalg.cholesky(noisy_covariance(kernel, evidence, noise_variance=noise_variance))
-    inverse = inverse_lower(np.asarray(lower))
-    precision = inverse.T @ inverse
-    noise = np.ones(evidence.n_rows) if evidence.noise_shape is None else np.diag(evidence.noise_shape)
-    left, taken = np.diag(precision).copy(), np.zeros((excess, evidence.n_rows))
-    forgotten = np.zeros(evidence.n_rows, dtype=bool)
-    for step in range(excess):
-        row = first_largest(np.where(forgotten, -np.inf, left * noise))
-        column = precision[row] - taken[:step, row] @ taken[:step]
-        taken[step] = column / math.sqrt(column[row])
-        left -= taken[step] ** 2
-        forgotten[row] = True
-    return evidence.select(np.flatnonzero(~forgotten))
+    if rows.n_rows <= most_rows:
+        return rows
+    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram(rows.rankings, rows.rankings)
+    weights = leading(rows.n_rows)
+    if rows.noise_shape is not None:
+        weights = weights / np.sqrt(np.diag(rows.noise_shape))
+    basis, sums = _choose_basis(covariance, weights, most_rows)
+    explained = np.einsum("ij,ij->i", sums, covariance[:, basis])
+    left = np.maximum(np.diag(covariance) - explained, 0.0)
+    left[basis] = 0.0
+    shape = np.eye(rows.n_rows) if rows.noise_shape is None else rows.noise_shape
+    noisier = replace(rows, noise_shape=shape + np.diag(left / noise_variance))
+    return _fold_into_basis(noisier, basis, sums)
 
 
 def rewards_differ(targets: FloatArray, leftovers: FloatArray) -> bool:
@@ -312,20 +310,27 @@ def _leftover(count: int, squares: FloatArray) -> FloatArray:
     return np.append(count, squares[np.tril_indices(len(squares))])
 
 
-def _collapse(kernel: KendallKernel, evidence: ObservedRows) -> ObservedRows:
-    """Fold all rows into as many as their rank, by a pivoted Cholesky factor of the noiseless covariance."""
-    covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
-    largest, weights = float(np.diag(covariance).max()), leading(evidence.n_rows)
-    scaled, pivots, rank, _ = dpstrf(covariance * np.outer(weights, weights), tol=_SAME_ROW * largest, lower=1)
-    if rank in {0, evidence.n_rows}:
-        return evidence
-    factor, order = scaled / weights[pivots - 1, None], pivots[:rank] - 1
-    sums = np.zeros((evidence.n_rows, rank))
-    sums[order] = np.eye(rank)
-    lower = np.tril(factor[:rank, :rank])
-    sums[pivots[rank:] - 1] = factor[rank:, :rank] @ inverse_lower(lower)
-    basis = np.sort(order)
-    return _fold_into_basis(evidence, basis, sums[:, np.argsort(order)])
+def _collapse(kernel: KendallKernel, rows: ObservedRows) -> ObservedRows:
+    """Fold all rows into as many as their rank."""
+    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram(rows.rankings, rows.rankings)
+    basis, sums = _choose_basis(covariance, leading(rows.n_rows), rows.n_rows)
+    return rows if len(basis) in {0, rows.n_rows} else _fold_into_basis(rows, basis, sums)
+
+
+def _choose_basis(covariance: FloatArray, weights: FloatArray, most_rows: int) -> tuple[NDArray[np.intp], FloatArray]:
+    """Return rows that all others are nearly sums of, ascending, and the weights of the sums, (N, rank).
+
+    They are the first pivots of a Cholesky factor of the covariance of the rows times `weights`, (N,), which never
+    takes a row that is a sum of those before it.
+    """
+    scaled = covariance * np.outer(weights, weights)
+    factor, pivots, rank, _ = dpstrf(scaled, tol=_SAME_ROW * float(np.diag(scaled).max()), lower=1)
+    rank, order = min(rank, most_rows), pivots - 1
+    factor = factor / weights[order, None]
+    sums, chosen = np.zeros((len(covariance), rank)), order[:rank]
+    sums[chosen] = np.eye(rank)
+    sums[order[rank:]] = factor[rank:, :rank] @ inverse_lower(np.tril(factor[:rank, :rank]))
+    return np.sort(chosen), sums[:, np.argsort(chosen)]
 
 
 def _fold_into_basis(evidence: ObservedRows, basis: NDArray[np.intp], sums: FloatArray) -> ObservedRows:

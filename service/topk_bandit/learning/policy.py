@@ -2,8 +2,8 @@
 
 A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the
 same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
-counts, it is `refit`: rows that are sums of others are folded into them, the least informative beyond the budget are
-forgotten, rank weights, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was
+counts, it is `refit`: rows that are sums of others are folded into them, those beyond the budget are projected onto the
+others, kernel, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was
 just refit is a function of its `Checkpoint`: its rows, its pending slates, its counts and what was chosen. That is what
 a snapshot keeps.
 """
@@ -19,23 +19,22 @@ import numpy as np
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
-from topk_bandit.learning.hyperparameters import SlopePrior, scaling
+from topk_bandit.learning.hyperparameters import SlopePrior, best_noise, scaling
 from topk_bandit.learning.kendall import (
     adaptive_kendall,
     convolutional_kendall,
     weighted_convolutional_kendall,
     weighted_kendall,
 )
-from topk_bandit.learning.observed_rows import keep_most_telling
+from topk_bandit.learning.kernel_choice import choice_is_due, choose, condense
 from topk_bandit.learning.posterior import Posterior, capacity_for
-from topk_bandit.learning.rank_weights import choose, condense
 from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
 from topk_bandit.learning.search import best_seen, local_search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.kendall import KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.posterior import PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
@@ -98,15 +97,16 @@ def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
 class Checkpoint:
     """What a state that was just refit is a function of: its rows, its pending slates, its counts and choices.
 
-    `power` is that of the kernel's rank weights, None for a kernel that stays as it is.
+    `shape` is the kernel's, None for a kernel that stays as it is; `compared` is as of `State`.
     """
 
     evidence: ObservedRows
     pending: PendingSlates
     pending_ids: tuple[str, ...]
     noise_variance: float
-    power: float | None
+    shape: Shape | None
     observations: int
+    compared: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,9 +118,11 @@ class State:
     pending_ids
         Ids of the posterior's pending rows, in their order.
     observations
-        Rewards learned since the beginning, forgotten ones too.
+        Rewards learned since the beginning.
     since_refit
         Rewards learned since the last refit.
+    compared
+        Rewards learned when kernels were compared the last time.
     """
 
     posterior: Posterior
@@ -128,6 +130,7 @@ class State:
     pending_ids: tuple[str, ...] = ()
     observations: int = 0
     since_refit: int = 0
+    compared: int = 0
 
     @classmethod
     def initial(
@@ -146,13 +149,13 @@ class State:
         Parameters
         ----------
         kernel
-            Of the state, or another candidate of the same.
+            Of the state, or another one of its family.
         checkpoint, limits
             Of the state.
         prior_mean
             Of the state, made for its kernel.
         """
-        kernel = kernel if checkpoint.power is None else kernel.at_power(checkpoint.power)
+        kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
         posterior = Posterior.fit(
             kernel,
             checkpoint.evidence,
@@ -160,7 +163,13 @@ class State:
             noise_variance=checkpoint.noise_variance,
             prior_mean=prior_mean,
         )
-        return cls(_rescale(posterior), limits, checkpoint.pending_ids, observations=checkpoint.observations)
+        return cls(
+            _rescale(posterior),
+            limits,
+            checkpoint.pending_ids,
+            observations=checkpoint.observations,
+            compared=checkpoint.compared,
+        )
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -170,8 +179,9 @@ class State:
             pending=self.posterior.pending,
             pending_ids=self.pending_ids,
             noise_variance=self.posterior.noise_variance,
-            power=self.posterior.kernel.power,
+            shape=self.posterior.kernel.shape,
             observations=self.observations,
+            compared=self.compared,
         )
 
     def shown(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32]) -> State:
@@ -210,17 +220,19 @@ class State:
         return learned.refit() if learned._refit_is_due() else learned
 
     def refit(self) -> State:
-        """Fold, forget, choose rank weights, noise and scale anew, and rebuild: a function of `checkpoint` alone."""
-        posterior, kernel = self.posterior, self.posterior.kernel
-        noise_variance = posterior.noise_variance
-        evidence = condense(kernel, posterior.evidence)
-        evidence = keep_most_telling(kernel, evidence, rows=self.limits.rows, noise_variance=noise_variance)
-        if evidence.n_rows:
-            kernel, evidence, noise_variance = choose(
-                kernel, evidence, prior_mean=posterior.prior_mean, prior=_slope_prior(posterior)
-            )
-        posterior = posterior.refit(evidence, noise_variance=noise_variance, kernel=kernel)
-        return replace(self, posterior=_rescale(posterior), since_refit=0)
+        """Fold, project, choose kernel, noise and scale anew, and rebuild: a function of `checkpoint` alone."""
+        posterior, kernel, prior = self.posterior, self.posterior.kernel, _slope_prior(self.posterior)
+        noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
+        rows = condense(kernel, posterior.evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
+        if kernel.neighbours and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
+            chosen = choose(kernel, rows, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior)
+            if prior_mean is not None and chosen is not kernel:
+                rows = rows.with_prior_mean(prior_mean.with_kernel(chosen))
+            kernel, compared = chosen, self.observations
+        if rows.n_rows:
+            noise_variance = best_noise(kernel, rows, prior=prior).noise_variance
+        posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel)
+        return replace(self, posterior=_rescale(posterior), since_refit=0, compared=compared)
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
         """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
@@ -343,15 +355,18 @@ def decide(
     is_best = bool((shown == best.ranking).all())
     share = exploration.uniform_share
     propensity = share * math.exp(-log_count(len(eligible), slate_size)) + (1.0 - share) * is_best
-    moments = state.posterior.predict(context, shown[None] if is_best else np.array([shown, best.ranking]))
-    bounds = UpperConfidenceBound(best.beta)(moments)
+    slates = shown[None] if is_best else np.array([shown, best.ranking])
+    own = state.posterior.predict(context, slates, with_constant=False)
+    bounds = UpperConfidenceBound(best.beta)(own)
+    moments = state.posterior.predict(context, shown[None])
     mean, deviation = float(moments.mean[0]), math.sqrt(float(moments.variance[0]))
+    lowest = mean - math.sqrt(best.beta * float(own.variance[0]))
     return Decision(
         ranking=shown,
         propensity=propensity,
         mean=mean,
         standard_deviation=deviation,
-        regret_bound=float(bounds.max()) - (mean - math.sqrt(best.beta) * deviation),
+        regret_bound=float(bounds.max()) - lowest,
         estimated_regret=max(best.highest_mean - mean, 0.0),
         explored=explored,
         evaluations=best.evaluations,

@@ -86,7 +86,7 @@ class Posterior:
     offset, slope
         b and s: rewards are centred on b + s h, the mean where nothing is known.
     amplitude
-        s^2: the variance of the expected reward before any observation, for a context of norm 1.
+        s^2: the variance of a slate's own part of the expected reward before any observation, for a context of norm 1.
     n_rows
         N: rewarded rows.
     """
@@ -115,7 +115,7 @@ class Posterior:
         noise_variance: float,
         prior_mean: PriorMean | None = None,
     ) -> Posterior:
-        """Return the posterior of no observations: mean 0, variance c.c.
+        """Return the posterior of no observations: mean 0, variance c.c times the kernel's.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class Posterior:
         n, rows, pending, kernel, fitted = self.n_rows, self._rows, self._pending, self.kernel, self._fitted
         prior = self.prior_mean
         return (
-            *(kernel.n_items, kernel.slate_size, kernel.item_weight, kernel.pair_weight, kernel.scale, kernel.power),
+            *(kernel.n_items, kernel.slate_size, kernel.item_weight, kernel.pair_weight, kernel.scale, kernel.constant),
             *(self.noise_variance, self.offset, self.slope, self.amplitude),
             *(rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n], rows.whitener[:n, :n], self._weights),
             *(pending.contexts, pending.rankings, pending.factor, pending.whitened),
@@ -416,8 +416,11 @@ class Posterior:
         """Return this posterior with a prior mean that differs for items that no row has shown."""
         return replace(self, prior_mean=prior_mean)
 
-    def predict(self, context: ArrayLike, rankings: ArrayLike) -> Moments:
+    def predict(self, context: ArrayLike, rankings: ArrayLike, *, with_constant: bool = True) -> Moments:
         """Return the moments of the expected reward of `rankings` in one context.
+
+        What the context does to all slates alike is uncertain too, and tells nothing of which is better: without the
+        constant the variance is that of the rankings' own part, and the mean is the same.
 
         Parameters
         ----------
@@ -432,13 +435,16 @@ class Posterior:
         """
         point = self._validated_context(context)
         orders = validated_rankings(rankings, n_items=self.kernel.n_items, slate_size=self.kernel.slate_size)
-        n, pending = self.n_rows, self._pending
-        cross = self._cross(point, orders)
+        n, pending, kernel = self.n_rows, self._pending, self.kernel
+        cross = self._cross(point, orders, with_constant=with_constant)
         whitened = self._rows.whitener[:n, :n].T @ cross[:n], pending.whitened.T @ cross
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
-        variance = np.maximum(float(point @ point) - explained, 0.0)
+        prior = float(point @ point) * (kernel.variance if with_constant else 1.0)
+        variance = np.maximum(prior - explained, 0.0)
         mean = self.offset + self._centre_weights() @ cross[:n]
+        if not with_constant:
+            mean += self._constant_mean(point)
         if self.prior_mean is not None:
             mean += self.slope * self.prior_mean.of_slates(point, orders)
         return Moments(mean, self.amplitude * variance)
@@ -473,7 +479,7 @@ class Posterior:
             similarities=np.concatenate([rows.contexts[:n], self._pending.contexts]) @ (point / unit),
             weights=self._centre_weights() * unit,
             item_values=None if self.prior_mean is None else self.slope * self.prior_mean.utilities(point, chosen),
-            offset=self.offset,
+            offset=self.offset + self._constant_mean(point),
             amplitude=self.amplitude * unit * unit,
             prior=float(norm > 0.0),
         )
@@ -497,15 +503,25 @@ class Posterior:
             means = means + self.slope * self.prior_mean.position_weights[0] * of_items
         return np.asarray(means, dtype=np.float64)
 
-    def _cross(self, context: FloatArray, orders: Rankings) -> FloatArray:
-        """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last."""
+    def _cross(self, context: FloatArray, orders: Rankings, *, with_constant: bool = True) -> FloatArray:
+        """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last.
+
+        Without the constant it is that with the rankings' own part.
+        """
         n, rows, kernel = self.n_rows, self._rows, self.kernel
         rankings = np.concatenate([rows.rankings[:n], self._pending.rankings])
         similarities = np.concatenate([rows.contexts[:n], self._pending.contexts]) @ context
         bracket = kendall.gram(
             rankings, orders, kernel.n_items, kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
         )
-        return np.asarray(bracket * (kernel.scale * similarities)[:, None], dtype=np.float64)
+        own = bracket * (kernel.scale * similarities)[:, None]
+        if with_constant and kernel.constant:
+            own += (kernel.constant * similarities)[:, None]
+        return np.asarray(own, dtype=np.float64)
+
+    def _constant_mean(self, context: FloatArray) -> float:
+        """Return the posterior mean of what the context does to all slates alike."""
+        return self.kernel.constant * float(self._centre_weights() @ (self._rows.contexts[: self.n_rows] @ context))
 
     def _centre_weights(self) -> FloatArray:
         centred: FloatArray = self._weights[0] - self.offset * self._weights[1]
@@ -554,7 +570,7 @@ class Posterior:
         whitener = rows.whitener[:n, :n]
         ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
         square = float(context @ context)
-        noise = self.noise_variance + NOISE_FLOOR * square
+        noise, square = self.noise_variance + NOISE_FLOOR * square, square * self.kernel.variance
         # In exact arithmetic at least the noise is left.
         diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
         row = np.ones(len(covariance) + 1)

@@ -6,8 +6,8 @@ Z = sum_a c_a Z_a, and the u and D of `kendall`, that is a function of the slate
 
     g(c, pi) = sum_p u_p r_{pi_p} + sum_{p < q} D_pq Z_{pi_p pi_q}        r_i = sum_j Z_ij
 
-(times the root of the kernel's scale). Matheron's rule makes a draw from the posterior of it: with A = K + sigma^2 V of
-the rows and noise e ~ N(0, sigma^2 V),
+(times the root of the kernel's scale), and the constant adds sqrt(kappa) c.z to all slates. Matheron's rule makes a
+draw from the posterior of it: with A = K + sigma^2 V of the rows and noise e ~ N(0, sigma^2 V),
 
     f = mean + g - k_x . A^-1 (g_rows + e)
 
@@ -45,11 +45,14 @@ class Normals(NamedTuple):
     ----------
     prior
         Of each context coordinate and pair of items i < j, shape (C, n (n - 1) / 2).
+    constant
+        Of each context coordinate, shape (C,).
     noise
         Of the rows, rewarded and then pending, shape (N + P,).
     """
 
     prior: FloatArray
+    constant: FloatArray
     noise: FloatArray
 
     @classmethod
@@ -57,7 +60,8 @@ class Normals(NamedTuple):
         """Draw them for a posterior."""
         n_items = posterior.kernel.n_items
         prior = rng.standard_normal((posterior.context_dim, n_items * (n_items - 1) // 2))
-        return cls(prior, rng.standard_normal(posterior.n_rows + posterior.n_pending))
+        constant = rng.standard_normal(posterior.context_dim)
+        return cls(prior, constant, rng.standard_normal(posterior.n_rows + posterior.n_pending))
 
 
 def drawn(
@@ -84,8 +88,10 @@ def draw_from(posterior: Posterior, context: FloatArray, items: NDArray[np.integ
     chosen = validated_items(items, n_items=posterior.kernel.n_items)
     rows, deviation = posterior.all_rows, math.sqrt(posterior.amplitude)
     prior = deviation * math.sqrt(posterior.kernel.scale) * _antisymmetric(normals.prior, posterior.kernel.n_items)
+    of_all = deviation * math.sqrt(posterior.kernel.constant) * normals.constant
     noise = deviation * posterior.colour(normals.noise)
-    weights = posterior.mean_weights - posterior.solve(_at_rows(posterior, prior) + noise)
+    at_rows = _at_rows(posterior, prior) + rows.contexts @ of_all
+    weights = posterior.mean_weights - posterior.solve(at_rows + noise)
     weights *= rows.contexts @ context
     singles, pairs, constant = _sum_of_rows(posterior.kernel, rows.rankings, weights)
     of_context = np.tensordot(context, prior, 1)
@@ -93,6 +99,7 @@ def draw_from(posterior: Posterior, context: FloatArray, items: NDArray[np.integ
     if posterior.prior_mean is not None:
         of_items = posterior.prior_mean.utilities(context, np.arange(posterior.kernel.n_items))
         singles += posterior.slope * np.outer(posterior.prior_mean.position_weights, of_items)
+    constant += float(of_all @ context) + posterior.kernel.constant * float(weights.sum())
     pair_weight, offset = posterior.kernel.pair_weight, posterior.offset + constant
     return SlateFunction(singles, pair_weight, pairs + of_context, offset).among(chosen)
 

@@ -68,7 +68,7 @@ def snapshot_agrees(dump: Dump, *, limits: Limits) -> str:
 def describe(model: Model) -> Mapping[str, str]:
     """Return what a model is, by name."""
     state, digests, items = model.state, digests_of(model), model.items
-    posterior, power = state.posterior, state.posterior.kernel.power
+    posterior, shape = state.posterior, state.posterior.kernel.shape
     return {
         "version": f"{model.version} ({type(model.last.event).__name__})",
         "incarnation": model.incarnation,
@@ -80,7 +80,9 @@ def describe(model: Model) -> Mapping[str, str]:
         "open slates": f"{len(model.open)}, {posterior.n_pending} of them count for the variance",
         **{name.replace("_", " "): f"{value}" for name, value in asdict(model.tally).items()},
         "kernel": f"{model.settings.kernel}",
-        "rank weight power": "fixed" if power is None else f"{power!r}",
+        "kernel's shape": "fixed"
+        if shape is None
+        else ", ".join(f"{name} {value!r}" for name, value in shape._asdict().items()),
         "noise variance": f"{posterior.amplitude * posterior.noise_variance!r}",
         "prior mean": f"{posterior.offset!r}" + (f" + {posterior.slope!r} h" if posterior.slope else ""),
         "prior variance": f"{posterior.amplitude!r}, for a context of norm 1",
