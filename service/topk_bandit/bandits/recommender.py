@@ -92,7 +92,7 @@ def _digest(incarnation: str, request_id: str) -> bytes:
 
 
 class Recommender:
-    """The use cases of `topk_bandit.bandits.use_cases.RecommenderUseCases`.
+    """Recommends and rewards, for requests that are well-formed.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Recommender:
         self._new_id = new_id
 
     async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
-        """See `RecommenderUseCases.recommend`."""
+        """Recommend a slate; an empty `request.request_id` is replaced by a fresh one."""
         model = await self._residents.get_model(name)
         request = self._complete(request, model)
         for _ in range(DECISIONS_PER_CALL):
@@ -137,7 +137,7 @@ class Recommender:
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
     async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
-        """See `RecommenderUseCases.reward`."""
+        """Take in a slate's reward."""
         try:
             outcome = await self._store.record_reward(name, recommendation_id, value)
         except TopkBanditError as error:

@@ -20,10 +20,9 @@ from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings, BanditStats, Exploration, Recommendation
-    from topk_bandit.rpc.bandit_settings import MaskedChange
     from topk_bandit.store.log import BanditRecord, ItemRecord
 
 __all__ = [
@@ -141,7 +140,9 @@ def bandit_creation(request: bandit_pb.CreateBanditRequest, default: Exploration
     return _name_in_bandit(request), settings_from_proto(request.bandit, default)
 
 
-def bandit_update(request: bandit_pb.UpdateBanditRequest, default: Exploration) -> tuple[BanditName, MaskedChange]:
+def bandit_update(
+    request: bandit_pb.UpdateBanditRequest, default: Exploration
+) -> tuple[BanditName, Callable[[BanditSettings], BanditSettings]]:
     """Return what an UpdateBandit changes; `default` is what a field goes back to that is named and not set."""
     return _name_in_bandit(request), masked_change(request.bandit, request.update_mask.paths, default)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.studies import AnswerOutcome, DesignFailed, StudyName
     from topk_bandit.rpc.failures import FailureReporter
     from topk_bandit.store.study_log import StudyRecord
-    from topk_bandit.studies.use_cases import StudyUseCases
+    from topk_bandit.studies.administration import Studies
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -67,7 +67,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         Explains the errors of single answers of a batch; those of whole calls are left to the guard around the call.
     """
 
-    def __init__(self, use_cases: StudyUseCases, *, failures: FailureReporter) -> None:
+    def __init__(self, use_cases: Studies, *, failures: FailureReporter) -> None:
         self._use_cases = use_cases
         self._failures = failures
 
@@ -151,7 +151,7 @@ class OperationsServicer(operations_grpc.OperationsServicer):  # type: ignore[mi
         How many calls may wait for a design at once; further ones are answered with how it stands.
     """
 
-    def __init__(self, use_cases: StudyUseCases, *, most_waiting: int) -> None:
+    def __init__(self, use_cases: Studies, *, most_waiting: int) -> None:
         self._use_cases = use_cases
         self._most_waiting = most_waiting
         self._waiting = 0

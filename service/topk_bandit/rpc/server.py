@@ -25,9 +25,10 @@ from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceSe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.bandits.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.bandits.administration import Bandits
+    from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.rpc.interceptors import RpcHooks
-    from topk_bandit.studies.use_cases import StudyUseCases
+    from topk_bandit.studies.administration import Studies
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -70,9 +71,9 @@ class Server:
         self,
         address: str,
         *,
-        recommender: RecommenderUseCases,
-        bandits: BanditUseCases,
-        studies: StudyUseCases,
+        recommender: Recommender,
+        bandits: Bandits,
+        studies: Studies,
         hooks: RpcHooks,
         max_in_flight: int,
         max_message_bytes: int,

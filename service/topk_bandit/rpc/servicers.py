@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from topk_bandit.bandits.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.bandits.administration import Bandits
+    from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.domain.bandits import BanditName, RewardOutcome
     from topk_bandit.rpc.converters import PostedReward
     from topk_bandit.rpc.failures import FailureReporter
@@ -42,7 +43,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         Explains the errors of single entries of a batch; those of whole calls are left to the guard around the call.
     """
 
-    def __init__(self, use_cases: RecommenderUseCases, *, failures: FailureReporter) -> None:
+    def __init__(self, use_cases: Recommender, *, failures: FailureReporter) -> None:
         self._use_cases = use_cases
         self._failures = failures
 
@@ -96,7 +97,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
 class BanditServicer(bandit_grpc.BanditServiceServicer):
     """Bandits and their items."""
 
-    def __init__(self, use_cases: BanditUseCases) -> None:
+    def __init__(self, use_cases: Bandits) -> None:
         self._use_cases = use_cases
 
     async def CreateBandit(  # noqa: N802
