@@ -27,10 +27,8 @@ from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker_spec import Compiling, Ready, StoreAt
-from topk_bandit.rpc.credentials import tls_credentials
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.rpc.methods import served_methods
-from topk_bandit.rpc.server import Server
+from topk_bandit.rpc.server import Server, served_methods, tls_credentials
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import timed
 from topk_bandit.studies.administration import Studies

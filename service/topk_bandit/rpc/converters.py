@@ -43,6 +43,7 @@ __all__ = [
     "recommendation_to_proto",
     "reward_request",
     "stats_to_proto",
+    "timestamp",
 ]
 
 _MAX_BATCH = 1000
@@ -83,12 +84,13 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         mode=recommender_pb.MODE_EXPLORED if explored else recommender_pb.MODE_EXPLOITED,
         model_version=recommendation.model_version,
         observation_count=recommendation.observations,
-        reward_deadline=None if recommendation.degraded else _timestamp(recommendation.deadline_ms),
+        reward_deadline=None if recommendation.degraded else timestamp(recommendation.deadline_ms),
         degraded=recommendation.degraded,
     )
 
 
-def _timestamp(milliseconds: int) -> Timestamp:
+def timestamp(milliseconds: int) -> Timestamp:
+    """Return a time of the store's clock as a message."""
     seconds, rest = divmod(milliseconds, 1000)
     return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
 
@@ -157,7 +159,7 @@ def bandit_to_proto(record: BanditRecord) -> bandit_pb.Bandit:
     """Return a bandit with its name, settings and time of creation."""
     bandit = settings_to_proto(record.settings)
     bandit.name = str(record.name)
-    bandit.create_time.CopyFrom(_timestamp(record.created_ms))
+    bandit.create_time.CopyFrom(timestamp(record.created_ms))
     if record.settings.prior_study:
         bandit.prior_study = str(StudyName(record.name.tenant, record.settings.prior_study))
     return bandit
