@@ -275,8 +275,8 @@ class Settings:
         ),
     )
     max_message_bytes: int = field(
-        default=4_194_304,
-        metadata=_about(_whole(1024, 1_073_741_824), "the largest message that is received", metavar="BYTES"),
+        default=8_388_608,
+        metadata=_about(_whole(1024, 1_073_741_824), "the largest message that is received or sent", metavar="BYTES"),
     )
     drain_seconds: float = field(
         default=10.0,
