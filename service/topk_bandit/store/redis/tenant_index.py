@@ -59,7 +59,7 @@ class TenantIndex:
     async def _try_reserve(self, tenant: str, entry: str, incarnation: str, quota: int) -> int | None:
         keys = self._keys(tenant)
         reply = await self._link.run(
-            scripts.RESERVE_BANDIT, (keys.entries, keys.reservations), (entry, incarnation, quota)
+            scripts.RESERVE_ENTRY, (keys.entries, keys.reservations), (entry, incarnation, quota)
         )
         return int(reply[1]) if reply[0] == b"reserved" else None
 
@@ -80,4 +80,4 @@ class TenantIndex:
         keys = self._keys(tenant)
         arguments = [part for entry in entries for part in entry]
         if arguments:
-            await self._link.run(scripts.RELEASE_BANDITS, (keys.entries, keys.reservations), arguments)
+            await self._link.run(scripts.RELEASE_ENTRIES, (keys.entries, keys.reservations), arguments)
