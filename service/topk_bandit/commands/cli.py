@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(given: argparse.Namespace) -> int:
     chosen = settings.load(given, os.environ)
-    logs.configure("json" if chosen.log_format == "json" else "text", level=chosen.log_level)
+    logs.configure(chosen.log_format, level=chosen.log_level)
     stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop_requested.set())
