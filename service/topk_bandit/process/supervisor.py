@@ -28,7 +28,6 @@ from topk_bandit.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from topk_bandit.process.settings import Address, Settings
     from topk_bandit.process.worker_process import WorkerMain
@@ -147,9 +146,7 @@ class Supervisor:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _reserve_port(self, listen: Address) -> str:

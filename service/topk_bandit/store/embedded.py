@@ -18,7 +18,7 @@ import tempfile
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import ClassVar, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote
 
 import redis
@@ -26,9 +26,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from topk_bandit.domain.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["EmbeddedStore", "FsyncPolicy", "owned_url"]
 
@@ -331,9 +328,7 @@ class EmbeddedStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
