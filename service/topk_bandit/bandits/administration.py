@@ -49,18 +49,12 @@ class Bandits:
 
     Parameters
     ----------
-    store
-        Where bandits are kept.
-    residents
-        Where models come from.
     default_exploration
         What a bandit explores with if its settings do not say.
     quota
         How many bandits a tenant may have.
     new_id
         Returns a fresh incarnation.
-    priors
-        Where the priors come from that settings name.
     """
 
     def __init__(
@@ -144,7 +138,7 @@ class Bandits:
         record = await self._store.get_bandit(name)
         model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)
-        return _make_stats(record, model, digests, model_bytes=self._residents.model_bytes)
+        return _make_stats(record, model, digests, model_bytes=self._residents.budget.model_bytes)
 
     async def _resolve_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
         """Return the settings with the digest of the prior they name, and the prior; None if it was taken before."""
@@ -154,7 +148,7 @@ class Bandits:
             prior = await self._priors.prior(name.tenant, settings.prior_study, context_dim=settings.context_dim)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(FIELD, error.problem) from error
-        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._residents.model_bytes))
+        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._residents.budget.model_bytes))
         return replace(settings, prior_digest=prior_digest(prior)), prior
 
     async def _await_followers(self, name: BanditName, record: BanditRecord) -> int:

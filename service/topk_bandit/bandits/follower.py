@@ -84,16 +84,10 @@ class Follower:
 
     Parameters
     ----------
-    name
-        The bandit.
-    store
-        Where its log is.
     executor
         Where events are folded, away from the event loop.
     limits
         What the posterior may grow to.
-    hooks
-        Where telemetry listens.
     clock_ms
         This machine's clock, for the model's age only.
     worker_id

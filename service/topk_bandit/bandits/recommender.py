@@ -96,14 +96,8 @@ class Recommender:
 
     Parameters
     ----------
-    store
-        Where the logs are.
-    residents
-        Where the models come from.
     executor
         Where slates are chosen, away from the event loop.
-    hooks
-        Where telemetry listens.
     new_id
         Returns a fresh request id.
     """
@@ -162,7 +156,7 @@ class Recommender:
             return repeated or await self._choose(request, await self._residents.follow(name))
 
     async def _choose(self, request: RecommendationRequest, model: Model) -> Recommendation:
-        self._residents.check_room(model)
+        self._residents.budget.check_room(model)
         start = time.perf_counter()
         if _is_short(model, request):
             recommendation = choose_slate(model, request)

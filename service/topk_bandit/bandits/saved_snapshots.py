@@ -41,21 +41,7 @@ BYTES_PER_EVENT = 1024
 
 
 class SavedSnapshots:
-    """Reads and writes the snapshots of one bandit.
-
-    Parameters
-    ----------
-    name
-        The bandit.
-    store
-        Where its snapshots are.
-    executor
-        Where they are encoded and decoded, away from the event loop.
-    limits
-        What the posterior may grow to.
-    hooks
-        Where telemetry listens.
-    """
+    """Reads and writes the snapshots of one bandit; they are encoded and decoded on `executor`."""
 
     def __init__(self, name: BanditName, store: Store, executor: Executor, *, limits: Limits, hooks: Hooks) -> None:
         self._name = name

@@ -60,14 +60,8 @@ class Studies:
 
     Parameters
     ----------
-    store
-        Where studies are kept.
-    designer
-        Computes their designs.
     executor
         Where questions are chosen and utilities learned.
-    hooks
-        Called for telemetry.
     quota
         How many studies a tenant may have.
     new_id
