@@ -1,7 +1,8 @@
 """The use cases of operators and shops: bandits, their settings and their items.
 
-A call that changes items returns when every worker that is heard of knows the change. Settings are changed as they are
-now, never as they were read before. Nothing here checks the shape of names and numbers, which `rpc` has done.
+A call that changes items returns once every worker that is alive knows the change. A change of settings applies to the
+newest settings, and is tried again if somebody else changes them meanwhile. Nothing here checks the shape of names and
+numbers: `rpc` has done so.
 """
 
 from __future__ import annotations

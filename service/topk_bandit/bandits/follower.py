@@ -1,8 +1,8 @@
 """Follows one bandit's log: a state machine whose states are `FollowerState` and whose drawing is in `Follower`.
 
-A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store how
-far it knows the items, so that a retired item is in no slate. It never decides by itself when to follow or to leave:
-`topk_bandit.bandits.residents` does.
+A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store up to
+which position it knows the items, so that no slate with a retired item is recorded. It never decides by itself when to
+follow or to leave: `topk_bandit.bandits.residents` does.
 """
 
 from __future__ import annotations

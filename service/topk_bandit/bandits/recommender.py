@@ -1,8 +1,8 @@
 """The hot path: recommend slates and take in their rewards.
 
-Every slate that gets an id is in the log, and was chosen from a model that knew the newest items. A request id that is
-sent again gets the slate that it got before. While the store is away slates are given out without an id, marked as
-degraded. A call waits for the log to be folded only after the items have changed.
+Every slate with an id is in the log, and was chosen from a model that knew the newest items. A request id that is sent
+again gets the slate that it got before. While the store is away, slates are given out without an id and marked as
+degraded. A call waits for the log only while there is no model, after a change of items, or if the model refuses.
 """
 
 from __future__ import annotations

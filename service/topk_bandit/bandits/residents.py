@@ -1,8 +1,8 @@
 """The bandits that have a model in this worker: each is loaded when it is asked for, and followed in the background.
 
-Each look at a bandit also closes the slates whose deadline has passed. A model leaves when it is not used for long, or
-when others need its memory, and is the same when it comes back. A bandit without a model here is left alone: what
-becomes overdue meanwhile is closed after its model has come back.
+Each look at a bandit also closes the slates whose deadline has passed. A model leaves memory when it is not used for
+long or when others need its memory, and it is the same when it comes back. Nothing here looks at a bandit that has no
+model in this worker: its overdue slates are closed by another worker, or once its model is back.
 """
 
 from __future__ import annotations

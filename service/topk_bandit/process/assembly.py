@@ -1,8 +1,8 @@
 """One serving process put together: a store, a learner, a designer and a gRPC server, from start to drain.
 
-A worker compiles first and connects then, waiting for a store that is away as long as it takes. It serves no call
-before it has examined the store, and refuses one that can't keep what it acknowledges. It drains its calls before it
-ends.
+A worker compiles, then connects, and waits for a store that is away as long as it takes. It serves no call before it
+has examined the store, and refuses a store that can't keep what it acknowledges. It ends only after its calls have
+ended, or their time is up.
 """
 
 from __future__ import annotations

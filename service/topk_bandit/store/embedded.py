@@ -1,8 +1,8 @@
 """The default store: a local Valkey of this service's own, whose append-only file is in the data folder.
 
-Two file locks, not pid files, say whether an owner and a server live, so that no server is ever left that nobody knows
-of. A server outlives an owner that was killed, and the next owner attaches to it. The server listens on a unix socket
-only, and never two servers write to one folder.
+Two file locks, one of the owner and one of the server, tell which of them live; a recorded process id could be stale. A
+server outlives an owner that was killed, and the next owner attaches to it. The server listens on a unix socket only,
+and two servers never write to one folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The errors with which a store of bandits refuses a call, by the word that its scripts answer with.
 
-Every store raises these, so that a caller never sees which store it talks to.
+Every store raises these, so that a caller never sees which store it talks to. Nothing here decides whether to refuse.
 """
 
 from __future__ import annotations

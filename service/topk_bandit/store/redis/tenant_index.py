@@ -1,7 +1,7 @@
 """The index of a tenant's bandits, or of its studies: for lists and quotas.
 
-An entry is reserved before what it stands for is created, so that a quota is never exceeded. An entry may stand for
-nothing for a while, and is released before a quota is refused.
+An entry is reserved before what it stands for is created, so that a quota is never exceeded. An entry whose bandit or
+study was never created, or is deleted, is released before a tenant is refused for its quota.
 """
 
 from __future__ import annotations
