@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["READ_ONLY_STUDY_METHODS", "OperationsServicer", "PreferenceServicer"]
 
 READ_ONLY_STUDY_METHODS = frozenset(
-    [
-        *(
-            f"/{pb.DESCRIPTOR.services_by_name['PreferenceService'].full_name}/{method}"
-            for method in ("GetStudy", "ListStudies", "GetPreferences")
-        ),
-        *(f"/google.longrunning.Operations/{method}" for method in ("GetOperation", "ListOperations", "WaitOperation")),
-    ]
+    f"/{service.full_name}/{method}"
+    for service, methods in (
+        (pb.DESCRIPTOR.services_by_name["PreferenceService"], ("GetStudy", "ListStudies", "GetPreferences")),
+        (operations_pb.DESCRIPTOR.services_by_name["Operations"], ("GetOperation", "ListOperations", "WaitOperation")),
+    )
+    for method in methods
 )
 
 LONGEST_WAIT_SECONDS = 10.0

@@ -34,6 +34,7 @@ FsyncPolicy: TypeAlias = Literal["everysec", "always"]
 # The shortest limit is that of macOS: 104 bytes with the closing zero.
 _SOCKET_PATH_BYTES = 100
 _POLL_SECONDS = 0.02
+_PID_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _LOG_TAIL_BYTES = 2000
 
@@ -105,9 +106,9 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-def _pid_of_holder(path: Path, *, within: float = 1.0) -> str:
+def _pid_of_holder(path: Path) -> str:
     """Name the process that holds a lock; it may have taken it a moment ago and not have written its pid yet."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + _PID_SECONDS
     while time.monotonic() < deadline:
         pid = _recorded_pid(path)
         if pid is not None and _is_running(pid):
