@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from topk_bandit.domain.errors import CorruptDataError
@@ -97,9 +98,8 @@ class Fields:
     def numbers(self, field: str) -> tuple[float, ...]:
         """Return a list of finite numbers."""
         values = self._entries(field, float)
-        for value in values:
-            if not math.isfinite(value):
-                refuse(field, value)
+        for value in filterfalse(math.isfinite, values):
+            refuse(field, value)
         return values
 
     def several(self, kinds: Mapping[str, Any]) -> list[Any]:
