@@ -1,13 +1,20 @@
-"""The floors of the house, as ``pyproject.toml`` draws them."""
+"""The floors of the house, as ``pyproject.toml`` draws them, and the rooms, as ``docs/architecture.md`` lists them."""
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+PACKAGE = PROJECT.parent / "service" / "topk_bandit"
+PLAN = PROJECT.parent / "docs" / "architecture.md"
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
 def test_no_module_imports_what_it_must_not() -> None:
@@ -21,7 +28,32 @@ def test_every_room_is_on_a_floor_and_there_are_few() -> None:
     contracts = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
     floors = contracts[0]["layers"]
     drawn = {name.strip().rpartition(".")[2] for floor in floors for name in floor.split("|")}
-    package = PROJECT.parent / "service" / "topk_bandit"
-    rooms = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert rooms - {"__init__"} == drawn
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    assert modules | set(ROOMS) == drawn
     assert len(drawn - {"__main__"}) <= 12
+
+
+def rows_of_the_table() -> dict[str, set[str]]:
+    """Return the rooms that each room imports, as the table has them."""
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", PLAN.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {room: set(re.findall(r"`(\w+)`", imported)) for room, imported in rows}
+
+
+def imports_of(room: str) -> set[str]:
+    """Return the rooms that a room's modules import, also those that only types need."""
+    nodes = [node for path in (PACKAGE / room).rglob("*.py") for node in ast.walk(ast.parse(path.read_bytes()))]
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named = [
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    paths = [name.split(".") for name in (*plain, *named)]
+    return {path[1] for path in paths if path[0] == "topk_bandit" and len(path) > 1} & set(ROOMS) - {room}
+
+
+def test_the_table_has_each_room_and_no_other() -> None:
+    assert sorted(rows_of_the_table()) == ROOMS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_table_names_the_rooms_that_a_room_imports(room: str) -> None:
+    assert rows_of_the_table()[room] == imports_of(room)

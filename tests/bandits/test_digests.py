@@ -127,7 +127,10 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
 def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
     stores: Stores, changed: dict[str, str], divergences: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **changed))
+    changes = iter([changed])  # the first that encodes the checkpoint differs from the other
+    monkeypatch.setattr(
+        "topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **next(changes, {}))
+    )
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker, running_worker(store) as other:
@@ -137,8 +140,34 @@ def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
                 await shop.trade(1)
                 for one in (worker, other):
                     await one.residents.follow(NAME)
-            # One of the two kept it, and the other had the same checkpoint.
+            # The store kept one of the two checkpoints of the same position, and the worker of the other compared them.
             assert worker.hooks.divergences + other.hooks.divergences == divergences
+
+    run(stores, scenario)
+
+
+def test_a_worker_takes_the_digests_of_a_checkpoint_once_though_another_kept_it(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def counted(model: Model) -> Digests:
+        taken.append(model.version)
+        return digests_of(model)
+
+    for module in ("saved_snapshots", "snapshots"):
+        monkeypatch.setattr(f"topk_bandit.bandits.{module}.digests_of", counted)
+
+    async def scenario(store: Store) -> None:
+        taken.clear()
+        async with running_worker(store) as worker, running_worker(store) as other:
+            shop = Shop(worker, stores, np.random.default_rng(5))
+            await shop.create()
+            while not (position := (await store.get_bandit(NAME)).snapshot_position):
+                await shop.trade(1)
+                for one in (worker, other):
+                    await one.residents.follow(NAME)
+        assert taken == [position, position]
 
     run(stores, scenario)
 

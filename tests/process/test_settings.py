@@ -121,7 +121,7 @@ def test_the_defaults() -> None:
         bandit_memory_mib=16,
         worker_memory_mib=6144,
         idle_seconds=600.0,
-        max_message_bytes=4 * 1024 * 1024,
+        max_message_bytes=8 * 1024 * 1024,
         drain_seconds=10.0,
         beta_scale=0.1,
         uniform_share=0.02,

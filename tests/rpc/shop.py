@@ -17,9 +17,8 @@ from topk_bandit.store.log import BanditRecord, ItemRecord
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from topk_bandit.bandits.use_cases import SettingsChange
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest
 
 BANDIT_QUOTA = 3
@@ -68,7 +67,7 @@ class Loop:
 
 
 class Shop:
-    """Both protocols of `topk_bandit.bandits.use_cases`.
+    """Stands for `Bandits` and for `Recommender`.
 
     `away` is the store being away; `gate`, when set, holds every call until it is opened; `faults` are errors to raise,
     by call or by recommendation id; `calls` is what reached the use cases, `finished` what got through the gate.
@@ -172,7 +171,7 @@ class Shop:
         names = sorted(name for name in self.loops if name.tenant == tenant and name.bandit > after)
         return [self.loops[name].record for name in names[:limit]]
 
-    async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
+    async def update_bandit(self, name: BanditName, change: Callable[[BanditSettings], BanditSettings]) -> BanditRecord:
         loop = await self._enter("update_bandit", name)
         loop.record = replace(loop.record, settings=change(loop.record.settings), revision=loop.record.revision + 1)
         return loop.record

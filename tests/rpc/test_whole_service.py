@@ -61,7 +61,7 @@ async def service() -> AsyncIterator[AsyncClient]:
             studies=studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
             hooks=Ledger(),
             max_in_flight=16,
-            max_message_bytes=4 * 1024 * 1024,
+            max_message_bytes=8 * 1024 * 1024,
         )
         port = await server.start()
         stack.push_async_callback(server.drain, 5.0)

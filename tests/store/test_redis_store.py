@@ -91,7 +91,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
     ),
     "reserve": (
         lambda store: store.create_bandit(OTHER, SETTINGS, incarnation="other", quota=2),
-        scripts.RESERVE_BANDIT,
+        scripts.RESERVE_ENTRY,
         None,
         0,
     ),

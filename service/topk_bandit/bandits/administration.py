@@ -1,7 +1,8 @@
 """The use cases of operators and shops: bandits, their settings and their items.
 
-A call that changes items returns when every worker that is heard of knows the change. Settings are changed as they are
-now, never as they were read before. Nothing here checks the shape of names and numbers, which `rpc` has done.
+A call that changes items returns once every worker that is alive knows the change. A change of settings applies to the
+newest settings, and is tried again if somebody else changes them meanwhile. Nothing here checks the shape of names and
+numbers: `rpc` has done so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.residents import Residents
-    from topk_bandit.bandits.use_cases import SettingsChange
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
     from topk_bandit.store.log import BanditRecord, ItemRecord, Store
 
@@ -43,22 +43,19 @@ UPDATES_PER_CALL = 16
 
 
 class Bandits:
-    """The use cases of `topk_bandit.bandits.use_cases.BanditUseCases`.
+    """What operators and shops set up.
+
+    Arguments are well-formed: names and ids have the right shape, and numbers are finite. What depends on a bandit's
+    settings or items is checked here, and an error names the field as the wire does.
 
     Parameters
     ----------
-    store
-        Where bandits are kept.
-    residents
-        Where models come from.
     default_exploration
         What a bandit explores with if its settings do not say.
     quota
         How many bandits a tenant may have.
     new_id
         Returns a fresh incarnation.
-    priors
-        Where the priors come from that settings name.
     """
 
     def __init__(
@@ -74,17 +71,12 @@ class Bandits:
         self._store = store
         self._priors = priors
         self._residents = residents
-        self._default_exploration = default_exploration
+        self.default_exploration = default_exploration
         self._quota = quota
         self._new_id = new_id
 
-    @property
-    def default_exploration(self) -> Exploration:
-        """See `BanditUseCases.default_exploration`."""
-        return self._default_exploration
-
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
-        """See `BanditUseCases.create_bandit`."""
+        """Create a bandit, or return the equal one that is there."""
         resolved, prior = await self._resolve_prior(name, settings)
         try:
             return await self._store.create_bandit(
@@ -98,17 +90,18 @@ class Bandits:
             raise
 
     async def get_bandit(self, name: BanditName) -> BanditRecord:
-        """See `BanditUseCases.get_bandit`."""
+        """Return a bandit."""
         return await self._store.get_bandit(name)
 
     async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
-        """See `BanditUseCases.list_bandits`."""
+        """Return up to `limit` bandits of a tenant whose id sorts after `after`."""
         return await self._store.list_bandits(tenant, after=after, limit=limit)
 
-    async def update_bandit(self, name: BanditName, change: SettingsChange) -> BanditRecord:
-        """See `BanditUseCases.update_bandit`; what is overdue is closed under the old settings.
+    async def update_bandit(self, name: BanditName, change: Callable[[BanditSettings], BanditSettings]) -> BanditRecord:
+        """Apply `change` to the settings as they are now, again if somebody else is faster; return the bandit.
 
-        When it returns, this worker decides with the new settings; the others hear of them within a moment.
+        What is overdue is closed under the old settings. When the call returns, this worker decides with the new
+        settings; the others hear of them within a moment.
         """
         await self._residents.expire(name)
         for _ in range(UPDATES_PER_CALL):
@@ -123,30 +116,30 @@ class Bandits:
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
 
     async def delete_bandit(self, name: BanditName) -> None:
-        """See `BanditUseCases.delete_bandit`."""
+        """Remove a bandit with all that it learned."""
         await self._store.delete_bandit(name)
 
     async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
-        """See `BanditUseCases.upsert_items`."""
+        """Add or change items; return how many the bandit has, retired ones not counted."""
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
-        """See `BanditUseCases.retire_items`."""
+        """Take items out for good; return how many the bandit has, retired ones not counted."""
         return await self._await_followers(name, await self._store.change_items(name, upserted=(), retired=item_ids))
 
     async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[ItemRecord]:
-        """See `BanditUseCases.list_items`."""
+        """Return up to `limit` items that are not retired and whose id sorts after `after`, by id."""
         known = (item for item in await self._store.list_items(name) if not item.retired)
         later = (item for item in known if item.item_id.encode() > after.encode())
         return list(islice(sorted(later, key=lambda item: item.item_id.encode()), limit))
 
     async def stats(self, name: BanditName) -> BanditStats:
-        """See `BanditUseCases.stats`."""
+        """Return where a bandit stands."""
         await self._residents.expire(name)
         record = await self._store.get_bandit(name)
         model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)
-        return _make_stats(record, model, digests, model_bytes=self._residents.model_bytes)
+        return _make_stats(record, model, digests, model_bytes=self._residents.budget.model_bytes)
 
     async def _resolve_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
         """Return the settings with the digest of the prior they name, and the prior; None if it was taken before."""
@@ -156,7 +149,7 @@ class Bandits:
             prior = await self._priors.prior(name.tenant, settings.prior_study, context_dim=settings.context_dim)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(FIELD, error.problem) from error
-        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._residents.model_bytes))
+        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._residents.budget.model_bytes))
         return replace(settings, prior_digest=prior_digest(prior)), prior
 
     async def _await_followers(self, name: BanditName, record: BanditRecord) -> int:

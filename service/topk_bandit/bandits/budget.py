@@ -1,8 +1,8 @@
 """The memory that models may take, in one bandit and in one worker.
 
-`MemoryBudget` has the limits; `ModelSizes` adds up what the models of a worker take and names those that have to
-leave, least recently used first. The model that was used last never has to. Nothing here loads, drops or measures a
-model.
+`MemoryBudget` has the limits. `ModelSizes` adds up what the models of a worker take, and names those that have to leave
+to keep within the limit: the least recently used first, and never the one that was used last. Nothing here loads,
+drops or measures a model.
 """
 
 from __future__ import annotations

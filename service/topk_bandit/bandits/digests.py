@@ -1,8 +1,8 @@
 """Digests of a model, by which two workers compare what they made of one log.
 
-What the log says (items, settings, open slates, sums of what was recorded) is the same wherever it is folded. What is
-computed from it (the posterior) is the same to the bit where the arithmetic is the same, and to rounding elsewhere.
-Digests tell that two models differ, never how far.
+The digest of the log covers items, settings, open slates and sums, and is the same wherever the log is folded. The
+digest of the posterior is the same where the arithmetic is the same; elsewhere numbers are rounded otherwise. Digests
+tell that two models differ, never how far.
 """
 
 from __future__ import annotations

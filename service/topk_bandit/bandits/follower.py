@@ -1,8 +1,8 @@
 """Follows one bandit's log: a state machine whose states are `FollowerState` and whose drawing is in `Follower`.
 
-A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store how
-far it knows the items, so that a retired item is in no slate. It never decides by itself when to follow or to leave:
-`topk_bandit.bandits.residents` does.
+A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store up to
+which position it knows the items, so that no slate with a retired item is recorded. It never decides by itself when to
+follow or to leave: `topk_bandit.bandits.residents` does.
 """
 
 from __future__ import annotations
@@ -84,16 +84,10 @@ class Follower:
 
     Parameters
     ----------
-    name
-        The bandit.
-    store
-        Where its log is.
     executor
         Where events are folded, away from the event loop.
     limits
         What the posterior may grow to.
-    hooks
-        Where telemetry listens.
     clock_ms
         This machine's clock, for the model's age only.
     worker_id

@@ -1,6 +1,6 @@
 """A bandit's items as a value: the index of each id, and which items can be shown.
 
-An item keeps its index for good, and a retired one is never shown again. Items are changed by returning others. Nothing
+An item keeps its index for good, and a retired one is never shown again. A change of items makes another value. Nothing
 here reads a store.
 """
 

@@ -1,7 +1,7 @@
 """The slates that await their reward, as a value, oldest first.
 
-Adding or removing one of n slates returns another value and costs O(sqrt(n)). A slate is packed, since a busy bandit
-has many. Nothing here knows deadlines.
+Adding or removing one of n slates returns another value and costs O(sqrt(n)). Each slate is packed into bytes, because
+a busy bandit has many. Nothing here knows deadlines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The hot path: recommend slates and take in their rewards.
 
-Every slate that gets an id is in the log, and was chosen from a model that knew the newest items. A request id that is
-sent again gets the slate that it got before. While the store is away slates are given out without an id, marked as
-degraded. A call waits for the log to be folded only after the items have changed.
+Every slate with an id is in the log, and was chosen from a model that knew the newest items. A request id that is sent
+again gets the slate that it got before. While the store is away, slates are given out without an id and marked as
+degraded. A call waits for the log only while there is no model, after a change of items, or if the model refuses.
 """
 
 from __future__ import annotations
@@ -92,18 +92,12 @@ def _digest(incarnation: str, request_id: str) -> bytes:
 
 
 class Recommender:
-    """The use cases of `topk_bandit.bandits.use_cases.RecommenderUseCases`.
+    """Recommends and rewards, for requests that are well-formed.
 
     Parameters
     ----------
-    store
-        Where the logs are.
-    residents
-        Where the models come from.
     executor
         Where slates are chosen, away from the event loop.
-    hooks
-        Where telemetry listens.
     new_id
         Returns a fresh request id.
     """
@@ -118,7 +112,7 @@ class Recommender:
         self._new_id = new_id
 
     async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
-        """See `RecommenderUseCases.recommend`."""
+        """Recommend a slate; an empty `request.request_id` is replaced by a fresh one."""
         model = await self._residents.get_model(name)
         request = self._complete(request, model)
         for _ in range(DECISIONS_PER_CALL):
@@ -137,7 +131,7 @@ class Recommender:
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
     async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
-        """See `RecommenderUseCases.reward`."""
+        """Take in a slate's reward."""
         try:
             outcome = await self._store.record_reward(name, recommendation_id, value)
         except TopkBanditError as error:
@@ -162,7 +156,7 @@ class Recommender:
             return repeated or await self._choose(request, await self._residents.follow(name))
 
     async def _choose(self, request: RecommendationRequest, model: Model) -> Recommendation:
-        self._residents.check_room(model)
+        self._residents.budget.check_room(model)
         start = time.perf_counter()
         if _is_short(model, request):
             recommendation = choose_slate(model, request)

@@ -1,7 +1,7 @@
 """One bandit of a worker: its follower, the lock and the task that use it, and when to look at its log next.
 
-A log that grows is looked at often, one that does not ever more rarely, and a deadline is not slept through. Nothing
-here reads the log or ends the task.
+The pause between two looks is short while the log grows, doubles up to a limit while it does not, and ends when the
+oldest open slate is due. Nothing here reads the log or ends the task.
 """
 
 from __future__ import annotations

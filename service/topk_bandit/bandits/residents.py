@@ -1,8 +1,8 @@
 """The bandits that have a model in this worker: each is loaded when it is asked for, and followed in the background.
 
-Each look at a bandit also closes the slates whose deadline has passed. A model leaves when it is not used for long, or
-when others need its memory, and is the same when it comes back. A bandit without a model here is left alone: what
-becomes overdue meanwhile is closed after its model has come back.
+Each look at a bandit also closes the slates whose deadline has passed. A model leaves memory when it is not used for
+long or when others need its memory, and it is the same when it comes back. Nothing here looks at a bandit that has no
+model in this worker: its overdue slates are closed by another worker, or once its model is back.
 """
 
 from __future__ import annotations
@@ -44,16 +44,10 @@ class Residents:
 
     Parameters
     ----------
-    store
-        Where the logs are.
     executor
         Where events are folded.
     limits
         What one bandit's posterior may grow to.
-    budget
-        How much memory models may take, and for how long.
-    hooks
-        Where telemetry listens.
     clock_ms
         This machine's clock, for telemetry only.
     worker_id
@@ -63,6 +57,11 @@ class Residents:
         get lost.
     now
         A clock in seconds, by which a model is unused for long and a look is due.
+
+    Attributes
+    ----------
+    budget
+        How much memory models may take, and for how long.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ class Residents:
         self._worker_id = worker_id
         self._look_seconds = look_seconds
         self._now = now
-        self._budget = budget or MemoryBudget()
-        self._sizes = ModelSizes(most_bytes=self._budget.worker_bytes)
-        hooks.bounded(self._budget.model_bytes)
+        self.budget = budget or MemoryBudget()
+        self._sizes = ModelSizes(most_bytes=self.budget.worker_bytes)
+        hooks.bounded(self.budget.model_bytes)
         self._residents: dict[BanditName, Resident] = {}
         self._listener: asyncio.Task[None] | None = None
 
@@ -108,15 +107,6 @@ class Residents:
                 task.cancel()
             _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    @property
-    def model_bytes(self) -> int:
-        """What one bandit's model may take."""
-        return self._budget.model_bytes
-
-    def check_room(self, model: Model) -> None:
-        """Raise `ExhaustedError` unless a bandit has room for one more open slate."""
-        self._budget.check_room(model)
 
     def peek_model(self, name: BanditName) -> Model | None:
         """Return the bandit's model as it is here, None if there is none: nothing is loaded, nothing waited for."""
@@ -253,7 +243,7 @@ class Residents:
         if not resident.follower.is_present:
             return
         now = self._now()
-        if now >= resident.used_at + self._budget.idle_seconds and not woken:
+        if now >= resident.used_at + self.budget.idle_seconds and not woken:
             self._rest(resident, reason="idle")
             return
         if now >= resident.expire_at:

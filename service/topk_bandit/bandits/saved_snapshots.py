@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from topk_bandit.bandits.digests import Digests
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
@@ -40,21 +41,7 @@ BYTES_PER_EVENT = 1024
 
 
 class SavedSnapshots:
-    """Reads and writes the snapshots of one bandit.
-
-    Parameters
-    ----------
-    name
-        The bandit.
-    store
-        Where its snapshots are.
-    executor
-        Where they are encoded and decoded, away from the event loop.
-    limits
-        What the posterior may grow to.
-    hooks
-        Where telemetry listens.
-    """
+    """Reads and writes the snapshots of one bandit; they are encoded and decoded on `executor`."""
 
     def __init__(self, name: BanditName, store: Store, executor: Executor, *, limits: Limits, hooks: Hooks) -> None:
         self._name = name
@@ -79,7 +66,7 @@ class SavedSnapshots:
         """Return the model that a snapshot holds, None if it can't be read."""
         try:
             model = await self._run(lambda: decode_model(snapshot.payload, limits=self._limits))
-            await self._compare(model, snapshot)
+            await self._compare(lambda: digests_of(model), snapshot)
         except CorruptDataError:
             where = {"bandit": str(self._name), "position": snapshot.position}
             _log.exception("a snapshot is passed over", extra=where)
@@ -103,22 +90,22 @@ class SavedSnapshots:
         snapshot = Snapshot(position=checkpoint.version, payload=payload)
         try:
             if not await self._store.save_snapshot(self._name, snapshot, incarnation=checkpoint.incarnation):
-                await self._compare_with_stored(checkpoint)
+                await self._compare_with_stored(snapshot)
         except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
             _log.warning("a snapshot can't be saved: %s", error, extra={"bandit": str(self._name)})
             self._hooks.snapshot_failed(str(self._name))
         else:
             self.resume_after(snapshot)
 
-    async def _compare_with_stored(self, checkpoint: Model) -> None:
-        """Compare a checkpoint with the snapshot that another worker saved at the same position, if one did."""
+    async def _compare_with_stored(self, refused: Snapshot) -> None:
+        """Compare a snapshot with the one that another worker saved at the same position, if one did."""
         for stored in await self._store.load_snapshots(self._name):
-            if stored.position == checkpoint.version:
-                await self._compare(checkpoint, stored)
+            if stored.position == refused.position:
+                await self._compare(lambda: decode_digests(refused.payload), stored)
 
-    async def _compare(self, model: Model, snapshot: Snapshot) -> None:
+    async def _compare(self, find_digests: Callable[[], Digests], snapshot: Snapshot) -> None:
         """Log and count a difference between a model and the snapshot of the same position that must not be there."""
-        ours, theirs = await self._run(lambda: (digests_of(model), decode_digests(snapshot.payload)))
+        ours, theirs = await self._run(lambda: (find_digests(), decode_digests(snapshot.payload)))
         if difference := ours.difference(theirs):
             where = {"bandit": str(self._name), "position": snapshot.position}
             _log.error("this model's %s is not that of the snapshot: %s, %s", difference, ours, theirs, extra=where)

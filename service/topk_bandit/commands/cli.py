@@ -11,11 +11,10 @@ import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import experiment as experiment_command
-from topk_bandit.commands.log import arguments as log_words
-from topk_bandit.commands.study import arguments as study_words
+from topk_bandit.commands import experiment
+from topk_bandit.commands.log import arguments as log
+from topk_bandit.commands.study import arguments as study
 from topk_bandit.domain.errors import TopkBanditError
-from topk_bandit.lab.experiments import arguments as experiment_words
 from topk_bandit.process import logs, settings
 from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.process.threads import use_one_thread
@@ -78,33 +77,19 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--rounds", type=int, default=600, metavar="COUNT", help="requests to make (default: 600)")
     demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
     demo.set_defaults(run=_demo)
-    study = commands.add_parser(
-        "study",
-        help="ask people about items, and learn what they prefer",
-        description=study_words.DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    study_words.add_arguments(study)
-    experiment = commands.add_parser(
-        "experiment",
-        help="run one of the papers' experiments again",
-        description=experiment_words.DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    experiment_command.add_arguments(experiment)
-    log = commands.add_parser(
-        "log",
-        help="write down a bandit's log, replay it, compare two",
-        description=log_words.DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    log_words.add_arguments(log)
+    for name, words, text in (
+        ("study", study, "ask people about items, and learn what they prefer"),
+        ("experiment", experiment, "run one of the papers' experiments again"),
+        ("log", log, "write down a bandit's log, replay it, compare two"),
+    ):
+        raw = argparse.RawDescriptionHelpFormatter
+        words.add_arguments(commands.add_parser(name, help=text, description=words.DESCRIPTION, formatter_class=raw))
     return parser
 
 
 def _serve(given: argparse.Namespace) -> int:
     chosen = settings.load(given, os.environ)
-    logs.configure("json" if chosen.log_format == "json" else "text", level=chosen.log_level)
+    logs.configure(chosen.log_format, level=chosen.log_level)
     stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop_requested.set())

@@ -21,7 +21,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
-from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
+from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
 def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
     """Start the embedded store as serve would, but in a folder of its own: the real one may be in use right now."""
     probe = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-doctor-")))
-    fsync: FsyncPolicy = "always" if settings.fsync == "always" else "everysec"
-    return stack.enter_context(EmbeddedStore.start(probe, fsync=fsync))
+    return stack.enter_context(EmbeddedStore.start(probe, fsync=settings.fsync))
 
 
 async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float]:

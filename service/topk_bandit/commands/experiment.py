@@ -9,7 +9,9 @@ from topk_bandit.lab.experiments import arguments
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments"]
+__all__ = ["DESCRIPTION", "add_arguments"]
+
+DESCRIPTION = arguments.DESCRIPTION
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """One serving process put together: a store, a learner, a designer and a gRPC server, from start to drain.
 
-A worker compiles first and connects then, waiting for a store that is away as long as it takes. It serves no call
-before it has examined the store, and refuses one that can't keep what it acknowledges. It drains its calls before it
-ends.
+A worker compiles, then connects, and waits for a store that is away as long as it takes. It serves no call before it
+has examined the store, and refuses a store that can't keep what it acknowledges. It ends only after its calls have
+ended, or their time is up.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker_spec import Compiling, Ready, StoreAt
-from topk_bandit.rpc.credentials import tls_credentials
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.rpc.methods import served_methods
-from topk_bandit.rpc.server import Server
+from topk_bandit.rpc.server import Server, served_methods, tls_credentials
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import timed
 from topk_bandit.studies.administration import Studies
@@ -185,14 +183,37 @@ def _assembled(
     """Put the server and all that it calls together; what runs beside it is started, and stopped with `stack`."""
     store, study_store = timed(connected, metrics), timed(connected.studies(), metrics)
     residents = _residents(settings, store, threads.learning, metrics)
-    designer = _designer(study_store, threads.designing, metrics)
+    designer = Designer(
+        study_store,
+        threads.designing,
+        threads=DESIGN_THREADS,
+        hooks=metrics,
+        owner=_new_id(),
+        new_reference=_new_id,
+    )
     for one in (residents, designer):
         stack.push_async_callback(one.stop)
         one.start()
     studies = _studies(settings, study_store, designer, threads.studying, metrics)
-    bandits = _bandits(settings, store, residents, studies)
-    recommender = Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id)
-    return _server(settings, spec, recommender, bandits, studies=studies, metrics=metrics)
+    bandits = Bandits(
+        store,
+        residents,
+        default_exploration=settings.default_exploration,
+        quota=settings.max_bandits_per_tenant,
+        new_id=_new_id,
+        priors=studies,
+    )
+    return Server(
+        spec.address,
+        recommender=Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id),
+        bandits=bandits,
+        studies=studies,
+        hooks=metrics,
+        max_in_flight=settings.max_calls_in_flight,
+        max_message_bytes=settings.max_message_bytes,
+        credentials=tls_credentials(settings.tls_certificate, settings.tls_private_key),
+        so_reuseport=True,
+    )
 
 
 def _residents(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Residents:
@@ -212,21 +233,6 @@ def _residents(settings: Settings, store: RedisStore, executor: Executor, metric
     )
 
 
-def _bandits(settings: Settings, store: RedisStore, residents: Residents, studies: Studies) -> Bandits:
-    return Bandits(
-        store,
-        residents,
-        default_exploration=settings.default_exploration,
-        quota=settings.max_bandits_per_tenant,
-        new_id=_new_id,
-        priors=studies,
-    )
-
-
-def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Designer:
-    return Designer(store, executor, threads=DESIGN_THREADS, hooks=metrics, owner=_new_id(), new_reference=_new_id)
-
-
 def _studies(
     settings: Settings, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics
 ) -> Studies:
@@ -238,28 +244,6 @@ def _studies(
         quota=settings.max_studies_per_tenant,
         new_id=_new_id,
         most_bytes=STUDY_BYTES,
-    )
-
-
-def _server(
-    settings: Settings,
-    spec: WorkerSpec,
-    recommender: Recommender,
-    bandits: Bandits,
-    *,
-    studies: Studies,
-    metrics: Metrics,
-) -> Server:
-    return Server(
-        spec.address,
-        recommender=recommender,
-        bandits=bandits,
-        studies=studies,
-        hooks=metrics,
-        max_in_flight=settings.max_calls_in_flight,
-        credentials=tls_credentials(settings.tls_certificate, settings.tls_private_key),
-        so_reuseport=True,
-        max_message_bytes=settings.max_message_bytes,
     )
 
 

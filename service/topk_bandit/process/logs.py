@@ -11,10 +11,7 @@ import logging
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from typing import TextIO
+from typing import Literal, TypeAlias
 
 __all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure"]
 
@@ -77,9 +74,9 @@ class TextFormatter(logging.Formatter):
         return f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}{extra}".translate(_CONTROL)
 
 
-def configure(style: LogFormat, *, level: str, stream: TextIO | None = None) -> None:
-    """Send this process's warnings, and its records from `level` upwards, to standard error (or to `stream`)."""
-    handler = logging.StreamHandler(stream)
+def configure(style: LogFormat, *, level: str) -> None:
+    """Send this process's warnings, and its records from `level` upwards, to standard error."""
+    handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

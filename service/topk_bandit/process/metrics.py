@@ -1,8 +1,8 @@
 """What the service measures, as Prometheus metrics that hooks count.
 
-Counters and histograms are summed over the worker processes. Each worker folds the log of every bandit that it serves,
-so a gauge is the largest value of any living worker, and `topk_bandit_reward_delay_seconds` has quantiles to be read
-but no count. What is measured per bandit is shown as a worker's sum (observations, pending, rows, memory) or maximum
+Counters and histograms are summed over the worker processes, and a gauge is the largest value of any living worker.
+Each worker folds the log of every bandit that it serves, so `topk_bandit_reward_delay_seconds` counts a reward once in
+each of them. What is measured per bandit is shown as a worker's sum (observations, pending, rows, memory) or maximum
 (lag, age, largest model). The number of series never depends on the number of tenants, bandits or items.
 """
 

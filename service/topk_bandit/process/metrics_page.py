@@ -18,7 +18,6 @@ from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 __all__ = ["MetricsServer"]
 
@@ -131,7 +130,5 @@ class MetricsServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

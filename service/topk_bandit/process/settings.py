@@ -15,7 +15,7 @@ import sys
 import tomllib
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from topk_bandit.domain.bandits import DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, Exploration, PaperBeta
 from topk_bandit.domain.errors import ConfigurationError
@@ -24,6 +24,8 @@ from topk_bandit.store.redis.url import StoreUrl
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from topk_bandit.store.embedded import FsyncPolicy
 
 __all__ = ["Address", "Settings", "add_arguments", "default_data_dir", "load"]
 
@@ -56,19 +58,23 @@ class _About:
     parse: Callable[[object], object]
     help: str
     metavar: str
-    default: str | None
+    default: str
 
 
-def _about(
-    parse: Callable[[object], object], text: str, *, metavar: str, default: str | None = None
-) -> dict[str, _About]:
-    return {"about": _About(parse=parse, help=text, metavar=metavar, default=default)}
-
-
-def _default(declared: Field[object]) -> str:
-    """Return a setting's default as it is told to people."""
-    about = _of(declared)
-    return about.default if about.default is not None else str(declared.default)
+def _setting(
+    default: object,
+    parse: Callable[[object], object],
+    text: str,
+    *,
+    metavar: str,
+    told: str = "",
+    secret: bool = False,
+) -> Any:  # noqa: ANN401 - a field stands for a value of any type
+    """Declare a setting; a default that is a function is called each time, and `told` is what people read of it."""
+    about = {"about": _About(parse, text, metavar, told or ("none" if default is None else str(default)))}
+    if callable(default):
+        return field(default_factory=default, metadata=about, repr=not secret)
+    return field(default=default, metadata=about, repr=not secret)
 
 
 def _address(value: object) -> Address:
@@ -186,142 +192,104 @@ class Settings:
         A value can't be used; the message names the setting.
     """
 
-    listen: Address = field(
-        default=Address("127.0.0.1", 50051),
-        metadata=_about(_address, "where gRPC is served", metavar="HOST:PORT"),
+    listen: Address = _setting(Address("127.0.0.1", 50051), _address, "where gRPC is served", metavar="HOST:PORT")
+    metrics_listen: Address | None = _setting(
+        Address("127.0.0.1", 9464),
+        _address_or_off,
+        "where /metrics, /livez and /readyz are served over HTTP; empty: nowhere",
+        metavar="HOST:PORT",
     )
-    metrics_listen: Address | None = field(
-        default=Address("127.0.0.1", 9464),
-        metadata=_about(
-            _address_or_off,
-            "where /metrics, /livez and /readyz are served over HTTP; empty: nowhere",
-            metavar="HOST:PORT",
-        ),
+    workers: int = _setting(1, _whole(1, 256), "how many processes serve calls", metavar="COUNT")
+    redis_url: str = _setting(
+        "",
+        _redis_url,
+        "Redis or Valkey to keep the log in (redis://, rediss://, unix://, sentinel://); other users of the "
+        "machine can see a password in a flag, but not in a variable",
+        metavar="URL",
+        told="an embedded store in the data folder",
+        secret=True,
     )
-    workers: int = field(default=1, metadata=_about(_whole(1, 256), "how many processes serve calls", metavar="COUNT"))
-    redis_url: str = field(
-        default="",
-        repr=False,
-        metadata=_about(
-            _redis_url,
-            "Redis or Valkey to keep the log in (redis://, rediss://, unix://, sentinel://); other users of the "
-            "machine can see a password in a flag, but not in a variable",
-            metavar="URL",
-            default="an embedded store in the data folder",
-        ),
+    data_dir: Path = _setting(
+        lambda: default_data_dir(os.environ),
+        _path,
+        "folder of the embedded store",
+        metavar="FOLDER",
+        told="topk-bandit in the user's data folder",
     )
-    data_dir: Path = field(
-        default_factory=lambda: default_data_dir(os.environ),
-        metadata=_about(
-            _path, "folder of the embedded store", metavar="FOLDER", default="topk-bandit in the user's data folder"
-        ),
+    fsync: FsyncPolicy = _setting(
+        "always",
+        _choice("everysec", "always"),
+        "when the embedded store's log reaches the disk; 'always' loses nothing even if the store itself is killed "
+        "or the power fails",
+        metavar="{everysec,always}",
     )
-    fsync: str = field(
-        default="always",
-        metadata=_about(
-            _choice("everysec", "always"),
-            "when the embedded store's log reaches the disk; 'always' loses nothing even if the store itself is killed "
-            "or the power fails",
-            metavar="{everysec,always}",
-        ),
+    key_prefix: str = _setting("topk-bandit", _key_prefix, "what all keys in the store begin with", metavar="TEXT")
+    store_timeout_seconds: float = _setting(
+        1.0, _real(0.01, 60.0), "how long one call of the store may take", metavar="SECONDS"
     )
-    key_prefix: str = field(
-        default="topk-bandit",
-        metadata=_about(_key_prefix, "what all keys in the store begin with", metavar="TEXT"),
+    record_retention_seconds: float = _setting(
+        604_800.0, _real(1.0, 31_536_000.0), "how long a closed recommendation is remembered", metavar="SECONDS"
     )
-    store_timeout_seconds: float = field(
-        default=1.0,
-        metadata=_about(_real(0.01, 60.0), "how long one call of the store may take", metavar="SECONDS"),
+    max_calls_in_flight: int = _setting(
+        32, _whole(1, 100_000), "calls that a worker handles at once before it refuses more", metavar="COUNT"
     )
-    record_retention_seconds: float = field(
-        default=604_800.0,
-        metadata=_about(_real(1.0, 31_536_000.0), "how long a closed recommendation is remembered", metavar="SECONDS"),
+    max_bandits_per_tenant: int = _setting(
+        1000, _whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"
     )
-    max_calls_in_flight: int = field(
-        default=32,
-        metadata=_about(
-            _whole(1, 100_000), "calls that a worker handles at once before it refuses more", metavar="COUNT"
-        ),
+    max_studies_per_tenant: int = _setting(
+        1000, _whole(1, 1_000_000), "how many studies a tenant may have", metavar="COUNT"
     )
-    max_bandits_per_tenant: int = field(
-        default=1000,
-        metadata=_about(_whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"),
+    bandit_memory_mib: int = _setting(
+        16,
+        _whole(8, 65_536),
+        "what one bandit's model may take in a worker's memory; how many observations it keeps, and how many "
+        "recommendations may wait for a reward, follows from it",
+        metavar="MIB",
     )
-    max_studies_per_tenant: int = field(
-        default=1000,
-        metadata=_about(_whole(1, 1_000_000), "how many studies a tenant may have", metavar="COUNT"),
+    worker_memory_mib: int = _setting(
+        6144,
+        _whole(8, 16_777_216),
+        "what all models of a worker may take; those used least recently rest first, until they are asked for",
+        metavar="MIB",
     )
-    bandit_memory_mib: int = field(
-        default=16,
-        metadata=_about(
-            _whole(8, 65_536),
-            "what one bandit's model may take in a worker's memory; how many observations it keeps, and how many "
-            "recommendations may wait for a reward, follows from it",
-            metavar="MIB",
-        ),
+    idle_seconds: float = _setting(
+        600.0, _real(1.0, 31_536_000.0), "how long a bandit must be idle for its model to rest", metavar="SECONDS"
     )
-    worker_memory_mib: int = field(
-        default=6144,
-        metadata=_about(
-            _whole(8, 16_777_216),
-            "what all models of a worker may take; those used least recently rest first, until they are asked for",
-            metavar="MIB",
-        ),
+    max_message_bytes: int = _setting(
+        8_388_608, _whole(1024, 1_073_741_824), "the largest message that is received or sent", metavar="BYTES"
     )
-    idle_seconds: float = field(
-        default=600.0,
-        metadata=_about(
-            _real(1.0, 31_536_000.0), "how long a bandit must be idle for its model to rest", metavar="SECONDS"
-        ),
+    drain_seconds: float = _setting(
+        10.0, _real(0.0, 3600.0), "how long calls under way may take to end at a shutdown", metavar="SECONDS"
     )
-    max_message_bytes: int = field(
-        default=4_194_304,
-        metadata=_about(_whole(1024, 1_073_741_824), "the largest message that is received", metavar="BYTES"),
+    beta_scale: float = _setting(
+        DEFAULT_BETA_SCALE,
+        _real(0.0, 1e6),
+        "exploration of a bandit created without one: scale of the confidence bound's growing width",
+        metavar="NUMBER",
     )
-    drain_seconds: float = field(
-        default=10.0,
-        metadata=_about(
-            _real(0.0, 3600.0), "how long calls under way may take to end at a shutdown", metavar="SECONDS"
-        ),
+    uniform_share: float = _setting(
+        DEFAULT_UNIFORM_SHARE,
+        _real(0.0, 1.0),
+        "exploration of a bandit created without one: share of slates that are drawn uniformly",
+        metavar="SHARE",
     )
-    beta_scale: float = field(
-        default=DEFAULT_BETA_SCALE,
-        metadata=_about(
-            _real(0.0, 1e6),
-            "exploration of a bandit created without one: scale of the confidence bound's growing width",
-            metavar="NUMBER",
-        ),
+    log_level: str = _setting(
+        "INFO",
+        _choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+        "the least severe records to log",
+        metavar="LEVEL",
     )
-    uniform_share: float = field(
-        default=DEFAULT_UNIFORM_SHARE,
-        metadata=_about(
-            _real(0.0, 1.0),
-            "exploration of a bandit created without one: share of slates that are drawn uniformly",
-            metavar="SHARE",
-        ),
+    log_format: Literal["json", "text"] = _setting(
+        "json", _choice("json", "text"), "how log records are written", metavar="{json,text}"
     )
-    log_level: str = field(
-        default="INFO",
-        metadata=_about(
-            _choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "the least severe records to log", metavar="LEVEL"
-        ),
+    tls_certificate: Path | None = _setting(
+        None,
+        _file,
+        "file with the server's certificate chain (PEM); gRPC is encrypted with it",
+        metavar="FILE",
     )
-    log_format: str = field(
-        default="json",
-        metadata=_about(_choice("json", "text"), "how log records are written", metavar="{json,text}"),
-    )
-    tls_certificate: Path | None = field(
-        default=None,
-        metadata=_about(
-            _file,
-            "file with the server's certificate chain (PEM); gRPC is encrypted with it",
-            metavar="FILE",
-            default="none",
-        ),
-    )
-    tls_private_key: Path | None = field(
-        default=None,
-        metadata=_about(_file, "file with the certificate's private key (PEM)", metavar="FILE", default="none"),
+    tls_private_key: Path | None = _setting(
+        None, _file, "file with the certificate's private key (PEM)", metavar="FILE"
     )
 
     def __post_init__(self) -> None:
@@ -404,7 +372,7 @@ def add_arguments(parser: ArgumentParser, *, names: Collection[str] | None = Non
         if names is not None and declared.name not in names:
             continue
         about = _of(declared)
-        text = f"{about.help} (default: {_default(declared)}; environment: {_variable(declared.name)})"
+        text = f"{about.help} (default: {about.default}; environment: {_variable(declared.name)})"
         parser.add_argument(_flag(declared.name), metavar=about.metavar, help=text.replace("%", "%%"))
 
 

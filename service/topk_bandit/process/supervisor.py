@@ -24,11 +24,10 @@ from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.threads import use_one_thread
 from topk_bandit.process.worker_process import WorkerProcess
 from topk_bandit.process.worker_spec import Compiling, GaveUp, WorkerSpec
-from topk_bandit.store.embedded import EmbeddedStore, FsyncPolicy
+from topk_bandit.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from topk_bandit.process.settings import Address, Settings
     from topk_bandit.process.worker_process import WorkerMain
@@ -147,9 +146,7 @@ class Supervisor:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _reserve_port(self, listen: Address) -> str:
@@ -169,8 +166,8 @@ class Supervisor:
         return f"{host}:{port}"
 
     def _start_embedded(self) -> str:
-        fsync: FsyncPolicy = "always" if self._settings.fsync == "always" else "everysec"
-        self._embedded = self._stack.enter_context(EmbeddedStore.start(self._settings.data_dir, fsync=fsync))
+        store = EmbeddedStore.start(self._settings.data_dir, fsync=self._settings.fsync)
+        self._embedded = self._stack.enter_context(store)
         _log.info("embedded store is up", extra={"folder": str(self._embedded.folder), "store_pid": self._embedded.pid})
         return self._embedded.url
 

@@ -1,8 +1,8 @@
 """How many threads the linear algebra of a process uses: one.
 
-A worker computes in threads of its own and an experiment in processes of its own, and threads that BLAS starts as well
-would get in their way. BLAS adds up in another order with another number of threads, so workers that are to have the
-same posterior to the bit must use the same number. Nothing else of the package sets this number.
+Workers and experiments have threads or processes of their own, which more threads of BLAS would slow down. BLAS also
+adds in another order with another number of threads, and workers can have the same posterior to the bit only with the
+same number. Nothing else in the package sets it.
 """
 
 from __future__ import annotations

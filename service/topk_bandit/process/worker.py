@@ -37,7 +37,7 @@ def run(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Threads here compute for microseconds between calls that release the lock; none should wait 5 ms for its turn.
     sys.setswitchinterval(SWITCH_SECONDS)
-    logs.configure("json" if settings.log_format == "json" else "text", level=settings.log_level)
+    logs.configure(settings.log_format, level=settings.log_level)
     from topk_bandit.process.assembly import serve  # noqa: PLC0415 - numpy, numba and grpc belong in the worker alone
 
     try:

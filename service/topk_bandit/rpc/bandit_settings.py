@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -13,9 +13,9 @@ from topk_bandit.rpc import fields
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-__all__ = ["MaskedChange", "masked_change", "settings_from_proto", "settings_to_proto"]
+__all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 
 _MAX_BETA = 1e6
 _DEFAULT_REWARD_WAIT_MS = 10 * 60 * 1000
@@ -138,27 +138,10 @@ def _prior_study(bandit: pb.Bandit) -> str:
     return study.study
 
 
-@dataclass(frozen=True, slots=True)
-class MaskedChange:
-    """The change that an update mask describes: a `topk_bandit.bandits.use_cases.SettingsChange`.
-
-    Attributes
-    ----------
-    exploration, others
-        New values of fields of `Exploration`, and of other fields of `BanditSettings`, by name.
-    """
-
-    exploration: Mapping[str, Any]
-    others: Mapping[str, Any]
-
-    def __call__(self, settings: BanditSettings, /) -> BanditSettings:
-        """Return `settings` with the named fields changed and all others as they are."""
-        exploration = replace(settings.exploration, **self.exploration)
-        return replace(settings, exploration=exploration, **self.others)
-
-
-def masked_change(bandit: pb.Bandit, paths: Iterable[str], default: Exploration) -> MaskedChange:
-    """Return the change that `paths` name and `bandit` holds.
+def masked_change(
+    bandit: pb.Bandit, paths: Iterable[str], default: Exploration
+) -> Callable[[BanditSettings], BanditSettings]:
+    """Return the change that `paths` name and `bandit` holds: from settings to those with the named fields changed.
 
     Raises
     ------
@@ -169,8 +152,8 @@ def masked_change(bandit: pb.Bandit, paths: Iterable[str], default: Exploration)
     named = {leaf for path in paths for leaf in _leaves(path)}
     if not named:
         raise InvalidArgumentError("update_mask", f"is required; it may name {', '.join(_CHANGEABLE)}")
-    exploration: dict[str, object] = {}
-    others: dict[str, object] = {}
+    exploration: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     if named & _BETAS:
         is_named = f"exploration.{bandit.exploration.WhichOneof('beta')}" in named
         exploration["beta"] = _beta(bandit, default) if is_named else default.beta
@@ -183,7 +166,7 @@ def masked_change(bandit: pb.Bandit, paths: Iterable[str], default: Exploration)
     if "prior_study" in named:
         # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
         others["prior_study"], others["prior_digest"] = _prior_study(bandit), ""
-    return MaskedChange(exploration=exploration, others=others)
+    return lambda settings: replace(settings, exploration=replace(settings.exploration, **exploration), **others)
 
 
 def _leaves(path: str) -> Iterable[str]:

@@ -20,10 +20,9 @@ from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings, BanditStats, Exploration, Recommendation
-    from topk_bandit.rpc.bandit_settings import MaskedChange
     from topk_bandit.store.log import BanditRecord, ItemRecord
 
 __all__ = [
@@ -44,6 +43,7 @@ __all__ = [
     "recommendation_to_proto",
     "reward_request",
     "stats_to_proto",
+    "timestamp",
 ]
 
 _MAX_BATCH = 1000
@@ -84,12 +84,13 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         mode=recommender_pb.MODE_EXPLORED if explored else recommender_pb.MODE_EXPLOITED,
         model_version=recommendation.model_version,
         observation_count=recommendation.observations,
-        reward_deadline=None if recommendation.degraded else _timestamp(recommendation.deadline_ms),
+        reward_deadline=None if recommendation.degraded else timestamp(recommendation.deadline_ms),
         degraded=recommendation.degraded,
     )
 
 
-def _timestamp(milliseconds: int) -> Timestamp:
+def timestamp(milliseconds: int) -> Timestamp:
+    """Return a time of the store's clock as a message."""
     seconds, rest = divmod(milliseconds, 1000)
     return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
 
@@ -141,7 +142,9 @@ def bandit_creation(request: bandit_pb.CreateBanditRequest, default: Exploration
     return _name_in_bandit(request), settings_from_proto(request.bandit, default)
 
 
-def bandit_update(request: bandit_pb.UpdateBanditRequest, default: Exploration) -> tuple[BanditName, MaskedChange]:
+def bandit_update(
+    request: bandit_pb.UpdateBanditRequest, default: Exploration
+) -> tuple[BanditName, Callable[[BanditSettings], BanditSettings]]:
     """Return what an UpdateBandit changes; `default` is what a field goes back to that is named and not set."""
     return _name_in_bandit(request), masked_change(request.bandit, request.update_mask.paths, default)
 
@@ -156,7 +159,7 @@ def bandit_to_proto(record: BanditRecord) -> bandit_pb.Bandit:
     """Return a bandit with its name, settings and time of creation."""
     bandit = settings_to_proto(record.settings)
     bandit.name = str(record.name)
-    bandit.create_time.CopyFrom(_timestamp(record.created_ms))
+    bandit.create_time.CopyFrom(timestamp(record.created_ms))
     if record.settings.prior_study:
         bandit.prior_study = str(StudyName(record.name.tenant, record.settings.prior_study))
     return bandit

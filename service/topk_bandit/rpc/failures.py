@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-__all__ = ["ERROR_DOMAIN", "FAILURES", "Failure", "FailureReporter", "reward_error", "status"]
+__all__ = ["ERROR_DOMAIN", "FAILURES", "Failure", "FailureReporter", "internal_failure", "reward_error", "status"]
 
 ERROR_DOMAIN = "topk-bandit"
 
@@ -67,38 +67,16 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 3]}..."
 
 
-def _invalid(error: errors.InvalidArgumentError) -> Failure:
-    return Failure(StatusCode.INVALID_ARGUMENT, error.problem, field=error.field)
-
-
-def _not_found(error: errors.NotFoundError) -> Failure:
-    return Failure(StatusCode.NOT_FOUND, str(error), resource=error.resource)
-
-
-def _conflict(error: errors.ConflictError) -> Failure:
-    return Failure(StatusCode.ALREADY_EXISTS, str(error), reason=error.reason)
-
-
-def _not_ready(error: errors.NotReadyError) -> Failure:
-    return Failure(StatusCode.FAILED_PRECONDITION, str(error), reason=error.reason)
-
-
-def _exhausted(error: errors.ExhaustedError) -> Failure:
-    return Failure(StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after)
-
-
-def _unavailable(error: errors.UnavailableError) -> Failure:
-    return Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after)
-
-
 # None: the service's own fault, of which a caller learns a reference and nothing else.
 FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = {
-    errors.InvalidArgumentError: _invalid,
-    errors.NotFoundError: _not_found,
-    errors.ConflictError: _conflict,
-    errors.NotReadyError: _not_ready,
-    errors.ExhaustedError: _exhausted,
-    errors.UnavailableError: _unavailable,
+    errors.InvalidArgumentError: lambda error: Failure(StatusCode.INVALID_ARGUMENT, error.problem, field=error.field),
+    errors.NotFoundError: lambda error: Failure(StatusCode.NOT_FOUND, str(error), resource=error.resource),
+    errors.ConflictError: lambda error: Failure(StatusCode.ALREADY_EXISTS, str(error), reason=error.reason),
+    errors.NotReadyError: lambda error: Failure(StatusCode.FAILED_PRECONDITION, str(error), reason=error.reason),
+    errors.ExhaustedError: lambda error: Failure(
+        StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after
+    ),
+    errors.UnavailableError: lambda error: Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after),
     errors.CorruptDataError: None,
     errors.ConfigurationError: None,
 }
@@ -124,8 +102,13 @@ class FailureReporter:
     def _own_fault(self, error: BaseException, call: str) -> Failure:
         reference = self._new_reference()
         _log.error("%s failed, reference %s", call, reference, exc_info=error)
-        problem = f"internal error; reference {reference}"
-        return Failure(StatusCode.INTERNAL, problem, reason="INTERNAL_ERROR", reference=reference)
+        return internal_failure(reference)
+
+
+def internal_failure(reference: str) -> Failure:
+    """Return what a caller is told of the service's own fault, which the log has under a reference."""
+    problem = f"internal error; reference {reference}"
+    return Failure(StatusCode.INTERNAL, problem, reason="INTERNAL_ERROR", reference=reference)
 
 
 def status(failure: Failure) -> status_pb2.Status:

@@ -13,7 +13,7 @@ from grpc import StatusCode
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.rpc import fields
 from topk_bandit.rpc import study_converters as converters
-from topk_bandit.rpc.failures import Failure, status
+from topk_bandit.rpc.failures import status
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1 import preference_service_pb2_grpc as pb_grpc
 
@@ -22,40 +22,26 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from topk_bandit.domain.studies import AnswerOutcome, DesignFailed, StudyName
+    from topk_bandit.domain.studies import AnswerOutcome, StudyName
     from topk_bandit.rpc.failures import FailureReporter
-    from topk_bandit.store.study_log import StudyRecord
-    from topk_bandit.studies.use_cases import StudyUseCases
+    from topk_bandit.studies.administration import Studies
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
 __all__ = ["READ_ONLY_STUDY_METHODS", "OperationsServicer", "PreferenceServicer"]
 
 READ_ONLY_STUDY_METHODS = frozenset(
-    [
-        *(
-            f"/{pb.DESCRIPTOR.services_by_name['PreferenceService'].full_name}/{method}"
-            for method in ("GetStudy", "ListStudies", "GetPreferences")
-        ),
-        *(f"/google.longrunning.Operations/{method}" for method in ("GetOperation", "ListOperations", "WaitOperation")),
-    ]
+    f"/{service.full_name}/{method}"
+    for service, methods in (
+        (pb.DESCRIPTOR.services_by_name["PreferenceService"], ("GetStudy", "ListStudies", "GetPreferences")),
+        (operations_pb.DESCRIPTOR.services_by_name["Operations"], ("GetOperation", "ListOperations", "WaitOperation")),
+    )
+    for method in methods
 )
 
 LONGEST_WAIT_SECONDS = 10.0
 WAIT_SECONDS_BEFORE_THE_DEADLINE = 0.5
 """An answer that a caller waits for must come before the caller's deadline."""
-
-
-def _failure_of_design(failed: DesignFailed) -> Failure:
-    if failed.field:
-        return Failure(StatusCode.INVALID_ARGUMENT, failed.problem, field=failed.field)
-    reference = failed.problem
-    problem = f"internal error; reference {reference}"
-    return Failure(StatusCode.INTERNAL, problem, reason="INTERNAL_ERROR", reference=reference)
-
-
-def _operation(record: StudyRecord) -> operations_pb.Operation:
-    return converters.operation_to_proto(record, failure_of=_failure_of_design)
 
 
 class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
@@ -67,51 +53,39 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         Explains the errors of single answers of a batch; those of whole calls are left to the guard around the call.
     """
 
-    def __init__(self, use_cases: StudyUseCases, *, failures: FailureReporter) -> None:
+    def __init__(self, use_cases: Studies, *, failures: FailureReporter) -> None:
         self._use_cases = use_cases
         self._failures = failures
 
-    async def CreateStudy(  # noqa: N802
-        self, request: pb.CreateStudyRequest, _context: Context
-    ) -> operations_pb.Operation:
+    async def CreateStudy(self, request: pb.CreateStudyRequest, _context: Context) -> operations_pb.Operation:
         """Create a study, and begin its design."""
         name, settings = converters.study_creation(request)
-        return _operation(await self._use_cases.create_study(name, settings))
+        return converters.operation_to_proto(await self._use_cases.create_study(name, settings))
 
-    async def GetStudy(  # noqa: N802
-        self, request: pb.GetStudyRequest, _context: Context
-    ) -> pb.GetStudyResponse:
+    async def GetStudy(self, request: pb.GetStudyRequest, _context: Context) -> pb.GetStudyResponse:
         """Return a study."""
         record, settings = await self._use_cases.get_study(fields.study_name("name", request.name))
         return pb.GetStudyResponse(study=converters.study_to_proto(record, settings))
 
-    async def ListStudies(  # noqa: N802
-        self, request: pb.ListStudiesRequest, _context: Context
-    ) -> pb.ListStudiesResponse:
+    async def ListStudies(self, request: pb.ListStudiesRequest, _context: Context) -> pb.ListStudiesResponse:
         """Return a page of studies."""
         tenant, page = converters.study_page(request)
         records = await self._use_cases.list_studies(tenant, after=page.after, limit=page.size + 1)
         return converters.studies_to_proto(records, page)
 
-    async def DeleteStudy(  # noqa: N802
-        self, request: pb.DeleteStudyRequest, _context: Context
-    ) -> pb.DeleteStudyResponse:
+    async def DeleteStudy(self, request: pb.DeleteStudyRequest, _context: Context) -> pb.DeleteStudyResponse:
         """Remove a study."""
         await self._use_cases.delete_study(fields.study_name("name", request.name))
         return pb.DeleteStudyResponse()
 
-    async def NextQuestions(  # noqa: N802
-        self, request: pb.NextQuestionsRequest, _context: Context
-    ) -> pb.NextQuestionsResponse:
+    async def NextQuestions(self, request: pb.NextQuestionsRequest, _context: Context) -> pb.NextQuestionsResponse:
         """Ask questions."""
         name = fields.study_name("study", request.study)
         count = converters.question_count(request)
         asked = await self._use_cases.next_questions(name, count=count, request_id=request.request_id)
         return converters.asked_to_proto(asked)
 
-    async def SubmitAnswers(  # noqa: N802
-        self, request: pb.SubmitAnswersRequest, _context: Context
-    ) -> pb.SubmitAnswersResponse:
+    async def SubmitAnswers(self, request: pb.SubmitAnswersRequest, _context: Context) -> pb.SubmitAnswersResponse:
         """Take in answers, each with a result of its own."""
         name, entries = converters.submitted_answers(request)
         good = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
@@ -127,9 +101,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
             return converters.outcome_to_proto(status(self._failures.failure(outcome, call="SubmitAnswers")))
         return converters.outcome_to_proto(outcome)
 
-    async def GetPreferences(  # noqa: N802
-        self, request: pb.GetPreferencesRequest, _context: Context
-    ) -> pb.GetPreferencesResponse:
+    async def GetPreferences(self, request: pb.GetPreferencesRequest, _context: Context) -> pb.GetPreferencesResponse:
         """Return what the answers tell."""
         name, page = converters.preferences_page(request)
         preferences = await self._use_cases.get_preferences(
@@ -151,18 +123,18 @@ class OperationsServicer(operations_grpc.OperationsServicer):  # type: ignore[mi
         How many calls may wait for a design at once; further ones are answered with how it stands.
     """
 
-    def __init__(self, use_cases: StudyUseCases, *, most_waiting: int) -> None:
+    def __init__(self, use_cases: Studies, *, most_waiting: int) -> None:
         self._use_cases = use_cases
         self._most_waiting = most_waiting
         self._waiting = 0
 
-    async def GetOperation(  # noqa: N802
+    async def GetOperation(
         self, request: operations_pb.GetOperationRequest, _context: Context
     ) -> operations_pb.Operation:
         """Return how a design stands."""
-        return _operation(await self._use_cases.get_design(_study_of(request.name)))
+        return converters.operation_to_proto(await self._use_cases.get_design(_study_of(request.name)))
 
-    async def ListOperations(  # noqa: N802
+    async def ListOperations(
         self, request: operations_pb.ListOperationsRequest, _context: Context
     ) -> operations_pb.ListOperationsResponse:
         """Return a page of the designs of a tenant's studies, in the order of their names."""
@@ -170,33 +142,29 @@ class OperationsServicer(operations_grpc.OperationsServicer):  # type: ignore[mi
         records = await self._use_cases.list_studies(tenant, after=page.after, limit=page.size + 1)
         token = converters.studies_to_proto(records, page).next_page_token
         return operations_pb.ListOperationsResponse(
-            operations=[_operation(record) for record in records[: page.size]], next_page_token=token
+            operations=[converters.operation_to_proto(record) for record in records[: page.size]], next_page_token=token
         )
 
-    async def CancelOperation(  # noqa: N802
-        self, request: operations_pb.CancelOperationRequest, _context: Context
-    ) -> Empty:
+    async def CancelOperation(self, request: operations_pb.CancelOperationRequest, _context: Context) -> Empty:
         """End a design; one that has ended stays as it is."""
         await self._use_cases.cancel_design(_study_of(request.name))
         return Empty()
 
-    async def WaitOperation(  # noqa: N802
+    async def WaitOperation(
         self, request: operations_pb.WaitOperationRequest, context: Context
     ) -> operations_pb.Operation:
         """Return how a design stands once it has ended, or the time is up."""
         name = _study_of(request.name)
         seconds = _wait_seconds(request, context.time_remaining())
         if self._waiting >= self._most_waiting:
-            return _operation(await self._use_cases.get_design(name))
+            return converters.operation_to_proto(await self._use_cases.get_design(name))
         self._waiting += 1
         try:
-            return _operation(await self._use_cases.wait_for_design(name, seconds=seconds))
+            return converters.operation_to_proto(await self._use_cases.wait_for_design(name, seconds=seconds))
         finally:
             self._waiting -= 1
 
-    async def DeleteOperation(  # noqa: N802
-        self, request: operations_pb.DeleteOperationRequest, context: Context
-    ) -> NoReturn:
+    async def DeleteOperation(self, request: operations_pb.DeleteOperationRequest, context: Context) -> NoReturn:
         """Refuse: a design goes with its study."""
         await context.abort(StatusCode.UNIMPLEMENTED, f"{request.name[:100]!r} is deleted with its study")
 

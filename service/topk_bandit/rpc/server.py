@@ -8,6 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -24,21 +25,23 @@ from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceSe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from topk_bandit.bandits.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.bandits.administration import Bandits
+    from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.rpc.interceptors import RpcHooks
-    from topk_bandit.studies.use_cases import StudyUseCases
+    from topk_bandit.studies.administration import Studies
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["SERVICE_NAMES", "Server"]
+__all__ = ["SERVICE_NAMES", "Server", "served_methods", "tls_credentials"]
 
-SERVICE_NAMES = (
-    recommender_service_pb2.DESCRIPTOR.services_by_name["RecommenderService"].full_name,
-    bandit_service_pb2.DESCRIPTOR.services_by_name["BanditService"].full_name,
-    preference_service_pb2.DESCRIPTOR.services_by_name["PreferenceService"].full_name,
-    "google.longrunning.Operations",
-)
+_SERVICES = [
+    service
+    for module in (recommender_service_pb2, bandit_service_pb2, preference_service_pb2, operations_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+]
+SERVICE_NAMES = tuple(service.full_name for service in _SERVICES)
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -46,6 +49,19 @@ _NOTICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
 _WAITING_SHARE = 4
 """At most one in so many of the calls in flight may wait for a design."""
+
+
+def served_methods() -> frozenset[tuple[str, str]]:
+    """Return every method of our services and of the health service, as (service, method) pairs."""
+    services = (*_SERVICES, *health_pb2.DESCRIPTOR.services_by_name.values())
+    return frozenset((service.full_name, method.name) for service in services for method in service.methods)
+
+
+def tls_credentials(certificate: Path | None, private_key: Path | None) -> grpc.ServerCredentials | None:
+    """Return credentials of two PEM files; None, for plain text, without them."""
+    if certificate is None or private_key is None:
+        return None
+    return grpc.ssl_server_credentials([(private_key.read_bytes(), certificate.read_bytes())])
 
 
 class Server:
@@ -58,8 +74,8 @@ class Server:
     max_in_flight
         How many calls may be under way; further ones are refused at once.
     max_message_bytes
-        Largest request accepted and response sent. The largest valid request, with 10,000 ids of 128 four-byte
-        characters, has 5.2 MB.
+        Largest request accepted and response sent. The largest that the limits of the fields allow, 1,000 questions of
+        12 ids of 128 four-byte characters, has 6.7 MB.
     credentials
         TLS; None serves plain text.
     so_reuseport
@@ -70,9 +86,9 @@ class Server:
         self,
         address: str,
         *,
-        recommender: RecommenderUseCases,
-        bandits: BanditUseCases,
-        studies: StudyUseCases,
+        recommender: Recommender,
+        bandits: Bandits,
+        studies: Studies,
         hooks: RpcHooks,
         max_in_flight: int,
         max_message_bytes: int,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from topk_bandit.bandits.use_cases import BanditUseCases, RecommenderUseCases
+    from topk_bandit.bandits.administration import Bandits
+    from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.domain.bandits import BanditName, RewardOutcome
     from topk_bandit.rpc.converters import PostedReward
     from topk_bandit.rpc.failures import FailureReporter
@@ -42,26 +43,24 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         Explains the errors of single entries of a batch; those of whole calls are left to the guard around the call.
     """
 
-    def __init__(self, use_cases: RecommenderUseCases, *, failures: FailureReporter) -> None:
+    def __init__(self, use_cases: Recommender, *, failures: FailureReporter) -> None:
         self._use_cases = use_cases
         self._failures = failures
 
-    async def Recommend(  # noqa: N802
+    async def Recommend(
         self, request: recommender_pb.RecommendRequest, _context: Context
     ) -> recommender_pb.RecommendResponse:
         """Give out a slate."""
         name, wanted = converters.recommendation_request(request)
         return converters.recommendation_to_proto(await self._use_cases.recommend(name, wanted))
 
-    async def Reward(  # noqa: N802
-        self, request: recommender_pb.RewardRequest, _context: Context
-    ) -> recommender_pb.RewardResponse:
+    async def Reward(self, request: recommender_pb.RewardRequest, _context: Context) -> recommender_pb.RewardResponse:
         """Take in a reward."""
         name, reward = converters.reward_request(request)
         outcome = await self._use_cases.reward(name, reward.recommendation_id, reward.value)
         return recommender_pb.RewardResponse(outcome=converters.outcome_to_proto(outcome))
 
-    async def BatchReward(  # noqa: N802
+    async def BatchReward(
         self, request: recommender_pb.BatchRewardRequest, _context: Context
     ) -> recommender_pb.BatchRewardResponse:
         """Take in rewards in order, each with a result of its own."""
@@ -96,10 +95,10 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
 class BanditServicer(bandit_grpc.BanditServiceServicer):
     """Bandits and their items."""
 
-    def __init__(self, use_cases: BanditUseCases) -> None:
+    def __init__(self, use_cases: Bandits) -> None:
         self._use_cases = use_cases
 
-    async def CreateBandit(  # noqa: N802
+    async def CreateBandit(
         self, request: bandit_pb.CreateBanditRequest, _context: Context
     ) -> bandit_pb.CreateBanditResponse:
         """Create a bandit."""
@@ -107,14 +106,12 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         record = await self._use_cases.create_bandit(name, settings)
         return bandit_pb.CreateBanditResponse(bandit=converters.bandit_to_proto(record))
 
-    async def GetBandit(  # noqa: N802
-        self, request: bandit_pb.GetBanditRequest, _context: Context
-    ) -> bandit_pb.GetBanditResponse:
+    async def GetBandit(self, request: bandit_pb.GetBanditRequest, _context: Context) -> bandit_pb.GetBanditResponse:
         """Return a bandit."""
         record = await self._use_cases.get_bandit(fields.bandit_name("name", request.name))
         return bandit_pb.GetBanditResponse(bandit=converters.bandit_to_proto(record))
 
-    async def ListBandits(  # noqa: N802
+    async def ListBandits(
         self, request: bandit_pb.ListBanditsRequest, _context: Context
     ) -> bandit_pb.ListBanditsResponse:
         """Return a page of bandits."""
@@ -122,7 +119,7 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         records = await self._use_cases.list_bandits(tenant, after=page.after, limit=page.size + 1)
         return converters.bandits_to_proto(records, page)
 
-    async def UpdateBandit(  # noqa: N802
+    async def UpdateBandit(
         self, request: bandit_pb.UpdateBanditRequest, _context: Context
     ) -> bandit_pb.UpdateBanditResponse:
         """Change what may change of a bandit."""
@@ -130,36 +127,34 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         record = await self._use_cases.update_bandit(name, change)
         return bandit_pb.UpdateBanditResponse(bandit=converters.bandit_to_proto(record))
 
-    async def DeleteBandit(  # noqa: N802
+    async def DeleteBandit(
         self, request: bandit_pb.DeleteBanditRequest, _context: Context
     ) -> bandit_pb.DeleteBanditResponse:
         """Remove a bandit."""
         await self._use_cases.delete_bandit(fields.bandit_name("name", request.name))
         return bandit_pb.DeleteBanditResponse()
 
-    async def UpsertItems(  # noqa: N802
+    async def UpsertItems(
         self, request: bandit_pb.UpsertItemsRequest, _context: Context
     ) -> bandit_pb.UpsertItemsResponse:
         """Add or change items."""
         name, items = converters.item_upsert(request)
         return bandit_pb.UpsertItemsResponse(item_count=await self._use_cases.upsert_items(name, items))
 
-    async def RetireItems(  # noqa: N802
+    async def RetireItems(
         self, request: bandit_pb.RetireItemsRequest, _context: Context
     ) -> bandit_pb.RetireItemsResponse:
         """Take items out for good."""
         name, item_ids = converters.item_retirement(request)
         return bandit_pb.RetireItemsResponse(item_count=await self._use_cases.retire_items(name, item_ids))
 
-    async def ListItems(  # noqa: N802
-        self, request: bandit_pb.ListItemsRequest, _context: Context
-    ) -> bandit_pb.ListItemsResponse:
+    async def ListItems(self, request: bandit_pb.ListItemsRequest, _context: Context) -> bandit_pb.ListItemsResponse:
         """Return a page of items."""
         name, page = converters.item_page(request)
         records = await self._use_cases.list_items(name, after=page.after, limit=page.size + 1)
         return converters.items_to_proto(records, page)
 
-    async def GetBanditStats(  # noqa: N802
+    async def GetBanditStats(
         self, request: bandit_pb.GetBanditStatsRequest, _context: Context
     ) -> bandit_pb.GetBanditStatsResponse:
         """Return where a bandit stands."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.longrunning.operations_pb2 import Operation
-from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2
+from grpc import StatusCode
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import (
@@ -22,12 +22,12 @@ from topk_bandit.domain.studies import (
     StudySettings,
 )
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import PageRequest
-from topk_bandit.rpc.failures import Failure, status
+from topk_bandit.rpc.converters import PageRequest, timestamp
+from topk_bandit.rpc.failures import Failure, internal_failure, status
 from topk_bandit.v1 import preference_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from google.longrunning.operations_pb2 import ListOperationsRequest
     from google.rpc import status_pb2
@@ -185,7 +185,7 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -
         answered_count=record.answered,
         item_count=shape.items,
         query_count=shape.queries,
-        create_time=_timestamp(record.created_ms),
+        create_time=timestamp(record.created_ms),
     )
     if settings is not None:
         study.items.extend(pb.StudyItem(item_id=item.item_id, features=item.features) for item in settings.items)
@@ -193,12 +193,6 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -
             pb.StudyQuery(query_id=query.query_id, features=query.features) for query in settings.queries
         )
     return study
-
-
-def _timestamp(milliseconds: int) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.FromMilliseconds(milliseconds)
-    return timestamp
 
 
 def _progress(progress: DesignProgress | None) -> pb.DesignProgress | None:
@@ -238,8 +232,8 @@ def studies_to_proto(records: Sequence[StudyRecord], page: PageRequest) -> pb.Li
     )
 
 
-def operation_to_proto(record: StudyRecord, *, failure_of: Callable[[DesignFailed], Failure]) -> Operation:
-    """Return a study's design as an operation; `failure_of` tells what callers hear of one that failed."""
+def operation_to_proto(record: StudyRecord) -> Operation:
+    """Return a study's design as an operation."""
     name = str(record.name)
     operation = Operation(name=f"{name}{OPERATION}", done=record.state is not DesignState.DESIGNING)
     operation.metadata.Pack(pb.DesignMetadata(study=name, attempt=record.attempt, progress=_progress(record.progress)))
@@ -248,8 +242,15 @@ def operation_to_proto(record: StudyRecord, *, failure_of: Callable[[DesignFaile
     elif record.state is DesignState.CANCELLED:
         operation.error.code, operation.error.message = code_pb2.CANCELLED, "the design was cancelled"
     elif record.failure is not None:
-        operation.error.CopyFrom(status(failure_of(record.failure)))
+        operation.error.CopyFrom(status(_failure_of_design(record.failure)))
     return operation
+
+
+def _failure_of_design(failed: DesignFailed) -> Failure:
+    """Return what callers hear of a design that failed; without a field its problem is the reference in the log."""
+    if failed.field:
+        return Failure(StatusCode.INVALID_ARGUMENT, failed.problem, field=failed.field)
+    return internal_failure(failed.problem)
 
 
 def question_count(request: pb.NextQuestionsRequest) -> int:

@@ -43,12 +43,10 @@ __all__ = [
     "SCHEMA",
     "canonical",
     "decode_event",
-    "decode_prior",
     "decode_recommendation",
     "decode_settings",
     "decode_snapshot",
     "encode_event",
-    "encode_prior",
     "encode_recommended",
     "encode_settings",
     "encode_snapshot",
@@ -84,17 +82,7 @@ def fingerprint(request: RecommendationRequest) -> str:
 
 def prior_digest(prior: Prior) -> str:
     """Return a digest of a prior: equal for equal ones."""
-    return blake2b(encode_prior(prior), digest_size=16).hexdigest()
-
-
-def encode_prior(prior: Prior) -> bytes:
-    """Return a prior as bytes: equal priors have equal bytes."""
-    return pack({"v": SCHEMA, **_prior_document(prior)})
-
-
-def decode_prior(data: bytes) -> Prior:
-    """Return the prior in `data`, or raise `CorruptDataError`."""
-    return decode(data, _prior)
+    return blake2b(pack({"v": SCHEMA, **_prior_document(prior)}), digest_size=16).hexdigest()
 
 
 def encode_settings(settings: BanditSettings) -> bytes:

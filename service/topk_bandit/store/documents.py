@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from topk_bandit.domain.errors import CorruptDataError
@@ -59,11 +60,13 @@ class Fields:
 
     def text(self, field: str) -> str:
         """Return a text."""
-        return _text(field, self._get(field))
+        value = self._get(field)
+        return value if isinstance(value, str) else refuse(field, value)
 
     def number(self, field: str) -> float:
         """Return a finite number that was written as a float."""
-        return _number(field, self._get(field))
+        value = self._get(field)
+        return value if isinstance(value, float) and math.isfinite(value) else refuse(field, value)
 
     def optional_number(self, field: str) -> float | None:
         """Return a finite number, or None."""
@@ -86,27 +89,18 @@ class Fields:
 
     def texts(self, field: str) -> tuple[str, ...]:
         """Return a list of texts."""
-        values = self.sequence(field)
-        for value in values:
-            if type(value) is not str:
-                refuse(field, value)
-        return tuple(values)
+        return self._entries(field, str)
 
     def integers(self, field: str) -> tuple[int, ...]:
         """Return a list of integers."""
-        values = self.sequence(field)
-        for value in values:
-            if type(value) is not int:
-                refuse(field, value)
-        return tuple(values)
+        return self._entries(field, int)
 
     def numbers(self, field: str) -> tuple[float, ...]:
         """Return a list of finite numbers."""
-        values = self.sequence(field)
-        for value in values:
-            if type(value) is not float or not math.isfinite(value):
-                refuse(field, value)
-        return tuple(values)
+        values = self._entries(field, float)
+        for value in filterfalse(math.isfinite, values):
+            refuse(field, value)
+        return values
 
     def several(self, kinds: Mapping[str, Any]) -> list[Any]:
         """Return fields of these types, in order: the other methods, but of many fields at once, for the hot path."""
@@ -129,18 +123,17 @@ class Fields:
         value = self.text(field)
         return choices[value] if value in choices else refuse(field, value)
 
+    def _entries(self, field: str, kind: type[_Decoded]) -> tuple[_Decoded, ...]:
+        values = self.sequence(field)
+        for value in values:
+            if type(value) is not kind:
+                refuse(field, value)
+        return tuple(values)
+
     def _get(self, field: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
         if field not in self.document:
             raise CorruptDataError(f"stored bytes lack the field {field}")
         return self.document[field]
-
-
-def _text(field: str, value: object) -> str:
-    return value if isinstance(value, str) else refuse(field, value)
-
-
-def _number(field: str, value: object) -> float:
-    return value if isinstance(value, float) and math.isfinite(value) else refuse(field, value)
 
 
 def refuse(field: str, value: object) -> NoReturn:

@@ -1,8 +1,8 @@
 """The default store: a local Valkey of this service's own, whose append-only file is in the data folder.
 
-Two file locks, not pid files, say whether an owner and a server live, so that no server is ever left that nobody knows
-of. A server outlives an owner that was killed, and the next owner attaches to it. The server listens on a unix socket
-only, and never two servers write to one folder.
+Two file locks, one of the owner and one of the server, tell which of them live; a recorded process id could be stale. A
+server outlives an owner that was killed, and the next owner attaches to it. The server listens on a unix socket only,
+and two servers never write to one folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import ClassVar, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote
 
 import redis
@@ -27,9 +27,6 @@ from redis.retry import Retry
 
 from topk_bandit.domain.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
 __all__ = ["EmbeddedStore", "FsyncPolicy", "owned_url"]
 
 FsyncPolicy: TypeAlias = Literal["everysec", "always"]
@@ -37,6 +34,7 @@ FsyncPolicy: TypeAlias = Literal["everysec", "always"]
 # The shortest limit is that of macOS: 104 bytes with the closing zero.
 _SOCKET_PATH_BYTES = 100
 _POLL_SECONDS = 0.02
+_PID_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _LOG_TAIL_BYTES = 2000
 
@@ -108,9 +106,9 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-def _pid_of_holder(path: Path, *, within: float = 1.0) -> str:
+def _pid_of_holder(path: Path) -> str:
     """Name the process that holds a lock; it may have taken it a moment ago and not have written its pid yet."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + _PID_SECONDS
     while time.monotonic() < deadline:
         pid = _recorded_pid(path)
         if pid is not None and _is_running(pid):
@@ -331,9 +329,7 @@ class EmbeddedStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

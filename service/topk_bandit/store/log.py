@@ -1,8 +1,8 @@
 """The protocol of a store of bandits and its promises; one contract test class holds every store to them.
 
-A bandit's log is the truth, and everything else is a fold over it. A call is atomic and may be sent again, positions
-have no gaps, and one clock decides about deadlines; `Store` says it in full. A store that is out of reach raises
-`UnavailableError` at once, never only after the caller's deadline.
+A bandit's log is the truth, and everything else is a fold over it. Calls are atomic and may be sent again, positions
+have no gaps, and deadlines are compared with the store's clock; `Store` says each in full. A store that is out of reach
+raises `UnavailableError` at once, never only after the caller's deadline.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The errors with which a store of bandits refuses a call, by the word that its scripts answer with.
 
-Every store raises these, so that a caller never sees which store it talks to.
+Every store raises these, so that a caller never sees which store it talks to. Nothing here decides whether to refuse.
 """
 
 from __future__ import annotations
@@ -24,45 +24,25 @@ if TYPE_CHECKING:
 __all__ = ["REFUSALS", "finite_text", "refusal"]
 
 
-def _quota(name: BanditName, quota: str) -> TopkBanditError:
-    return ExhaustedError("BANDIT_QUOTA", f"tenants/{name.tenant} has its quota of {quota} bandits")
-
-
-def _exists(name: BanditName, _: str) -> TopkBanditError:
-    return ConflictError("BANDIT_EXISTS", f"{name} exists with other settings")
-
-
-def _revision(name: BanditName, _: str) -> TopkBanditError:
-    return ConflictError("REVISION_CHANGED", f"{name} was changed by somebody else")
-
-
-def _item_retired(_: BanditName, item_id: str) -> TopkBanditError:
-    return ConflictError("ITEM_RETIRED", f"item {item_id} was retired, and its id can't be used again")
-
-
-def _item_capacity(name: BanditName, capacity: str) -> TopkBanditError:
-    return ExhaustedError("ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones counted")
-
-
-def _reused(_: BanditName, __: str) -> TopkBanditError:
-    return ConflictError("REQUEST_ID_REUSED", "the request id was used with another context or other candidates")
-
-
-def _reward_exists(_: BanditName, recommendation_id: str) -> TopkBanditError:
-    return ConflictError("REWARD_EXISTS", f"recommendation {recommendation_id} has another reward already")
-
-
 REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
-    "bandit_exists": _exists,
-    "full": _quota,
-    "item_capacity": _item_capacity,
-    "item_retired": _item_retired,
+    "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),
+    "full": lambda name, quota: ExhaustedError(
+        "BANDIT_QUOTA", f"tenants/{name.tenant} has its quota of {quota} bandits"
+    ),
+    "item_capacity": lambda name, capacity: ExhaustedError(
+        "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones counted"
+    ),
+    "item_retired": lambda _, item_id: ConflictError(
+        "ITEM_RETIRED", f"item {item_id} was retired, and its id can't be used again"
+    ),
     "no_bandit": lambda name, _: NotFoundError(str(name)),
     "no_item": lambda name, item_id: NotFoundError(f"{name}/items/{item_id}"),
     "no_recommendation": lambda name, key: NotFoundError(f"{name}/recommendations/{key}"),
-    "request_id_reused": _reused,
-    "revision_changed": _revision,
-    "reward_exists": _reward_exists,
+    "request_id_reused": lambda *_: ConflictError(
+        "REQUEST_ID_REUSED", "the request id was used with another context or other candidates"
+    ),
+    "revision_changed": lambda name, _: ConflictError("REVISION_CHANGED", f"{name} was changed by somebody else"),
+    "reward_exists": lambda _, key: ConflictError("REWARD_EXISTS", f"recommendation {key} has another reward already"),
 }
 """By the word that the scripts answer with."""
 

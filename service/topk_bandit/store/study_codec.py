@@ -1,7 +1,7 @@
 """Encode a study's values as bytes, and decode them, as `topk_bandit.store.codec` does for bandits.
 
-Features are written as base64 of little-endian float64. Bytes that no encoder here could have written raise
-`CorruptDataError`.
+Features are written as base64 of little-endian float64, so that every number is decoded exactly. Bytes that no encoder
+here could have written raise `CorruptDataError`; nothing is ever guessed or repaired.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The errors with which a store of studies refuses a call, by the word that its scripts answer with.
 
-Every store raises these, so that a caller never sees which store it talks to.
+Every store raises these, so that a caller never sees which store it talks to. Nothing here decides whether to refuse.
 """
 
 from __future__ import annotations
@@ -17,50 +17,28 @@ if TYPE_CHECKING:
 __all__ = ["STUDY_REFUSALS", "study_refusal"]
 
 
-def _exists(name: StudyName, _: str) -> TopkBanditError:
-    return ConflictError("STUDY_EXISTS", f"{name} exists with other settings")
-
-
-def _quota(name: StudyName, quota: str) -> TopkBanditError:
-    return ExhaustedError("STUDY_QUOTA", f"tenants/{name.tenant} has its quota of {quota} studies", retry_after=None)
-
-
-def _attempts(name: StudyName, most: str) -> TopkBanditError:
-    problem = f"the design of {name} was tried {most} times; delete the study"
-    return ExhaustedError("STUDY_ATTEMPTS", problem, retry_after=None)
-
-
-def _budget(name: StudyName, budget: str) -> TopkBanditError:
-    problem = f"{name} has asked as many questions as its budget of {budget} allows"
-    return ExhaustedError("STUDY_BUDGET", problem, retry_after=None)
-
-
-def _reused(_: StudyName, __: str) -> TopkBanditError:
-    return ConflictError("REQUEST_ID_REUSED", "the request id was used with another count")
-
-
-def _unfinished(name: StudyName, _: str) -> TopkBanditError:
-    return NotReadyError("DESIGN_UNFINISHED", f"the design of {name} is not done; wait for its operation")
-
-
-def _cancelled(name: StudyName, _: str) -> TopkBanditError:
-    return NotReadyError("DESIGN_CANCELLED", f"the design of {name} was cancelled; create the study again")
-
-
-def _failed(name: StudyName, _: str) -> TopkBanditError:
-    return NotReadyError("DESIGN_FAILED", f"the design of {name} failed; its operation says why")
-
-
 STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
-    "design_cancelled": _cancelled,
-    "design_designing": _unfinished,
-    "design_failed": _failed,
+    "design_cancelled": lambda name, _: NotReadyError(
+        "DESIGN_CANCELLED", f"the design of {name} was cancelled; create the study again"
+    ),
+    "design_designing": lambda name, _: NotReadyError(
+        "DESIGN_UNFINISHED", f"the design of {name} is not done; wait for its operation"
+    ),
+    "design_failed": lambda name, _: NotReadyError(
+        "DESIGN_FAILED", f"the design of {name} failed; its operation says why"
+    ),
     "no_study": lambda name, _: NotFoundError(str(name)),
-    "request_id_reused": _reused,
-    "study_attempts": _attempts,
-    "study_budget": _budget,
-    "study_exists": _exists,
-    "study_full": _quota,
+    "request_id_reused": lambda *_: ConflictError("REQUEST_ID_REUSED", "the request id was used with another count"),
+    "study_attempts": lambda name, most: ExhaustedError(
+        "STUDY_ATTEMPTS", f"the design of {name} was tried {most} times; delete the study", retry_after=None
+    ),
+    "study_budget": lambda name, budget: ExhaustedError(
+        "STUDY_BUDGET", f"{name} has asked as many questions as its budget of {budget} allows", retry_after=None
+    ),
+    "study_exists": lambda name, _: ConflictError("STUDY_EXISTS", f"{name} exists with other settings"),
+    "study_full": lambda name, quota: ExhaustedError(
+        "STUDY_QUOTA", f"tenants/{name.tenant} has its quota of {quota} studies", retry_after=None
+    ),
 }
 """By the word that the scripts answer with."""
 

@@ -5,6 +5,7 @@ Telemetry hears of every call but `close`, also of one that fails. A call's resu
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import time
@@ -53,17 +54,12 @@ class _Timed:
     def _measured(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(method)
         async def call(*given: object, **named: object) -> object:
-            start, failed = time.perf_counter(), True
+            start, failed = time.perf_counter(), False
             try:
-                result = await method(*given, **named)
-            except UnavailableError:
+                return await method(*given, **named)
+            except (UnavailableError, asyncio.CancelledError):  # after any other error the store has answered
+                failed = True
                 raise
-            except Exception:  # the store answered, if not what was hoped for
-                failed = False
-                raise
-            else:
-                failed = False
-                return result
             finally:
                 self._hooks.store_called(name, time.perf_counter() - start, failed=failed)
 

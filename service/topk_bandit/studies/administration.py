@@ -53,18 +53,15 @@ LONGEST_PAUSE_SECONDS = 0.25
 
 
 class Studies:
-    """The use cases of `topk_bandit.studies.use_cases.StudyUseCases`.
+    """What can be done with studies.
+
+    Arguments are well-formed. What needs the study itself to judge, such as the items of an answer, is judged here, and
+    an error names the field as the wire does.
 
     Parameters
     ----------
-    store
-        Where studies are kept.
-    designer
-        Computes their designs.
     executor
         Where questions are chosen and utilities learned.
-    hooks
-        Called for telemetry.
     quota
         How many studies a tenant may have.
     new_id
@@ -93,7 +90,7 @@ class Studies:
         self._residents = StudyResidents(store, most_bytes=most_bytes)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
-        """See `StudyUseCases.create_study`."""
+        """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
         await self._in_thread(partial(build_pool, settings))
         record = await self._store.create_study(name, settings, incarnation=self._new_id(), quota=self._quota)
         if record.state is DesignState.DESIGNING:
@@ -101,32 +98,32 @@ class Studies:
         return record
 
     async def get_study(self, name: StudyName) -> tuple[StudyRecord, StudySettings]:
-        """See `StudyUseCases.get_study`."""
+        """Return a study with its settings."""
         async with self._residents.use(name) as resident:
             return resident.record, resident.model.settings
 
     async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
-        """See `StudyUseCases.list_studies`."""
+        """Return up to `limit` studies of a tenant whose id sorts after `after`."""
         return await self._store.list_studies(tenant, after=after, limit=limit)
 
     async def delete_study(self, name: StudyName) -> None:
-        """See `StudyUseCases.delete_study`."""
+        """Remove a study with all that was answered."""
         await self._store.delete_study(name)
         self._designer.abandon(name)
 
     async def get_design(self, name: StudyName) -> StudyRecord:
-        """See `StudyUseCases.get_design`."""
+        """Return a study; its record says how far the design is."""
         return await self._store.get_study(name)
 
     async def cancel_design(self, name: StudyName) -> None:
-        """See `StudyUseCases.cancel_design`."""
+        """Cancel an unfinished design; one that has ended stays as it is."""
         record = await self._store.get_study(name)
         if record.state is DesignState.DESIGNING:
             await self._store.end_design(record, DesignCancelled(record.attempt))
             self._designer.abandon(name)
 
     async def wait_for_design(self, name: StudyName, *, seconds: float) -> StudyRecord:
-        """See `StudyUseCases.wait_for_design`."""
+        """Return a study once its design has ended, or as it is after `seconds`."""
         deadline, pause = time.monotonic() + seconds, FIRST_PAUSE_SECONDS
         while True:
             record = await self._store.get_study(name)
@@ -137,7 +134,10 @@ class Studies:
             pause = min(2.0 * pause, LONGEST_PAUSE_SECONDS)
 
     async def next_questions(self, name: StudyName, *, count: int, request_id: str) -> QuestionBatch:
-        """See `StudyUseCases.next_questions`."""
+        """Ask up to `count` more questions, fewer when the budget has no more; the same id gives the same questions.
+
+        An empty `request_id` is replaced by a fresh one.
+        """
         request_id = request_id or self._new_id()
         for _ in range(CHOICES_PER_CALL):
             async with self._residents.use(name) as resident:
@@ -156,7 +156,10 @@ class Studies:
     async def submit_answers(
         self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
     ) -> Sequence[AnswerOutcome | TopkBanditError]:
-        """See `StudyUseCases.submit_answers`."""
+        """Record answers by question id; return for each its outcome, or the error for which it was refused.
+
+        An `InvalidArgumentError` names a field below the answer.
+        """
         try:
             try:
                 results = await self._record_answers(name, answers)
@@ -171,7 +174,13 @@ class Studies:
         return results
 
     async def get_preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
-        """See `StudyUseCases.get_preferences`."""
+        """Return what was learned, from query number `after` on.
+
+        Parameters
+        ----------
+        queries, items
+            For how many queries at most, with how many items together; but at least for one query.
+        """
         async with self._residents.use(name) as resident:
             prepared = resident.prepare_analysis()
         analysis, learned = await self._learn(resident, prepared)

@@ -71,14 +71,8 @@ class Designer:
 
     Parameters
     ----------
-    store
-        Where studies are.
-    executor
-        Where designs are computed.
     threads
         How many designs are computed at once.
-    hooks
-        Called for telemetry.
     owner
         Identifies this designer in the store; no other has the same.
     new_reference

@@ -29,7 +29,7 @@ __all__ = ["check_is_prior", "make_preferences", "make_prior"]
 def make_preferences(
     analysis: StudyAnalysis, learned: UtilityPosterior, *, after: int, queries: int, items: int
 ) -> Preferences:
-    """Return what was learned, from query number `after` on; see `StudyUseCases.get_preferences`."""
+    """Return what was learned, from query number `after` on; see `Studies.get_preferences`."""
     model = analysis.model
     item_ids = [item.item_id for item in model.settings.items]
     query_ids = [query.query_id for query in model.settings.queries] or [""]

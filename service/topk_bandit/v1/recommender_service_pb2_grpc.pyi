@@ -33,7 +33,9 @@ class RecommenderServiceStub:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
+    limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
+    4 MiB that a gRPC client takes by default.
     """
 
     @_typing.overload
@@ -55,7 +57,9 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
+    limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
+    4 MiB that a gRPC client takes by default.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -73,7 +77,9 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an ErrorInfo whose
     metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    4 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail.
+    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
+    limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
+    4 MiB that a gRPC client takes by default.
     """
 
     @_abc_1.abstractmethod

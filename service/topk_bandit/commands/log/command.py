@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.learning.policy import Limits
     from topk_bandit.process.settings import Settings
-    from topk_bandit.store.embedded import FsyncPolicy
 
 __all__ = ["diff", "dump", "replay"]
 
@@ -129,8 +128,7 @@ def _embedded(chosen: Settings, stack: ExitStack) -> str:
     running = owned_url(chosen.data_dir)
     if running is not None:
         return running
-    fsync: FsyncPolicy = "always" if chosen.fsync == "always" else "everysec"
-    return stack.enter_context(EmbeddedStore.start(chosen.data_dir, fsync=fsync)).url
+    return stack.enter_context(EmbeddedStore.start(chosen.data_dir, fsync=chosen.fsync)).url
 
 
 async def _dumped(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:

@@ -29,7 +29,7 @@ from topk_bandit.preferences.designs.whitening import RankError
 from topk_bandit.preferences.utilities import validate_features
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike
 
@@ -203,7 +203,7 @@ def d_optimal_lists(matrices: ArrayLike, *, gap_tolerance: float, watch: Watch |
         not positive.
     """
     array = _validate_array(matrices, "matrices", "(L, d, M)")
-    _check_tolerance(gap_tolerance)
+    _check_limits(gap_tolerance)
     try:
         lists = Lists.of(array)
     except RankError as error:
@@ -251,24 +251,21 @@ def d_optimal_subsets(
     Raises
     ------
     InvalidArgumentError
-        Naming ``features``: wrong shape, not finite, or not spanning d dimensions with what a subset tells: for
-        rankings, differences of items of one group, of which N items have no more than N - 1 (`spans` has coordinates
-        that do span). Naming ``subset_size``, ``gap_tolerance``, ``groups`` or ``max_steps``: out of range.
+        Naming ``features``: wrong shape, not finite, or the items (for rankings: their differences within a group) do
+        not span d dimensions; `spans` has coordinates that do. Naming another argument: out of range.
     """
     rows = validate_features(features)
-    _check_tolerance(gap_tolerance)
-    if max_steps < 1:
-        raise InvalidArgumentError("max_steps", f"expected at least 1, got {max_steps}")
-    members = _group_members(groups, len(rows), subset_size, fewest=2 if feedback is Feedback.RANKING else 1)
-    candidates = _make_candidates(rows, members, subset_size, feedback, rng)
+    _check_limits(gap_tolerance, max_steps)
+    candidates = _make_candidates(rows, groups, subset_size, feedback, rng)
     tell = _make_tell(watch, candidates.log_det)
     found = ascend(candidates, gap_tolerance=gap_tolerance, max_steps=max_steps, tell=tell)
     return SubsetDesign(found.keys, found.weights, found.log_det + candidates.log_det, found.gap, found.steps)
 
 
 def _make_candidates(
-    rows: FloatArray, members: Sequence[IntArray], size: int, feedback: Feedback, rng: np.random.Generator
+    rows: FloatArray, groups: ArrayLike | None, size: int, feedback: Feedback, rng: np.random.Generator
 ) -> RankedSubsets | RatedSubsets:
+    members = _group_members(groups, len(rows), size, fewest=2 if feedback is Feedback.RANKING else 1)
     try:
         if feedback is Feedback.RATING:
             return RatedSubsets.of(rows, groups=members, size=size)
@@ -313,9 +310,11 @@ def _validate_array(values: ArrayLike, field: str, shape: str) -> FloatArray:
     return array
 
 
-def _check_tolerance(gap_tolerance: float) -> None:
+def _check_limits(gap_tolerance: float, max_steps: int = _MOST_STEPS) -> None:
     if not (np.isfinite(gap_tolerance) and gap_tolerance > 0.0):
         raise InvalidArgumentError("gap_tolerance", f"expected a positive number, got {gap_tolerance}")
+    if max_steps < 1:
+        raise InvalidArgumentError("max_steps", f"expected at least 1, got {max_steps}")
 
 
 def _make_tell(watch: Watch | None, constant: float) -> Callable[[int, float, float], bool]:

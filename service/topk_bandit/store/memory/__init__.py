@@ -1,1 +1,4 @@
-"""The store in memory: the reference that the store in Redis is compared with."""
+"""The stores in memory: the reference that the stores in Redis are compared with.
+
+They keep every promise as long as the process lives. Serving never uses them.
+"""

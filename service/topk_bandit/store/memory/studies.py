@@ -1,7 +1,7 @@
 """A store of studies in this process, for tests and as the reference for other stores.
 
-It keeps the promises of `topk_bandit.store.study_log`, in the way of `topk_bandit.store.memory.bandits`. Its data end
-with the process.
+It keeps the promises of `topk_bandit.store.study_log`: no method awaits between its first read and its last write, so
+that each is atomic on one event loop. It never writes to a disk, and its data end with the process.
 """
 
 from __future__ import annotations

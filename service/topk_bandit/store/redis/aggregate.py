@@ -1,9 +1,8 @@
 """What stores of bandits and of studies share in Redis: ask a script, find, page, create and delete.
 
-Each call is one script but creating and deleting, because a tenant's index is in another slot than what it lists. To
-create, an entry of the index is reserved before the script runs; to delete, the entry is released after it. A caller
-that dies in between leaves an entry that stands for nothing: it is never listed, and it is released before a tenant is
-refused for its quota.
+Creating and deleting take two scripts, because a tenant's index is in another slot than what it lists. To create, an
+entry of the index is reserved first; to delete, the entry is released last. A caller that dies in between leaves an
+entry that stands for nothing: it is never listed, and is released before a tenant is refused for its quota.
 """
 
 from __future__ import annotations

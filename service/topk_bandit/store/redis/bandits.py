@@ -1,8 +1,8 @@
 """A store of bandits in Redis or Valkey, on one server, behind Sentinel or in a cluster.
 
-Each write is one script that checks everything before it writes anything and that may be sent twice. The two
-exceptions, creating and deleting, are in `topk_bandit.store.redis.aggregate`. Each message to a server is
-answered or given up within the timeout, and what this service did not write raises `CorruptDataError`.
+Each write is one script, which checks everything before it writes and may be sent twice; creating and deleting take two
+(`topk_bandit.store.redis.aggregate`). Each message to a server is answered or given up within the timeout. What this
+service did not write is never guessed at: it raises `CorruptDataError`.
 """
 
 from __future__ import annotations

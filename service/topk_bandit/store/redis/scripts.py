@@ -1,7 +1,8 @@
-"""The Lua scripts of `lua/bandit` and `lua/study`, each with `lua/common.lua` in front.
+"""The Lua scripts of `lua/index`, `lua/bandit` and `lua/study`, each with `lua/common.lua` in front.
 
-A script's first line declares to the server what it does: ``no-writes`` for one that reads, ``allow-oom`` for one that
-frees memory. The server refuses all others as a whole, before they begin, when its memory is used up.
+Those of `lua/index` serve bandits and studies alike. A script's first line declares to the server what it does:
+``no-writes`` for one that reads, ``allow-oom`` for one that frees memory. The server refuses all others as a whole,
+before they begin, when its memory is used up.
 """
 
 from __future__ import annotations
@@ -10,34 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
 
-__all__ = [
-    "CHANGE_ITEMS",
-    "CREATE_BANDIT",
-    "DELETE_BANDIT",
-    "EXPIRE_DUE",
-    "FIND_RECOMMENDATION",
-    "LAPSED_RESERVATIONS",
-    "LIST_ITEMS",
-    "LOAD_SNAPSHOTS",
-    "READ_LOG",
-    "RECORD_RECOMMENDATION",
-    "RECORD_REWARD",
-    "RELEASE_BANDITS",
-    "RESERVE_BANDIT",
-    "SAVE_SNAPSHOT",
-    "STUDY_ANSWER",
-    "STUDY_ASK",
-    "STUDY_CLAIM",
-    "STUDY_CREATE",
-    "STUDY_DELETE",
-    "STUDY_END_DESIGN",
-    "STUDY_LIST_DESIGN",
-    "STUDY_READ",
-    "STUDY_REPORT",
-    "STUDY_UNLIST_DESIGN",
-    "UPDATE_SETTINGS",
-    "Script",
-]
+__all__ = ["Script"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +31,21 @@ def _load(name: str) -> Script:
     return Script(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
+LAPSED_RESERVATIONS = _load("index/lapsed_reservations")
+RELEASE_ENTRIES = _load("index/release_entries")
+RESERVE_ENTRY = _load("index/reserve_entry")
+
 CHANGE_ITEMS = _load("bandit/change_items")
 CREATE_BANDIT = _load("bandit/create_bandit")
 DELETE_BANDIT = _load("bandit/delete_bandit")
 EXPIRE_DUE = _load("bandit/expire_due")
 FIND_RECOMMENDATION = _load("bandit/find_recommendation")
-LAPSED_RESERVATIONS = _load("bandit/lapsed_reservations")
 LIST_ITEMS = _load("bandit/list_items")
 LOAD_SNAPSHOTS = _load("bandit/load_snapshots")
 NOTE_FOLLOWER = _load("bandit/note_follower")
 READ_LOG = _load("bandit/read_log")
 RECORD_RECOMMENDATION = _load("bandit/record_recommendation")
 RECORD_REWARD = _load("bandit/record_reward")
-RELEASE_BANDITS = _load("bandit/release_bandits")
-RESERVE_BANDIT = _load("bandit/reserve_bandit")
 SAVE_SNAPSHOT = _load("bandit/save_snapshot")
 SLOWEST_FOLLOWER = _load("bandit/slowest_follower")
 UPDATE_SETTINGS = _load("bandit/update_settings")

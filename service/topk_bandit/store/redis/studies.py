@@ -1,7 +1,7 @@
-"""A store of studies in Redis or Valkey; it works as `topk_bandit.store.redis.bandits` does.
+"""A store of studies in Redis or Valkey; its writes are scripts as those of `topk_bandit.store.redis.bandits` are.
 
-Designs that may be unfinished are listed under one key for all tenants, so that they are found when a designer died. A
-design is listed before its study is created or tried again, and only taken off the list once it is seen to have ended.
+One key lists the designs of all tenants that may be unfinished, so that they are found when a designer dies. A design
+is listed before its study is created or tried again. It is never taken off the list before it is seen to have ended.
 """
 
 from __future__ import annotations

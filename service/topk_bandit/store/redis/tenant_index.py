@@ -1,7 +1,7 @@
 """The index of a tenant's bandits, or of its studies: for lists and quotas.
 
-An entry is reserved before what it stands for is created, so that a quota is never exceeded. An entry may stand for
-nothing for a while, and is released before a quota is refused.
+An entry is reserved before what it stands for is created, so that a quota is never exceeded. An entry whose bandit or
+study was never created, or is deleted, is released before a tenant is refused for its quota.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TenantIndex:
     async def _try_reserve(self, tenant: str, entry: str, incarnation: str, quota: int) -> int | None:
         keys = self._keys(tenant)
         reply = await self._link.run(
-            scripts.RESERVE_BANDIT, (keys.entries, keys.reservations), (entry, incarnation, quota)
+            scripts.RESERVE_ENTRY, (keys.entries, keys.reservations), (entry, incarnation, quota)
         )
         return int(reply[1]) if reply[0] == b"reserved" else None
 
@@ -80,4 +80,4 @@ class TenantIndex:
         keys = self._keys(tenant)
         arguments = [part for entry in entries for part in entry]
         if arguments:
-            await self._link.run(scripts.RELEASE_BANDITS, (keys.entries, keys.reservations), arguments)
+            await self._link.run(scripts.RELEASE_ENTRIES, (keys.entries, keys.reservations), arguments)
