@@ -44,7 +44,7 @@ def look(model: Model) -> dict[str, Any]:
     return {
         "version": model.version,
         "digests": digests_of(model)._asdict(),
-        "choices": [posterior.n_rows, posterior.kernel.shape, f"{posterior.noise_variance:.9e}"],
+        "choices": [posterior.n_rows, list(posterior.kernel.shape or ()), f"{posterior.noise_variance:.9e}"],
         "means": [(one.mean / unit).tolist() for one, unit in zip(moments, units, strict=True)],
         "deviations": [(np.sqrt(one.variance) / unit).tolist() for one, unit in zip(moments, units, strict=True)],
     }
