@@ -11,7 +11,7 @@ from topk_bandit.lab.experiments.vowpal import VowpalCcb, VowpalSlates
 from topk_bandit.lab.simulation.linear_thompson import LinearPrior, LinearThompson
 from topk_bandit.lab.simulation.paper_gp import paper_policies
 from topk_bandit.lab.simulation.policies import Policy, armwise, random_slates, service
-from topk_bandit.lab.simulation.service_variants import begun_anew, bounded, pending_not_counted
+from topk_bandit.lab.simulation.service_variants import ignore_pending, limit_rows, restart_every
 from topk_bandit.lab.simulation.thompson import ThompsonSampling
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ PENDING_NOT_COUNTED = "pending not counted"
 def with_late_rewards() -> tuple[Policy, ...]:
     """Return policies that differ in what they make of rewards that are not there yet."""
     exploration = DEFAULT_EXPLORATION
-    return (of_the_service(), pending_not_counted(exploration), _thompson(), random_slates())
+    return (of_the_service(), ignore_pending(exploration), _thompson(), random_slates())
 
 
 def with_drift() -> tuple[Policy, ...]:
@@ -91,8 +91,8 @@ def with_drift() -> tuple[Policy, ...]:
     exploration = DEFAULT_EXPLORATION
     return (
         of_the_service(),
-        bounded(exploration, rows=_FEW_ROWS),
-        begun_anew(exploration, every=_ANEW),
+        limit_rows(exploration, rows=_FEW_ROWS),
+        restart_every(exploration, every=_ANEW),
         random_slates(),
     )
 

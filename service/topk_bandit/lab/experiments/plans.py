@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Plan
 
-__all__ = ["made"]
+__all__ = ["make_plan"]
 
 
 def _table_1(given: argparse.Namespace) -> Plan:
@@ -48,7 +48,7 @@ _MAKERS: dict[str, Callable[[argparse.Namespace], Plan]] = {
 }
 
 
-def made(given: argparse.Namespace) -> Plan:
+def make_plan(given: argparse.Namespace) -> Plan:
     """Return the experiment that was asked for.
 
     Raises

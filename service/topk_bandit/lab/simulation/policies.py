@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from topk_bandit.domain.bandits import Exploration
-    from topk_bandit.lab.simulation.episodes import Known, Player
+    from topk_bandit.lab.simulation.episodes import Player, ProblemSize
 
 __all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player"]
 
@@ -38,7 +38,7 @@ class Policy:
 
     name: str
     family: str
-    make: Callable[[Known, np.random.Generator], Player]
+    make: Callable[[ProblemSize, np.random.Generator], Player]
 
 
 SERVICE = "GP-TopK (service)"
@@ -66,13 +66,13 @@ def service(exploration: Exploration) -> Policy:
 
 def service_player(
     exploration: Exploration,
-    known: Known,
+    size: ProblemSize,
     rng: np.random.Generator,
     *,
     limits: Limits | None = None,
     count_pending: bool = True,
 ) -> Player:
     """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
-    kernel = kernel_of(Kernel.ADAPTIVE, known.n_items, known.slate_size)
-    state = State.initial(kernel, context_dim=known.context_dim, limits=limits or Limits())
+    kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
+    state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits())
     return GpTopK(state, exploration, rng=rng, count_pending=count_pending)
