@@ -14,8 +14,9 @@ from topk_bandit.learning.policy import State, decide
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Exploration
     from topk_bandit.lab.simulation.scenarios import Feedback, Scenario
+    from topk_bandit.learning.policy import Decision
 
-__all__ = ["Episode", "GpTopK", "Player", "ProblemSize", "Visit", "play"]
+__all__ = ["Episode", "GpTopK", "Late", "Player", "ProblemSize", "Visit", "check_slate", "deliver", "play"]
 
 FloatArray = NDArray[np.float64]
 
@@ -77,10 +78,12 @@ class GpTopK:
         self._rng = rng
         self._count_pending = count_pending
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
+        self.last_decision: Decision | None = None
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Decide as the service does."""
         decision = decide(self.state, self._exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
+        self.last_decision = decision
         self._slates[visit.number] = (visit.context, decision.ranking)
         if self._count_pending:
             self.state = self.state.shown(str(visit.number), visit.context, decision.ranking)
@@ -117,25 +120,25 @@ def play(scenario: Scenario, player: Player, *, rounds: int, rng: np.random.Gene
     """
     shop, (of_waits, of_changes) = scenario.shop, rng.spawn(2)
     regret, reward = np.empty(rounds), np.empty(rounds)
-    late: list[_Late] = []
+    late: list[Late] = []
     for t in range(rounds):
-        _tell(player, late, before=t)
+        deliver(player, late, before=t)
         if scenario.preferences is not None:
             moved = scenario.preferences.changed(shop.preferences, t, of_changes)
             shop = shop if moved is shop.preferences else shop.with_preferences(moved)
         customer = int(rng.integers(len(shop.customers)))
         eligible = scenario.stock.eligible(t, len(shop.items))
         ranking = player.choose(Visit(t, shop.customers[customer], eligible))
-        _check(ranking, eligible, shop.slate_size)
+        check_slate(ranking, eligible, shop.slate_size)
         reward[t] = shop.expected(customer, ranking[None])[0]
         regret[t] = shop.best(customer, eligible) - reward[t]
         feedback = scenario.wait.feedback(t, of_waits)
-        heapq.heappush(late, _Late(feedback.round_number, t, feedback, float(reward[t] + shop.noise * rng.normal())))
-    _tell(player, late, before=rounds)
+        heapq.heappush(late, Late(feedback.round_number, t, feedback, float(reward[t] + shop.noise * rng.normal())))
+    deliver(player, late, before=rounds)
     return Episode(regret, reward)
 
 
-class _Late(NamedTuple):
+class Late(NamedTuple):
     """What is heard before a round of a slate shown in an earlier one; it is sorted by both."""
 
     due: int
@@ -144,7 +147,7 @@ class _Late(NamedTuple):
     reward: float
 
 
-def _tell(player: Player, late: list[_Late], *, before: int) -> None:
+def deliver(player: Player, late: list[Late], *, before: int) -> None:
     """Tell what is due before a round: first what is due first, and of that what was shown first."""
     while late and late[0].due <= before:
         one = heapq.heappop(late)
@@ -156,7 +159,8 @@ def _tell(player: Player, late: list[_Late], *, before: int) -> None:
             player.close(one.number)
 
 
-def _check(ranking: NDArray[np.int32], eligible: NDArray[np.int32], slate_size: int) -> None:
+def check_slate(ranking: NDArray[np.int32], eligible: NDArray[np.int32], slate_size: int) -> None:
+    """Raise `InvalidArgumentError` unless a ranking is a slate of eligible items."""
     shown, items = set(ranking.ravel().tolist()), set(eligible.tolist())
     if ranking.dtype.kind != "i" or ranking.shape != (slate_size,) or len(shown) < slate_size or not shown <= items:
         problem = f"expected {slate_size} different items of {sorted(items)}, got {ranking.tolist()}"

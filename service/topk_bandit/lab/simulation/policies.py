@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Kernel
+from topk_bandit.bandits.budget import MemoryBudget
+from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, RandomPlayer
 from topk_bandit.lab.simulation.episodes import GpTopK
 from topk_bandit.learning.policy import Limits, State, kernel_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Exploration
     from topk_bandit.lab.simulation.episodes import Player, ProblemSize
 
-__all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player"]
+__all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player", "shipped_service"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,16 @@ def armwise() -> tuple[Policy, ...]:
 def service(exploration: Exploration) -> Policy:
     """Return the service's policy, with its kernel and limits as they are unless somebody asks for others."""
     return Policy(SERVICE, SERVICE, partial(service_player, exploration))
+
+
+def shipped_service() -> Policy:
+    """Return the service's policy as it is shipped: default exploration, and the rows of the default memory."""
+    return Policy(SERVICE, SERVICE, _shipped_player)
+
+
+def _shipped_player(size: ProblemSize, rng: np.random.Generator) -> Player:
+    limits = MemoryBudget().limits(context_dim=size.context_dim, slate_size=size.slate_size)
+    return service_player(DEFAULT_EXPLORATION, size, rng, limits=limits)
 
 
 def service_player(

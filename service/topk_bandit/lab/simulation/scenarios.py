@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AllItems",
     "Batches",
+    "Between",
     "ComingAndGoing",
     "Constant",
     "Drift",
@@ -99,6 +100,22 @@ class Geometric:
     def feedback(self, number: int, rng: np.random.Generator) -> Feedback:
         """See `Wait.feedback`."""
         return Feedback(number + int(rng.geometric(1.0 / (1.0 + self.mean))))
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Rewards come late by any number of rounds from `least` to `most`, each as likely."""
+
+    least: int
+    most: int
+
+    def __post_init__(self) -> None:
+        _check("least", self.least, 0)
+        _check("most", self.most, self.least)
+
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:
+        """See `Wait.feedback`."""
+        return Feedback(number + 1 + int(rng.integers(self.least, self.most + 1)))
 
 
 @dataclass(frozen=True, slots=True)
