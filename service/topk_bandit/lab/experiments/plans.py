@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.lab.experiments import (
     bandit_plans,
+    battery_plans,
     bound_plans,
     circumstance_plans,
     growth_of_cost,
@@ -39,6 +40,7 @@ _MAKERS: dict[str, Callable[[argparse.Namespace], Plan]] = {
     "order": order_plans.order,
     "rivals": service_plans.rivals,
     "protocol": service_plans.protocol,
+    "shops": battery_plans.shops,
     "late-rewards": circumstance_plans.late_rewards,
     "drift": circumstance_plans.drift,
     "warm-start": service_plans.warm,

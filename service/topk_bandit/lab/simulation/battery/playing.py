@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.lab.simulation.episodes import Player, ProblemSize
     from topk_bandit.lab.simulation.policies import Policy
 
-__all__ = ["Rounds", "play", "play_in"]
+__all__ = ["Rounds", "make_player", "open_shop", "play", "play_in"]
 
 FloatArray = NDArray[np.float64]
 
@@ -80,12 +80,23 @@ def play(
     factors
         Of users and items; None for synthetic ones.
     """
+    opened = open_shop(shop, seed=seed, rounds=rounds, factors=factors)
+    return play_in(opened, make_player(policy, opened, seed=seed), rounds=rounds, seed=seed)
+
+
+def open_shop(name: str, *, seed: int, rounds: int, factors: Factors | None = None) -> Shop:
+    """Return the shop of a name and a seed; one of synthetic factors is the same one as the last time."""
     if factors is None:
-        built = _build_once(shop, seed, rounds)
-    else:
-        built = build(shop, seed=seed, rounds=rounds, factors=factors)
+        return _build_once(name, seed, rounds)
+    return build(name, seed=seed, rounds=rounds, factors=factors)
+
+
+def make_player(
+    policy: Policy | Callable[[ProblemSize, np.random.Generator], Player], shop: Shop, *, seed: int
+) -> Player:
+    """Return what plays by a policy in a shop."""
     make = policy if callable(policy) else policy.make
-    return play_in(built, make(built.size, np.random.default_rng([seed, _OF_PLAYER])), rounds=rounds, seed=seed)
+    return make(shop.size, np.random.default_rng([seed, _OF_PLAYER]))
 
 
 def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
