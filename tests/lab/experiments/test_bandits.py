@@ -135,7 +135,7 @@ def test_every_experiment_has_a_plan_and_names_all_that_its_numbers_depend_on() 
             if name in arguments.OF_FACTORS:
                 assert plan.settings["factors"] == "synthetic"
                 assert plan.settings["seed"] == 0
-    assert set(plans._MAKERS) == set(arguments.NAMES)
+    assert set(plans._MAKERS) == {*arguments.NAMES, "shops"}
 
 
 def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +185,8 @@ def test_the_service_s_policy_explores_as_the_service_does() -> None:
         ["drift", "--quick", "--rounds=7"],
         ["table-2", "--quick"],
         ["table-2"],
+        ["shops"],
+        ["shops", "--quick", "--policies=service,linear", "--ratings=u.data", "--rounds=5,70"],
     ],
 )
 def test_the_command_that_is_kept_is_the_one_that_was_given(words: list[str]) -> None:
@@ -203,7 +205,7 @@ def test_only_experiments_that_exist_are_run(capsys: pytest.CaptureFixture[str])
     assert "argument --only: there is no experiment 'table-9'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", arguments.NAMES)
+@pytest.mark.parametrize("name", [*arguments.NAMES, "shops"])
 def test_every_experiment_has_a_quick_form(name: str) -> None:
     quick, full = vars(flags(name, "--quick")), vars(flags(name))
     assert {flag: value for flag, value in quick.items() if value != full[flag]} == {

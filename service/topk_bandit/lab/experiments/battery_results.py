@@ -160,8 +160,9 @@ def _regret_rows(layout: Layout, results: Results, s: int) -> list[tuple[str, ..
         mark = f" {BEST}" if families.count(families[m]) > 1 else ""
         rows.append((f"{name}, {methods[m]}{mark}", *_mean_texts(so_far[:, m])))
     if SERVICE in methods and len(methods) > 1:
-        told = [f"{_with_error(one.behind, one.error)} {methods[one.rival]}" for one in _rivalries(layout, results, s)]
-        rows.append((f"{name}, ours - best rival", *told))
+        rivalries = _rivalries(layout, results, s)
+        rows.append((f"{name}, best rival in hindsight", *(methods[one.rival] for one in rivalries)))
+        rows.append((f"{name}, ours - its regret", *(_with_error(one.behind, one.error) for one in rivalries)))
     return rows
 
 

@@ -132,7 +132,7 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
     return Rounds(*played)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=64)
 def _build_once(shop: str, seed: int, rounds: int) -> Shop:
     """Build a shop for all policies that play in it one after the other, with what was searched for."""
     return build(shop, seed=seed, rounds=rounds)

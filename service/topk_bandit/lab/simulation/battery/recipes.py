@@ -196,7 +196,7 @@ class Recipe:
         )
         candidates = None if self.candidates is None else min(self.candidates, slates.n_items)
         plain = Shop(name, slates, self.wait, rounds, candidates)
-        spread = plain.values.fixed - plain.values.random
+        spread = plain.spread
         outcome = self.rewards.outcome(_scores_of_random(slates, rng), spread)
         main = self.main_effect * spread * _standard(drawn.users @ rng.normal(size=drawn.users.shape[1]))
         items = self._changed(drawn.items, rng, rounds)
@@ -262,7 +262,7 @@ class ListRecipe:
         silent = self.reading._replace(noise=0.0)
         slates = CascadeSlates(drawn.items[None], recognised(drawn.users), silent, self.attraction)
         plain = Shop(name, slates, self.wait, rounds)
-        wanted = self.reading.noise * (plain.values.fixed - plain.values.random)
+        wanted = self.reading.noise * plain.spread
         more = np.sqrt(max(wanted**2 - _variance_of_clicks(slates, rng), 0.0))
         return replace(plain, slates=replace(slates, reading=silent._replace(noise=float(more))))
 

@@ -143,19 +143,31 @@ class Shop:
     @cached_property
     def values(self) -> Values:
         """What can be reached, as means over requests spread over the shop's life."""
+        return Values(self._mean_of_random, self._best_fixed, float(np.mean([self.best(one) for one in self._typical])))
+
+    @property
+    def spread(self) -> float:
+        """From the mean of random slates to the best fixed slate."""
+        return self._best_fixed - self._mean_of_random
+
+    @cached_property
+    def _typical(self) -> list[Request]:
         rng, rounds = np.random.default_rng(0), np.linspace(0, self.rounds - 1, _REFERENCES).astype(int)
-        requests = [self.request(int(number), rng) for number in rounds]
-        random = [self.expected(one, self._random_slates(one, rng)).mean() for one in requests]
-        fixed, best = self._best_fixed(requests, rng), [self.best(one) for one in requests]
-        return Values(float(np.mean(random)), fixed, float(np.mean(best)))
+        return [self.request(number, rng) for number in rounds.tolist()]
+
+    @cached_property
+    def _mean_of_random(self) -> float:
+        rng = np.random.default_rng(1)
+        return float(np.mean([self.expected(one, self._random_slates(one, rng)) for one in self._typical]))
 
     def _random_slates(self, request: Request, rng: np.random.Generator) -> Rankings:
         items = np.arange(self.slates.n_items) if request.eligible is None else request.eligible
         return random_rankings(items, slate_size=self.slates.slate_size, count=_RANDOM_SLATES, rng=rng)
 
-    def _best_fixed(self, requests: list[Request], rng: np.random.Generator) -> float:
-        """Return the best slate for all; where items differ by request, the first ones there of the best order."""
-        slates = self.slates
+    @cached_property
+    def _best_fixed(self) -> float:
+        """The best slate for all; where items differ by request, the first ones there of the best order."""
+        slates, requests, rng = self.slates, self._typical, np.random.default_rng(2)
         utilities = np.mean([slates.utilities(one.customer, one.phase) for one in requests], axis=0)
         if self.candidates is not None:
             return float(np.mean([self.expected(one, self._first_there(one, utilities))[0] for one in requests]))
