@@ -27,7 +27,7 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
   figure-5      reward, 50 items, slates of 3 and of 6, nDCG and diversity
   order         where the paper's order of the kernels, WCK <= CK <= WK in regret, holds, where not, and why
   late-rewards  what rewards that come late or never cost
-  drift         what preferences that move cost, and what is saved by forgetting
+  drift         what preferences that change cost, and what is saved by forgetting
   rivals        the service's policy beside what a shop would otherwise use
   protocol      the service's policy beside the best of the paper's nine, in all settings of figures 2, 3 and 5
   shops         the service's policy and others in 21 kinds of shops, up to 20,000 rounds: regret, and whether figures
@@ -105,7 +105,7 @@ def _add_bandits(words: _Words) -> None:
         ("protocol", 10, None, "the service's policy beside the best of the paper's nine"),
         ("rivals", 10, 500, "the service's policy beside what a shop would otherwise use"),
         ("late-rewards", 10, _ROUNDS, "what rewards that come late or never cost"),
-        ("drift", 10, 400, "what preferences that move cost"),
+        ("drift", 10, 400, "what preferences that change cost"),
     ):
         word = _added(words, name, help_text, trials=trials)
         _add_rounds(word, rounds)

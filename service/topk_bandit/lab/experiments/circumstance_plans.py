@@ -1,4 +1,4 @@
-"""What happens in real shops: rewards that come late or never, items that come and go, preferences that move."""
+"""What happens in real shops: rewards that come late or never, items that come and go, preferences that change."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def late_rewards(given: argparse.Namespace) -> Plan:
 
 
 def drift(given: argparse.Namespace) -> Plan:
-    """Return what preferences that move cost, and what it is worth to forget."""
+    """Return what preferences that change cost, and what it is worth to forget."""
     every = tuple(one.key for one in circumstances.DRIFT)
     return _plan(
         given,
-        title="Preferences that move: nDCG, 20 items, slates of 3, five users",
+        title="Preferences that change: nDCG, 20 items, slates of 3, five users",
         happening=circumstances.DRIFT,
         policies=lineups.with_drift(),
         targets=partial(_lower_where, than="Random", panels=every),
