@@ -19,6 +19,7 @@ from topk_bandit.lab.experiments.plan import Plan, Results
 from topk_bandit.lab.experiments.report import section_of, write_report
 from topk_bandit.lab.simulation.battery.catalogue import SHOPS
 from topk_bandit.lab.simulation.battery.playing import Rounds, open_shop, play
+from topk_bandit.lab.simulation.battery.shop import Values
 from topk_bandit.lab.simulation.policies import SERVICE, random_slates, shipped_service
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {panel for panel, _, _ in found} == {
         f"{shop}{what}"
         for shop in ("additive", "clicks-8")
-        for what in ("", "_so_far", *(f"_{key}" for key in COVERAGE))
+        for what in ("", "_so_far", "_best_fixed_slate", *(f"_{key}" for key in COVERAGE))
     }
     # What is told of the service is what is played by name.
     gains = [open_shop("additive", seed=seed, rounds=17).values for seed in (4, 5)]
@@ -154,19 +155,21 @@ def test_what_is_measured_of_an_episode() -> None:
     rng = np.random.default_rng(0)
     played = Rounds(*rng.random((7, 20)))
     played = played._replace(best=played.expected + rng.random(20))
-    row = measure(played, (5, 20), gain=2.0)
-    assert row.shape == (8 + 2 + 2 * len(COVERAGE),)
+    values = Values(random=1.0, fixed=2.5, contextual=3.0)
+    row = measure(played, (5, 20), values=values)
+    assert row.shape == (8 + 2 + 1 + 2 * len(COVERAGE),)
     assert row[0] == pytest.approx(played.regret[:3].mean() / 2.0)
     assert row[7] == pytest.approx(played.regret[-2:].mean() / 2.0)
     assert row[8:10] == pytest.approx([played.regret[:5].mean() / 2.0, played.regret.mean() / 2.0])
-    within, twice, bound, ratio = row[10:14]
+    assert row[10] == 0.25
+    within, twice, bound, ratio = row[11:15]
     off = [abs(played.expected[t] - played.mean[t]) / played.deviation[t] for t in range(5)]
     assert within == np.mean([one <= 1.0 for one in off])
     assert twice == np.mean([one <= 2.0 for one in off])
     assert bound == np.mean([played.regret[t] <= played.regret_bound[t] for t in range(5)])
     assert ratio == pytest.approx(played.estimated_regret[:5].mean() / played.regret[:5].mean())
-    silent = measure(played._replace(mean=np.full(20, np.nan)), (5, 20), gain=2.0)
-    assert np.isnan(silent[10:]).all()
+    silent = measure(played._replace(mean=np.full(20, np.nan)), (5, 20), values=values)
+    assert np.isnan(silent[11:]).all()
 
 
 def results_of(so_far: np.ndarray, coverage: np.ndarray) -> tuple[Layout, Results]:
@@ -183,9 +186,9 @@ def results_of(so_far: np.ndarray, coverage: np.ndarray) -> tuple[Layout, Result
             values = figures.copy()
             values[:, 0] = coverage[s, c]
             of_figures.append(values)
-    parts = np.ones((trials, len(methods), 8))
+    parts, fixed = np.ones((trials, len(methods), 8)), np.full((trials, len(methods), 1), 0.25)
     plan = Plan("shops", "t", panels, methods, (), lambda _: (), {}, lambda _: [], families=families)
-    return Layout(names, horizons), Results(plan, (parts, parts, *so_far, *of_figures))
+    return Layout(names, horizons), Results(plan, (parts, parts, *so_far, fixed, fixed, *of_figures))
 
 
 SO_FAR = np.array(
@@ -225,14 +228,16 @@ def test_targets_are_of_shops_sums_and_figures() -> None:
     assert figures[1].figure == "70%, 95%, 80%"
     regret, shown = summaries(layout, results)
     assert regret.heads == ("shop, policy", "10", "20")
-    assert [row[0] for row in regret.rows[:5]] == [
+    assert [row[0] for row in regret.rows[:6]] == [
         f"a, {SERVICE}",
         "a, Random",
         "a, linear Thompson 1/0.3 *",
+        "a, best fixed slate",
         "a, best rival in hindsight",
         "a, ours - its regret",
     ]
-    assert regret.rows[4] == ("a, ours - its regret", "+0.000 ± 0.100", "+0.200 ± 0.100")
+    assert regret.rows[3][1:] == ("0.250 ± 0.000",) * 2
+    assert regret.rows[5] == ("a, ours - its regret", "+0.000 ± 0.100", "+0.200 ± 0.100")
     assert shown.rows[1][:2] == ("b", "0.700 ± 0.000")
 
 

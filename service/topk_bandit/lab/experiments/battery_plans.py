@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.lab.simulation.battery.playing import Rounds
+    from topk_bandit.lab.simulation.battery.shop import Values
     from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.policies import Policy
 
@@ -89,18 +90,20 @@ def shops(given: argparse.Namespace) -> Plan:
     )
 
 
-def measure(played: Rounds, horizons: Sequence[int], *, gain: float) -> FloatArray:
+def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> FloatArray:
     """Return what is told of an episode, in one row: see `_gathered`.
 
     Parameters
     ----------
-    gain
-        What there is to gain in a round: regrets are told as a share of it.
+    values
+        What can be reached: regrets are told as a share of what there is to gain beside random slates.
     """
+    gain = values.contextual - values.random
     regret = played.regret / gain
     so_far = [regret[:horizon].mean() for horizon in horizons]
     parts = [part.mean() for part in np.array_split(regret, _n_parts(len(regret)))]
-    return np.concatenate([parts, so_far, *(_coverage(played, horizon) for horizon in horizons)])
+    of_fixed = [(values.contextual - values.fixed) / gain]
+    return np.concatenate([parts, so_far, of_fixed, *(_coverage(played, horizon) for horizon in horizons)])
 
 
 def _coverage(played: Rounds, horizon: int) -> FloatArray:
@@ -146,7 +149,7 @@ def _job(shop: str, policy: Policy, given: argparse.Namespace, trial: int, facto
 def _play(shop: str, policy: Policy, horizons: tuple[int, ...], seed: int, factors: Factors | None) -> FloatArray:
     opened = open_shop(shop, seed=seed, rounds=horizons[-1], factors=factors)
     played = play_in(opened, make_player(policy, opened, seed=seed), rounds=horizons[-1], seed=seed)
-    return measure(played, horizons, gain=opened.values.contextual - opened.values.random)
+    return measure(played, horizons, values=opened.values)
 
 
 def _panels(names: Sequence[str], horizons: tuple[int, ...]) -> tuple[Panel, ...]:
@@ -156,25 +159,29 @@ def _panels(names: Sequence[str], horizons: tuple[int, ...]) -> tuple[Panel, ...
     label, metric = "regret of a round (share of the gain)", "regret_share"
     of_parts = (Panel(name, f"{name}: {SHOPS[name].title}", metric, label, parts, from_zero=True) for name in names)
     of_all = (Panel(f"{name}_so_far", name, metric, label, so_far, from_zero=True, drawn=False) for name in names)
+    last = Axis("round", "rounds", horizons[-1:])
+    of_fixed = (Panel(f"{name}_best_fixed_slate", name, metric, label, last, None, drawn=False) for name in names)
     of_figures = (
         Panel(f"{name}_{key}", name, key, key.replace("_", " "), so_far, None, drawn=False)
         for name, key in product(names, COVERAGE)
     )
-    return (*of_parts, *of_all, *of_figures)
+    return (*of_parts, *of_all, *of_fixed, *of_figures)
 
 
 def _gathered(
     episodes: Sequence[_Episode], shape: tuple[int, int, int], horizons: tuple[int, ...], measured: Sequence[FloatArray]
 ) -> tuple[FloatArray, ...]:
-    """Return the values of `_panels`: of all shops, regret by parts, then so far, then coverage."""
+    """Return the values of `_panels`: of all shops, regret by parts, so far, of the best fixed slate, and coverage."""
     values = np.full((*shape, len(measured[0])), np.nan)
     for one, row in zip(episodes, measured, strict=True):
         values[one.trial, one.policy, one.shop] = row
-    parts, so_far, coverage = np.split(values, np.cumsum([_n_parts(horizons[-1]), len(horizons)]), axis=3)
+    ends = np.cumsum([_n_parts(horizons[-1]), len(horizons), 1])
+    parts, so_far, of_fixed, coverage = np.split(values, ends, axis=3)
     coverage = coverage.reshape(*shape, len(horizons), len(COVERAGE))
     n_shops = shape[2]
     return (
         *(parts[:, :, s] for s in range(n_shops)),
         *(so_far[:, :, s] for s in range(n_shops)),
+        *(of_fixed[:, :, s] for s in range(n_shops)),
         *(coverage[:, :, s, :, c] for s, c in product(range(n_shops), range(len(COVERAGE)))),
     )

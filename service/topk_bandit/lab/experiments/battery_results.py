@@ -39,9 +39,13 @@ class Layout(NamedTuple):
         """Return the regrets so far in a shop, shape (trials, methods, horizons)."""
         return results.values[len(self.shops) + s]
 
+    def best_fixed(self, results: Results, s: int) -> FloatArray:
+        """Return the regret of the best fixed slate in a shop, shape (trials,)."""
+        return np.asarray(np.nanmax(results.values[2 * len(self.shops) + s], axis=(1, 2)))
+
     def coverage(self, results: Results, s: int) -> FloatArray:
         """Return the numbers of `COVERAGE` for our policy in a shop, shape (trials, COVERAGE, horizons)."""
-        first = 2 * len(self.shops) + s * len(COVERAGE)
+        first = 3 * len(self.shops) + s * len(COVERAGE)
         ours = results.plan.methods.index(SERVICE)
         return np.stack([results.values[first + c][:, ours] for c in range(len(COVERAGE))], axis=1)
 
@@ -152,13 +156,15 @@ def summaries(layout: Layout, results: Results) -> tuple[Summary, ...]:
 
 
 def _regret_rows(layout: Layout, results: Results, s: int) -> list[tuple[str, ...]]:
-    """Return a row for our policy, one for the best of each family, and our difference to the best of all."""
+    """Return a row for the best of each family, for the best fixed slate, and for ours beside the best of all."""
     methods, name, so_far = results.plan.methods, layout.shops[s], layout.so_far(results, s)
     families = results.plan.family_names
     rows = []
     for m in results.best_of_families(len(layout.shops) + s):
         mark = f" {BEST}" if families.count(families[m]) > 1 else ""
         rows.append((f"{name}, {methods[m]}{mark}", *_mean_texts(so_far[:, m])))
+    of_fixed = np.repeat(layout.best_fixed(results, s)[:, None], len(layout.horizons), axis=1)
+    rows.append((f"{name}, best fixed slate", *_mean_texts(of_fixed)))
     if SERVICE in methods and len(methods) > 1:
         rivalries = _rivalries(layout, results, s)
         rows.append((f"{name}, best rival in hindsight", *(methods[one.rival] for one in rivalries)))
