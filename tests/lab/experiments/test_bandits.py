@@ -23,13 +23,21 @@ from topk_bandit.lab.experiments.factors_file import factors_of
 from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Results, stacked
 from topk_bandit.lab.experiments.regret_targets import lower_than_each, order, paired_difference, sublinear
 from topk_bandit.lab.experiments.service_plans import ratios
-from topk_bandit.lab.experiments.shops import BATCH, FIGURE_2, FIGURE_3, FIGURE_5, known, of_player, played
+from topk_bandit.lab.experiments.shops import (
+    BATCH,
+    FIGURE_2,
+    FIGURE_3,
+    FIGURE_5,
+    play_episode,
+    player_rng,
+    problem_size,
+)
 from topk_bandit.lab.experiments.styles import styles_of
 from topk_bandit.lab.experiments.tables import screen_tables
 from topk_bandit.lab.simulation import circumstances
 from topk_bandit.lab.simulation.arm_players import RandomPlayer
 from topk_bandit.lab.simulation.environments import Objective, Shop
-from topk_bandit.lab.simulation.episodes import Known, play
+from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.lab.simulation.policies import SERVICE
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
@@ -68,7 +76,7 @@ def by_hand(policy: Policy, *, seed: int, trial: int, rounds: int) -> np.ndarray
         factors, np.random.default_rng([*drawn, 0]), n_items=20, slate_size=3, n_customers=5,
         objective=Objective.NDCG_DIVERSITY, noise=0.05,
     )  # fmt: skip
-    player = policy.make(Known(20, 3, 5, 5), np.random.default_rng([*drawn, 1]))
+    player = policy.make(ProblemSize(20, 3, 5, 5), np.random.default_rng([*drawn, 1]))
     episode = play(Scenario(shop, Batches(5)), player, rounds=rounds, rng=np.random.default_rng([*drawn, 2]))
     return episode.regret.cumsum()
 
@@ -121,13 +129,13 @@ def test_settings_are_the_paper_s_and_share_no_draws() -> None:
 def test_every_experiment_has_a_plan_and_names_all_that_its_numbers_depend_on() -> None:
     for name in arguments.NAMES:
         if name not in {"dope", "dopewolfe"}:  # what these prepare takes seconds
-            plan = plans.made(flags(name))
+            plan = plans.make_plan(flags(name))
             assert plan.name == name
             assert len(plan.family_names) == len(plan.methods)
             if name in arguments.OF_FACTORS:
                 assert plan.settings["factors"] == "synthetic"
                 assert plan.settings["seed"] == 0
-    assert set(plans._MAKERS) == set(arguments.NAMES)
+    assert set(plans._MAKERS) == {*arguments.NAMES, "shops"}
 
 
 def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +185,8 @@ def test_the_service_s_policy_explores_as_the_service_does() -> None:
         ["drift", "--quick", "--rounds=7"],
         ["table-2", "--quick"],
         ["table-2"],
+        ["shops"],
+        ["shops", "--quick", "--policies=service,linear", "--ratings=u.data", "--rounds=5,70"],
     ],
 )
 def test_the_command_that_is_kept_is_the_one_that_was_given(words: list[str]) -> None:
@@ -195,7 +205,7 @@ def test_only_experiments_that_exist_are_run(capsys: pytest.CaptureFixture[str])
     assert "argument --only: there is no experiment 'table-9'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", arguments.NAMES)
+@pytest.mark.parametrize("name", [*arguments.NAMES, "shops"])
 def test_every_experiment_has_a_quick_form(name: str) -> None:
     quick, full = vars(flags(name, "--quick")), vars(flags(name))
     assert {flag: value for flag, value in quick.items() if value != full[flag]} == {
@@ -241,16 +251,16 @@ def test_table_3_has_regret_below_the_bounds(tmp_path: Path, monkeypatch: pytest
 def test_wck_has_much_less_regret_than_random_slates(setting: Setting) -> None:
     """The bounds of Table 3 are 10 to 10,000 times the regret of random slates, so being below them says nothing.
 
-    Six trials of 200 rounds, as in the figure: 0.59 and 0.52 of random's regret; with other factors and tastes (three
-    more seeds) 0.41 to 0.61.
+    Six trials of 200 rounds, as in the figure: 0.59 and 0.52 of random's regret; with other factors and preferences
+    (three more seeds) 0.41 to 0.61.
     """
     wck = next(policy for policy in lineups.the_nine() if policy.family == "WCK")
     factors, totals = synthetic(np.random.default_rng(0)), np.zeros(2)
     for drawn in ([0, setting.number, trial] for trial in range(6)):
         shop = setting.shop(factors, drawn)
         for number, make in enumerate((wck.make, RandomPlayer.of)):
-            player = make(known(shop), of_player(drawn))
-            regret, _ = played(Scenario(shop, Batches(BATCH)), player, drawn, rounds=setting.rounds)
+            player = make(problem_size(shop), player_rng(drawn))
+            regret, _ = play_episode(Scenario(shop, Batches(BATCH)), player, drawn, rounds=setting.rounds)
             totals[number] += regret.sum()
     assert totals[0] <= 0.7 * totals[1]
 

@@ -14,7 +14,7 @@ from topk_bandit.commands.cli import main
 from topk_bandit.lab.experiments import arguments, lineups, order_plans, plans
 from topk_bandit.lab.experiments.factors_file import factors_of
 from topk_bandit.lab.simulation.environments import Objective, Shop
-from topk_bandit.lab.simulation.episodes import Known, play
+from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.policies import Policy
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
 
@@ -34,7 +34,7 @@ PANELS = (
 def order_of(*words: str) -> Plan:
     parser = argparse.ArgumentParser()
     arguments.add_arguments(parser)
-    return plans.made(parser.parse_args(["order", *words, "--out=here"]))
+    return plans.make_plan(parser.parse_args(["order", *words, "--out=here"]))
 
 
 class Noting:
@@ -49,18 +49,18 @@ class Noting:
         self.contexts.append(visit.context.tolist())
         return self.slate
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         assert number == len(self.rewards)
         self.rewards.append(reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         raise AssertionError(number)
 
 
 def test_kernels_are_compared_with_the_same_customers_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     players: list[Noting] = []
 
-    def noting(_known: Known, _rng: np.random.Generator) -> Noting:
+    def noting(_known: ProblemSize, _rng: np.random.Generator) -> Noting:
         players.append(Noting(4 * (len(players) // TRIALS % 4)))
         return players[-1]
 
@@ -103,7 +103,7 @@ def difference_by_hand(*, seed: int, trial: int) -> np.ndarray:
             factors, np.random.default_rng([seed, 11, trial, 0]), n_items=20, slate_size=3, n_customers=1,
             objective=Objective.MOSTLY_NDCG, noise=0.05,
         )  # fmt: skip
-        player = policy.make(Known(20, 3, 5, 1), np.random.default_rng([seed, 11, trial, 1]))
+        player = policy.make(ProblemSize(20, 3, 5, 1), np.random.default_rng([seed, 11, trial, 1]))
         rng = np.random.default_rng([seed, 11, trial, 2])
         if policy.name in {"WCK 0.05", "CK 0.05"}:
             regrets[policy.family] = play(Scenario(shop, Batches(5)), player, rounds=ROUNDS, rng=rng).regret

@@ -18,9 +18,9 @@ from rich.console import Console
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.optional import needed
-from topk_bandit.lab.experiments.kept import Kept
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Results, stacked
-from topk_bandit.lab.experiments.running import finished
+from topk_bandit.lab.experiments.running import run_jobs
+from topk_bandit.lab.experiments.stored_results import StoredResults
 from topk_bandit.lab.experiments.tables import screen_tables
 from topk_bandit.lab.experiments.targets import best_everywhere, first_reaching, growth, questions_saved
 
@@ -46,9 +46,9 @@ def plan(run: Callable[[int], np.ndarray], *, trials: int, costs: Sequence[float
 
 
 def run(one: Plan, folder: Path, *, processes: int = 1, console: Console | None = None) -> list[list[float]]:
-    with Kept(folder, one) as kept:
+    with StoredResults(folder, one) as stored:
         console = console or screen(terminal=False)
-        measured = finished(one.jobs, {}, kept.keep, processes=processes, console=console, title="some")
+        measured = run_jobs(one.jobs, {}, stored.store, processes=processes, console=console, title="some")
     return [job.values.tolist() for job in measured]
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.lab.experiments.vowpal import VowpalCcb, VowpalSlates, _ccb_lines, _distinct, slates_lines
-from topk_bandit.lab.simulation.episodes import Known, Visit
+from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PLAYERS = [VowpalCcb, VowpalSlates]
-KNOWN = Known(n_items=6, slate_size=2, context_dim=2, n_contexts=2)
+SIZE = ProblemSize(n_items=6, slate_size=2, context_dim=2, n_contexts=2)
 CONTEXTS = (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
 LIKED = ({1, 4}, {0, 3})
 """The items that each of two customers likes."""
@@ -32,14 +32,14 @@ def worth(whose: int, slate: NDArray[np.int32]) -> float:
 
 @pytest.mark.parametrize("kind", PLAYERS)
 def test_it_learns_what_each_customer_likes(kind: type[VowpalCcb | VowpalSlates]) -> None:
-    player = kind.of(KNOWN, np.random.default_rng(1))
+    player = kind.of(SIZE, np.random.default_rng(1))
     earned = []
     for number in range(600):
         earned.append(worth(number % 2, player.choose(visit(number, whose=number % 2))))
         # Rewards come after every fifth round: what is learned is what was shown then, to whom it was shown.
         if number % 5 == 4:
             for late in range(5):
-                player.hear(number - late, earned[number - late])
+                player.observe(number - late, earned[number - late])
     # Random slates earn a third.
     assert np.mean(earned[-200:]) > 0.8
 
@@ -53,22 +53,22 @@ def test_slates_are_of_distinct_eligible_items(kind: type[VowpalCcb | VowpalSlat
         assert set(slate.tolist()) <= ({1, 2, 5} if number % 2 else {0, 2, 3, 4})
         assert slate.dtype == np.int32
         if number % 3:
-            player.hear(number, 0.5)
+            player.observe(number, 0.5)
         else:
-            player.miss(number)
+            player.close(number)
     with pytest.raises(KeyError):
-        player.hear(0, 1.0)
+        player.observe(0, 1.0)
 
 
 @pytest.mark.parametrize("kind", PLAYERS)
 def test_the_same_seed_plays_the_same_and_another_does_not(kind: type[VowpalCcb | VowpalSlates]) -> None:
     games = []
     for seed in (3, 3, 4):
-        player = pickle.loads(pickle.dumps(kind.of))(KNOWN, np.random.default_rng(seed), options="--epsilon 0.5")
+        player = pickle.loads(pickle.dumps(kind.of))(SIZE, np.random.default_rng(seed), options="--epsilon 0.5")
         games.append([])
         for number in range(40):
             games[-1].append(player.choose(visit(number)).tolist())
-            player.hear(number, float(games[-1][-1][0]))
+            player.observe(number, float(games[-1][-1][0]))
     assert games[0] == games[1] != games[2]
 
 
@@ -87,7 +87,7 @@ def test_a_slate_is_learned_with_the_probabilities_and_the_reward_that_it_had() 
         player = kind(slate_size=2, rng=np.random.default_rng(6), options="--epsilon 0.0")
         player._wabbit = _Scripted([[(2, 0.7), (0, 0.2), (1, 0.1)], [(1, 0.6), (2, 0.3), (0, 0.1)]], taught)
         assert player.choose(visit(9, eligible=(0, 3, 5))).tolist() == [5, 3]
-        player.hear(9, 0.25)
+        player.observe(9, 0.25)
     assert taught[0] == _ccb_lines(CONTEXTS[0], [0, 3, 5], ["2:-0.250000:0.700000", "1:-0.250000:0.600000"])
     assert taught[1] == slates_lines(
         CONTEXTS[0], [[0, 3, 5]] * 2, cost="-0.250000", labels=["2:0.700000", "1:0.600000"]
@@ -134,4 +134,4 @@ def test_an_item_taken_before_gives_way_to_the_most_probable_other() -> None:
 def test_without_the_package_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vowpalwabbit", None)
     with pytest.raises(ConfigurationError, match=r"topk-bandit\[rivals\]"):
-        VowpalCcb.of(KNOWN, np.random.default_rng(0))
+        VowpalCcb.of(SIZE, np.random.default_rng(0))

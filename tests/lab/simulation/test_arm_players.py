@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, RandomPlayer
-from topk_bandit.lab.simulation.episodes import Known, Visit
+from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONTEXTS = (np.array([1.0, 0.0]), np.array([0.5, -0.5]))
 EVERYTHING = tuple(range(4))
 SLATE_SIZE = 2
-KNOWN = Known(n_items=4, slate_size=SLATE_SIZE, context_dim=2, n_contexts=2)
+SIZE = ProblemSize(n_items=4, slate_size=SLATE_SIZE, context_dim=2, n_contexts=2)
 
 Slate = tuple[int, ...]
 # Whose context, whether the slate's reward comes, and the reward; what is heard is heard after every third round.
@@ -73,10 +73,10 @@ def played(player: Player, happenings: list[tuple[int, bool, float]], diary: Dia
         if number % 3 == 0:
             for old, came, context, slate, value in late:
                 if came:
-                    player.hear(old, value)
+                    player.observe(old, value)
                     diary.heard.append((context, slate, value))
                 else:
-                    player.miss(old)
+                    player.close(old)
             late = []
         slate = shown(player, visit(number, whose=whose))
         late.append((number, comes, whose, slate, reward))
@@ -109,9 +109,9 @@ def test_ucb_shows_an_arm_with_the_largest_bound(
 
 @pytest.mark.parametrize("make", [RandomPlayer.of, partial(EpsilonGreedy.of, epsilon=1.0)])
 def test_exploring_players_draw_every_slate_alike(make: partial[Player]) -> None:
-    player = make(KNOWN, np.random.default_rng(1))
+    player = make(SIZE, np.random.default_rng(1))
     player.choose(visit(0))
-    player.hear(0, 1.0)
+    player.observe(0, 1.0)
     counts = Counter(shown(player, visit(number)) for number in range(1, 6001))
     assert len(counts) == 12
     assert chisquare(list(counts.values())).pvalue > 0.001
@@ -120,7 +120,7 @@ def test_exploring_players_draw_every_slate_alike(make: partial[Player]) -> None
 def test_epsilon_is_the_share_of_random_slates() -> None:
     player = EpsilonGreedy(epsilon=0.3, slate_size=SLATE_SIZE, rng=np.random.default_rng(2))
     best = shown(player, visit(0))
-    player.hear(0, 1.0)
+    player.observe(0, 1.0)
     counts = Counter(shown(player, visit(number)) for number in range(1, 6001))
     # The best is shown when nothing is explored, and when it is drawn.
     assert (
@@ -134,13 +134,13 @@ def test_ucb_draws_alike_among_the_arms_not_played() -> None:
         player = MabUcb(beta=0.5, slate_size=SLATE_SIZE, rng=np.random.default_rng([seed]))
         player._arms.show(visit(0), np.array([1, 3], dtype=np.int32))
         player._arms.show(visit(1), np.array([2, 0], dtype=np.int32))
-        player.hear(0, 1.0)
-        player.hear(1, 1.0)
+        player.observe(0, 1.0)
+        player.observe(1, 1.0)
         # Heard twice, its bound is lower than that of an arm that was not played.
         player._arms.show(visit(2), np.array([1, 3], dtype=np.int32))
         player._arms.show(visit(3), np.array([2, 0], dtype=np.int32))
-        player.hear(2, 1.0)
-        player.hear(3, 1.0)
+        player.observe(2, 1.0)
+        player.observe(3, 1.0)
         counts[shown(player, visit(4))] += 1
     assert set(counts) == set(permutations(EVERYTHING, SLATE_SIZE)) - {(1, 3), (2, 0)}
     assert chisquare(list(counts.values())).pvalue > 0.001
@@ -151,7 +151,7 @@ def test_ucb_returns_to_played_arms_when_there_are_no_others() -> None:
     tried = []
     for number in range(36):
         tried.append(shown(player, visit(number)))
-        player.hear(number, 1.0)
+        player.observe(number, 1.0)
     # Rewards are all equal: an arm that was shown twice is worth less than a new one, and then all are shown again.
     assert set(Counter(tried[:24]).values()) == {2}
     assert set(Counter(tried).values()) == {3}
@@ -159,23 +159,23 @@ def test_ucb_returns_to_played_arms_when_there_are_no_others() -> None:
 
 @pytest.mark.parametrize("make", [partial(EpsilonGreedy.of, epsilon=0.0), partial(MabUcb.of, beta=0.0)])
 def test_arms_with_an_item_that_went_are_skipped(make: partial[Player]) -> None:
-    player = make(KNOWN, np.random.default_rng(3))
+    player = make(SIZE, np.random.default_rng(3))
     best = shown(player, visit(0))
-    player.hear(0, 1.0)
+    player.observe(0, 1.0)
     left = tuple(item for item in EVERYTHING if item != best[0])
     without = shown(player, visit(1, eligible=left))
     assert set(without) <= set(left)
-    player.hear(1, 0.5)
+    player.observe(1, 0.5)
     assert shown(player, visit(2, eligible=left)) == without
     assert shown(player, visit(3)) == best
 
 
 @pytest.mark.parametrize("make", [partial(EpsilonGreedy.of, epsilon=0.0), partial(MabUcb.of, beta=0.0)])
 def test_nothing_is_learned_of_a_slate_that_was_missed(make: partial[Player]) -> None:
-    player = make(KNOWN, np.random.default_rng(4))
+    player = make(SIZE, np.random.default_rng(4))
     first = {shown(player, visit(number)) for number in range(40)}
     for number in range(40):
-        player.miss(number)
+        player.close(number)
     # Still nothing is known: everything is shown.
     assert len(first | {shown(player, visit(number)) for number in range(40, 80)}) == 12
 
@@ -189,7 +189,7 @@ def test_a_round_with_ten_thousand_million_arms_is_played() -> None:
     ):
         for number in range(20):
             slate = shown(player, Visit(number, CONTEXTS[0], everything))
-            player.hear(number, float(number % 3))
+            player.observe(number, float(number % 3))
             assert len(set(slate)) == 6
 
 
@@ -199,7 +199,7 @@ def test_a_round_with_ten_thousand_million_arms_is_played() -> None:
 def test_factories_can_be_sent_to_other_processes_and_play_the_same_again(make: partial[Player]) -> None:
     slates = []
     for factory in (make, pickle.loads(pickle.dumps(make))):
-        player = factory(KNOWN, np.random.default_rng(6))
+        player = factory(SIZE, np.random.default_rng(6))
         slates.append([shown(player, visit(number)) for number in range(10)])
     assert slates[0] == slates[1]
 

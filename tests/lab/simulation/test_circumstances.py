@@ -47,11 +47,11 @@ class First:
         self.seen.append(visit)
         return visit.eligible[:3]
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         self.late.append(len(self.seen) - 1 - number)
         self.rewards.append(reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         self.missed.append(len(self.seen) - 1 - number)
 
 
@@ -81,7 +81,7 @@ def test_they_are_the_papers_small_shop_and_can_be_sent_to_other_processes(circu
 def test_in_a_trial_they_differ_in_nothing_else(circumstances: tuple[Circumstance, ...]) -> None:
     first, *others = (made(one) for one in circumstances if one.key != "renewed")
     assert first.wait == Constant()
-    assert first.tastes is None
+    assert first.preferences is None
     for other in others:
         assert other.shop.items.tobytes() == first.shop.items.tobytes()
         assert other.shop.customers.tobytes() == first.shop.customers.tobytes()
@@ -119,7 +119,7 @@ def test_items_come_and_go() -> None:
 
 def test_drifting_tastes_are_half_forgotten_in_the_rounds_of_their_title() -> None:
     for key, rounds in (("slow", 200), ("fast", 50)):
-        drift = made(by_key(key)).tastes
+        drift = made(by_key(key)).preferences
         assert isinstance(drift, Drift)
         assert str(rounds) in by_key(key).title
         assert (1.0 - drift.step**2) ** (rounds / 2) == pytest.approx(0.5)
@@ -130,7 +130,7 @@ def test_a_sudden_change_comes_at_half_time() -> None:
     rounds = 40
     (_, still), (_, sudden) = played("still", rounds), played("sudden", rounds)
     assert still[:20].tobytes() == sudden[:20].tobytes()
-    # The best slate's nDCG is 1 for whatever taste.
+    # The best slate's nDCG is 1 for whatever preference.
     np.testing.assert_allclose(sudden, 1.0)
     rewards = [
         play(made(by_key(key), rounds=rounds), First(), rounds=rounds, rng=np.random.default_rng(2)).reward

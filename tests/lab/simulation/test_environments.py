@@ -38,7 +38,7 @@ def shop_of(
 
 
 def relevance_by_hand(shop: Shop, customer: int) -> list[float]:
-    return [1.0 / (1.0 + math.exp(-(6.0 * float(theta @ shop.tastes[customer]) - 0.3))) for theta in shop.items]
+    return [1.0 / (1.0 + math.exp(-(6.0 * float(theta @ shop.preferences[customer]) - 0.3))) for theta in shop.items]
 
 
 def dcg_by_hand(values: list[float]) -> float:
@@ -224,7 +224,7 @@ def test_a_shop_of_factors_has_some_of_their_items_and_users_each_once() -> None
         assert (len(set(items)), len(set(users))) == (6, 4)
         assert set(items) <= set(range(10))
         assert set(users) <= set(range(12))
-        assert shop.tastes is shop.customers
+        assert shop.preferences is shop.customers
     assert {tuple(row) for shop in shops for row in shop.items.tolist()} == {tuple(row) for row in FACTORS.items}
     assert {tuple(row) for shop in shops for row in shop.customers.tolist()} == {tuple(row) for row in FACTORS.users}
     assert shop_of_factors(1).items.tolist() == shop_of_factors(1).items.tolist()
@@ -234,7 +234,7 @@ def test_a_shop_of_factors_has_some_of_their_items_and_users_each_once() -> None
 
 def test_customers_who_like_something_else_are_told_by_the_same_contexts() -> None:
     shop = shop_of(7)
-    moved = shop.liking(np.roll(shop.tastes, 1, axis=0))
+    moved = shop.with_preferences(np.roll(shop.preferences, 1, axis=0))
     assert moved.customers is shop.customers
     assert moved.relevance(1).tolist() == shop.relevance(0).tolist()
     assert moved.best(1) != shop.best(1)
@@ -248,18 +248,18 @@ def test_a_shop_needs_enough_factors(field: str, change: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "slate_size", "columns", "tastes", "noise"),
+    ("field", "slate_size", "columns", "preferences", "noise"),
     [
         ("slate_size", 5, 2, (3, 2), 0.1),
         ("slate_size", 0, 2, (3, 2), 0.1),
         ("customers", 2, 3, (3, 3), 0.1),
-        ("tastes", 2, 2, (2, 2), 0.1),
+        ("preferences", 2, 2, (2, 2), 0.1),
         ("noise", 2, 2, (3, 2), -0.1),
     ],
 )
 def test_a_shop_says_what_does_not_fit(
-    field: str, slate_size: int, columns: int, tastes: tuple[int, int], noise: float
+    field: str, slate_size: int, columns: int, preferences: tuple[int, int], noise: float
 ) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        Shop(np.ones((3, columns)), np.ones((4, 2)), slate_size, Objective.DCG, noise, np.ones(tastes))
+        Shop(np.ones((3, columns)), np.ones((4, 2)), slate_size, Objective.DCG, noise, np.ones(preferences))
     assert caught.value.field == field

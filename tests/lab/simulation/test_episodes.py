@@ -16,9 +16,9 @@ from topk_bandit.lab.simulation.scenarios import (
     ComingAndGoing,
     Constant,
     Drift,
+    Feedback,
     Geometric,
     Incomplete,
-    News,
     Scenario,
     Wait,
 )
@@ -53,10 +53,10 @@ class Scribe:
         self.chosen.append(tuple(slate.tolist()))
         return slate
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         self.heard.append((number, len(self.asked), reward))
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         self.missed.append((number, len(self.asked)))
 
     def customers(self, market: Shop) -> list[int]:
@@ -87,15 +87,17 @@ def test_a_batch_is_heard_at_once_and_in_order() -> None:
 class Listed:
     """Waits from a list."""
 
-    news_of: tuple[News, ...]
+    feedback_of: tuple[Feedback, ...]
 
-    def news(self, number: int, rng: np.random.Generator) -> News:  # noqa: ARG002 - as of the protocol
-        return self.news_of[number]
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:  # noqa: ARG002 - as of the protocol
+        return self.feedback_of[number]
 
 
 def test_what_is_due_first_is_told_first_and_what_is_due_together_in_the_order_of_rounds() -> None:
     lost = {"rewarded": False}
-    wait = Listed((News(5), News(3), News(3, **lost), News(5, **lost, default=0.7), News(5), News(9)))
+    wait = Listed(
+        (Feedback(5), Feedback(3), Feedback(3, **lost), Feedback(5, **lost, default=0.7), Feedback(5), Feedback(9))
+    )
     scribe = Scribe()
     play(Scenario(shop(), wait), scribe, rounds=6, rng=np.random.default_rng(1))
     assert [heard[:2] for heard in scribe.heard] == [(1, 3), (0, 5), (3, 5), (4, 5)]
@@ -162,24 +164,24 @@ def test_a_player_that_shows_what_it_can_not_is_stopped(slate: tuple[float, ...]
 
 @dataclass(frozen=True, eq=False)
 class Changed:
-    """Tastes that become others in a round."""
+    """Preferences that become others in a round."""
 
-    tastes: NDArray[np.float64]
+    preferences: NDArray[np.float64]
     at: int
 
-    def moved(
+    def changed(
         self,
-        tastes: NDArray[np.float64],
+        preferences: NDArray[np.float64],
         number: int,
         rng: np.random.Generator,  # noqa: ARG002 - as of the protocol
     ) -> NDArray[np.float64]:
-        return self.tastes if number == self.at else tastes
+        return self.preferences if number == self.at else preferences
 
 
 def test_rewards_and_regret_are_those_of_the_tastes_of_the_round() -> None:
     before, scribe = shop(noise=0.0), Scribe()
-    after = before.liking(-before.tastes)
-    scenario = Scenario(before, Constant(2), tastes=Changed(after.tastes, at=15))
+    after = before.with_preferences(-before.preferences)
+    scenario = Scenario(before, Constant(2), preferences=Changed(after.preferences, at=15))
     episode = play(scenario, scribe, rounds=30, rng=np.random.default_rng(1))
     heard = {number: reward for number, _, reward in scribe.heard}
     for t, (customer, slate) in enumerate(zip(scribe.customers(before), scribe.slates(), strict=True)):
@@ -284,14 +286,14 @@ def test_a_slate_that_has_stopped_counting_can_be_missed_and_heard_of() -> None:
         player.choose(visit_of(number))
     assert player.state.pending_ids == ("3", "4")
     unmoved = player.state
-    player.miss(0)
+    player.close(0)
     assert player.state is unmoved
-    player.hear(1, 0.5)
+    player.observe(1, 0.5)
     assert (player.state.observations, player.state.pending_ids) == (1, ("3", "4"))
-    player.miss(4)
+    player.close(4)
     assert player.state.pending_ids == ("3",)
-    player.hear(3, 0.6)
-    player.hear(2, 0.7)
+    player.observe(3, 0.6)
+    player.observe(2, 0.7)
     assert (player.state.observations, player.state.pending_ids) == (3, ())
 
 
@@ -299,7 +301,7 @@ def test_a_missed_slate_leaves_the_state_as_if_it_had_never_been_shown() -> None
     missing, without = gp_player(), gp_player()
     missing.choose(visit_of(0))
     slate = missing.choose(visit_of(1))
-    missing.miss(0)
+    missing.close(0)
     without.state = without.state.shown("1", visit_of(1).context, slate)
     candidates = all_rankings(np.arange(5), slate_size=SLATE_SIZE)
     moments = [player.state.posterior.predict(visit_of(2).context, candidates) for player in (missing, without)]

@@ -12,7 +12,7 @@ import pytest
 from tests.learning.dense import rankings_of
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.episodes import Known, Visit
+from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 from topk_bandit.lab.simulation.linear_thompson import LinearModel, LinearPrior, LinearThompson, Weights
 from topk_bandit.learning.rankings import all_rankings
 
@@ -112,11 +112,11 @@ def test_it_learns_which_slate_is_best() -> None:
     values = truth.values(np.tile(np.append(1.0, CONTEXT), (len(SLATES), 1)), SLATES)
     worth = dict(zip(map(tuple, SLATES.tolist()), values.tolist(), strict=True))
     prior = LinearPrior(context=1.0, item=1.0, pair=1.0, noise=0.01)
-    player = LinearThompson.of(Known(N_ITEMS, SLATE_SIZE, CONTEXT_DIM, 1), rng, prior=prior)
+    player = LinearThompson.of(ProblemSize(N_ITEMS, SLATE_SIZE, CONTEXT_DIM, 1), rng, prior=prior)
     earned = []
     for number in range(150):
         earned.append(worth[tuple(player.choose(visit(number)).tolist())])
-        player.hear(number, earned[-1] + 0.1 * rng.normal())
+        player.observe(number, earned[-1] + 0.1 * rng.normal())
     assert np.mean(earned[-30:]) > max(worth.values()) - 0.15
     assert max(worth.values()) - np.mean(list(worth.values())) > 3.0
 
@@ -124,19 +124,19 @@ def test_it_learns_which_slate_is_best() -> None:
 def test_it_shows_eligible_items_and_learns_nothing_from_what_it_missed() -> None:
     make = partial(LinearThompson.of, prior=PRIOR)
     players = [
-        factory(Known(N_ITEMS, SLATE_SIZE, CONTEXT_DIM, 1), np.random.default_rng(4))
+        factory(ProblemSize(N_ITEMS, SLATE_SIZE, CONTEXT_DIM, 1), np.random.default_rng(4))
         for factory in (make, pickle.loads(pickle.dumps(make)))
     ]
     slates = [[player.choose(visit(number, range(1, 5))).tolist() for number in range(5)] for player in players]
     assert slates[0] == slates[1]
     assert all(set(slate) <= {1, 2, 3, 4} and len(set(slate)) == SLATE_SIZE for slate in slates[0])
-    players[0].miss(2)
+    players[0].close(2)
     # The same numbers are drawn, and nothing else was learned.
     assert players[0].choose(visit(5)).tolist() == players[1].choose(visit(5)).tolist()
     for player in players:
-        player.hear(3, 100.0)
+        player.observe(3, 100.0)
     with pytest.raises(KeyError):
-        players[0].hear(2, 1.0)
+        players[0].observe(2, 1.0)
 
 
 @pytest.mark.parametrize("name", ["context", "item", "pair", "noise"])

@@ -15,7 +15,7 @@ from tests.learning.dense import CK, WCK, WK
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.environments import Objective, Shop
-from topk_bandit.lab.simulation.episodes import Known, Visit, play
+from topk_bandit.lab.simulation.episodes import ProblemSize, Visit, play
 from topk_bandit.lab.simulation.paper_gp import PaperGpTopK, log_likelihood, paper_policies
 from topk_bandit.lab.simulation.scenarios import Batches, ComingAndGoing, Constant, Incomplete, Scenario
 
@@ -37,9 +37,9 @@ def shop(*, n_items: int = 7, n_customers: int = 3, noise: float = 0.05, seed: i
     return Shop(customers, items, 3, Objective.NDCG_DIVERSITY, noise, customers)
 
 
-def known_of(market: Shop) -> Known:
+def size_of(market: Shop) -> ProblemSize:
     n_customers, context_dim = market.customers.shape
-    return Known(len(market.items), market.slate_size, context_dim, n_customers)
+    return ProblemSize(len(market.items), market.slate_size, context_dim, n_customers)
 
 
 def rankings_among(eligible: NDArray[np.int32]) -> NDArray[np.intp]:
@@ -49,8 +49,8 @@ def rankings_among(eligible: NDArray[np.int32]) -> NDArray[np.intp]:
 class Auditor:
     """Lets a player play, and before each choice works out by dense matrices what the paper would make of it."""
 
-    def __init__(self, player: PaperGpTopK, known: Known, kind: Kind, beta: float) -> None:
-        self.player, self.known, self.kind, self.beta = player, known, kind, beta
+    def __init__(self, player: PaperGpTopK, size: ProblemSize, kind: Kind, beta: float) -> None:
+        self.player, self.size, self.kind, self.beta = player, size, kind, beta
         self.deviation = 0.05
         self.deviations: list[float] = []
         self.chosen: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
@@ -67,8 +67,8 @@ class Auditor:
         self.deviations.append(self.deviation)
         return slate
 
-    def hear(self, number: int, reward: float) -> None:
-        self.player.hear(number, reward)
+    def observe(self, number: int, reward: float) -> None:
+        self.player.observe(number, reward)
         self.heard.append((*self.chosen[number], reward))
         if len(self.heard) % 10 == 0:
             covariance, rewards = self.covariance(), np.array([reward for _, _, reward in self.heard])
@@ -76,8 +76,8 @@ class Auditor:
             likelihood = [multivariate_normal(cov=covariance + s**2 * one).logpdf(rewards) for s in DEVIATIONS]
             self.deviation = DEVIATIONS[int(np.argmax(likelihood))]
 
-    def miss(self, number: int) -> None:
-        self.player.miss(number)
+    def close(self, number: int) -> None:
+        self.player.close(number)
 
     def covariance(self) -> FloatArray:
         contexts = np.array([context for context, _, _ in self.heard])
@@ -85,10 +85,10 @@ class Auditor:
         return (contexts @ contexts.T) * (features @ features.T)
 
     def features(self, rankings: NDArray[np.integer]) -> FloatArray:
-        return self.kind.features(rankings, self.known.n_items)
+        return self.kind.features(rankings, self.size.n_items)
 
     def bounds(self, visit: Visit, rankings: NDArray[np.intp]) -> FloatArray:
-        n, k, _, n_contexts = self.known
+        n, k, _, n_contexts = self.size
         prior = float(visit.context @ visit.context)
         n_arms = n_contexts * math.factorial(n) // math.factorial(n - k)
         beta = self.beta * math.log(n_arms * (visit.number + 1) ** 2 * math.pi**2)
@@ -109,8 +109,8 @@ class Auditor:
 )
 def test_every_choice_has_the_largest_bound_of_all(kernel: Kernel, wait: Wait) -> None:
     market = shop()
-    player = PaperGpTopK(known_of(market), kernel=kernel, beta=0.1, rng=np.random.default_rng(1))
-    auditor = Auditor(player, known_of(market), KINDS[kernel], 0.1)
+    player = PaperGpTopK(size_of(market), kernel=kernel, beta=0.1, rng=np.random.default_rng(1))
+    auditor = Auditor(player, size_of(market), KINDS[kernel], 0.1)
     play(Scenario(market, wait), auditor, rounds=45, rng=np.random.default_rng(2))
     assert len(auditor.deviations) == 45
 
@@ -118,8 +118,8 @@ def test_every_choice_has_the_largest_bound_of_all(kernel: Kernel, wait: Wait) -
 @pytest.mark.parametrize(("noise", "deviation"), [(0.0, 0.01), (0.1, 0.1)])
 def test_noise_is_the_likeliest_of_three(noise: float, deviation: float) -> None:
     market = shop(noise=noise, n_customers=1)
-    player = PaperGpTopK(known_of(market), kernel=Kernel.CONVOLUTIONAL, beta=0.05, rng=np.random.default_rng(1))
-    auditor = Auditor(player, known_of(market), CK, 0.05)
+    player = PaperGpTopK(size_of(market), kernel=Kernel.CONVOLUTIONAL, beta=0.05, rng=np.random.default_rng(1))
+    auditor = Auditor(player, size_of(market), CK, 0.05)
     play(Scenario(market, Constant(0)), auditor, rounds=81, rng=np.random.default_rng(2))
     assert auditor.deviations[0] == 0.05
     assert auditor.deviations[-1] == deviation
@@ -134,8 +134,8 @@ def test_likelihood_is_that_of_a_normal_distribution() -> None:
 
 def test_only_eligible_items_are_shown_and_the_best_of_their_rankings() -> None:
     market = shop(n_items=8)
-    player = PaperGpTopK(known_of(market), kernel=Kernel.WEIGHTED, beta=0.1, rng=np.random.default_rng(1))
-    auditor = Auditor(player, known_of(market), WK, 0.1)
+    player = PaperGpTopK(size_of(market), kernel=Kernel.WEIGHTED, beta=0.1, rng=np.random.default_rng(1))
+    auditor = Auditor(player, size_of(market), WK, 0.1)
     play(Scenario(market, Batches(5), ComingAndGoing(5, 4)), auditor, rounds=40, rng=np.random.default_rng(2))
     assert len({tuple(sorted(slate.tolist())) for _, slate in auditor.chosen.values()}) > 4
 
@@ -143,10 +143,10 @@ def test_only_eligible_items_are_shown_and_the_best_of_their_rankings() -> None:
 def test_more_contexts_ask_for_more_exploration() -> None:
     """The number of arms, and nothing else, is what players who know of more contexts know."""
     market = shop(n_customers=1)
-    few, many = known_of(market), known_of(market)._replace(n_contexts=10**9)
-    for known in (few, many):
-        player = PaperGpTopK(known, kernel=Kernel.CONVOLUTIONAL, beta=0.5, rng=np.random.default_rng(1))
-        auditor = Auditor(player, known, CK, 0.5)
+    few, many = size_of(market), size_of(market)._replace(n_contexts=10**9)
+    for size in (few, many):
+        player = PaperGpTopK(size, kernel=Kernel.CONVOLUTIONAL, beta=0.5, rng=np.random.default_rng(1))
+        auditor = Auditor(player, size, CK, 0.5)
         play(Scenario(market, Constant(0)), auditor, rounds=20, rng=np.random.default_rng(2))
     [context] = market.customers
     visit, every = Visit(20, context, np.arange(7, dtype=np.int32)), rankings_among(np.arange(7, dtype=np.int32))
@@ -160,7 +160,7 @@ def test_before_any_reward_every_slate_is_as_likely() -> None:
     visit = Visit(0, market.customers[0], np.arange(4, dtype=np.int32))
     counts = dict.fromkeys(permutations(range(4), 3), 0)
     for seed in range(600):
-        player = PaperGpTopK(known_of(market), kernel=Kernel.WEIGHTED, beta=0.1, rng=np.random.default_rng(seed))
+        player = PaperGpTopK(size_of(market), kernel=Kernel.WEIGHTED, beta=0.1, rng=np.random.default_rng(seed))
         counts[tuple(player.choose(visit).tolist())] += 1
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
@@ -177,7 +177,7 @@ def test_nine_policies_that_can_be_sent_to_another_process() -> None:
         assert policy.name.startswith(policy.family + " ")
         twice = []
         for sent in (policy, pickle.loads(pickle.dumps(policy))):
-            player = sent.make(known_of(market), np.random.default_rng(3))
+            player = sent.make(size_of(market), np.random.default_rng(3))
             twice.append(play(Scenario(market, Batches(5)), player, rounds=30, rng=np.random.default_rng(4)).regret)
         np.testing.assert_array_equal(*twice)
         regrets.add(float(twice[0].sum()))
@@ -187,12 +187,12 @@ def test_nine_policies_that_can_be_sent_to_another_process() -> None:
 def test_beyond_what_can_be_enumerated_it_searches() -> None:
     rng = np.random.default_rng(0)
     market = Shop.random(rng, n_items=24, slate_size=3, context_dim=2, n_customers=2, objective=Objective.NDCG)
-    player = PaperGpTopK(known_of(market), kernel=Kernel.CONVOLUTIONAL, beta=0.05, rng=np.random.default_rng(1))
-    auditor = Auditor(player, known_of(market), CK, 0.05)
+    player = PaperGpTopK(size_of(market), kernel=Kernel.CONVOLUTIONAL, beta=0.05, rng=np.random.default_rng(1))
+    auditor = Auditor(player, size_of(market), CK, 0.05)
     play(Scenario(market, Batches(5)), auditor, rounds=15, rng=np.random.default_rng(2))
     assert len(auditor.chosen) == 15
 
 
 def test_a_negative_beta_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="beta"):
-        PaperGpTopK(known_of(shop()), kernel=Kernel.WEIGHTED, beta=-0.1, rng=np.random.default_rng(0))
+        PaperGpTopK(size_of(shop()), kernel=Kernel.WEIGHTED, beta=-0.1, rng=np.random.default_rng(0))

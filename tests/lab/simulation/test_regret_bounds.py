@@ -15,7 +15,7 @@ from tests.learning.dense import KINDS
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.environments import Objective, Shop
-from topk_bandit.lab.simulation.episodes import Known, play
+from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.paper_gp import PaperGpTopK
 from topk_bandit.lab.simulation.regret_bounds import (
     Assumption,
@@ -160,7 +160,7 @@ def test_a_recorder_keeps_what_its_player_played_and_changes_nothing() -> None:
     scenario = Scenario(market, Incomplete(Batches(2), missing=0.2, deadline=3, default=None))
 
     def player() -> PaperGpTopK:
-        return PaperGpTopK(Known(6, 3, 2, 3), kernel=Kernel.CONVOLUTIONAL, beta=0.1, rng=np.random.default_rng(1))
+        return PaperGpTopK(ProblemSize(6, 3, 2, 3), kernel=Kernel.CONVOLUTIONAL, beta=0.1, rng=np.random.default_rng(1))
 
     recorder = Recorder(player())
     episode = play(scenario, recorder, rounds=30, rng=np.random.default_rng(2))

@@ -13,9 +13,9 @@ from topk_bandit.lab.simulation.scenarios import (
     ComingAndGoing,
     Constant,
     Drift,
+    Feedback,
     Geometric,
     Incomplete,
-    News,
     SuddenChange,
 )
 
@@ -27,19 +27,19 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("late", [0, 1, 7])
 def test_a_constant_wait_is_the_same_for_all(late: int) -> None:
-    assert [Constant(late).news(t, RNG) for t in range(4)] == [News(t + 1 + late) for t in range(4)]
+    assert [Constant(late).feedback(t, RNG) for t in range(4)] == [Feedback(t + 1 + late) for t in range(4)]
 
 
 def test_a_batch_is_heard_after_its_last_round() -> None:
-    due = [Batches(5).news(t, RNG).round_number for t in range(12)]
+    due = [Batches(5).feedback(t, RNG).round_number for t in range(12)]
     assert due == [5, 5, 5, 5, 5, 10, 10, 10, 10, 10, 15, 15]
-    assert [Batches(1).news(t, RNG) for t in range(3)] == [Constant().news(t, RNG) for t in range(3)]
+    assert [Batches(1).feedback(t, RNG) for t in range(3)] == [Constant().feedback(t, RNG) for t in range(3)]
 
 
 @pytest.mark.parametrize("mean", [0.5, 20.0])
 def test_geometric_waits_have_their_distribution(mean: float) -> None:
     rng, wait = np.random.default_rng(1), Geometric(mean)
-    late = np.array([wait.news(3, rng).round_number - 4 for _ in range(4000)])
+    late = np.array([wait.feedback(3, rng).round_number - 4 for _ in range(4000)])
     assert late.min() == 0
     assert late.mean() == pytest.approx(mean, abs=4.0 * np.sqrt(mean * (1.0 + mean) / 4000))
     bins = np.array([0, 1, 2, 5, 10, 20, 40])
@@ -52,23 +52,23 @@ def test_geometric_waits_have_their_distribution(mean: float) -> None:
 @pytest.mark.parametrize("default", [None, 0.0, 0.4])
 def test_some_rewards_never_come_and_that_is_known_at_the_deadline(default: float | None) -> None:
     rng, wait = np.random.default_rng(2), Incomplete(Constant(3), missing=0.3, deadline=9, default=default)
-    news = [wait.news(t, rng) for t in range(3000)]
-    came = np.array([one.rewarded for one in news])
+    feedback = [wait.feedback(t, rng) for t in range(3000)]
+    came = np.array([one.rewarded for one in feedback])
     assert 1.0 - came.mean() == pytest.approx(0.3, abs=4.0 * np.sqrt(0.21 / 3000))
     assert all(
-        one == (News(t + 4) if ok else News(t + 10, rewarded=False, default=default))
-        for t, (one, ok) in enumerate(zip(news, came, strict=True))
+        one == (Feedback(t + 4) if ok else Feedback(t + 10, rewarded=False, default=default))
+        for t, (one, ok) in enumerate(zip(feedback, came, strict=True))
     )
 
 
 def test_a_geometric_wait_with_mean_zero_is_none() -> None:
-    assert [Geometric(0.0).news(t, RNG) for t in range(9)] == [News(t + 1) for t in range(9)]
+    assert [Geometric(0.0).feedback(t, RNG) for t in range(9)] == [Feedback(t + 1) for t in range(9)]
 
 
 @pytest.mark.parametrize("late", [8, 9, 10, 30])
 def test_a_reward_after_the_deadline_is_missing(late: int) -> None:
     wait = Incomplete(Constant(late), missing=0.0, deadline=9, default=None)
-    assert wait.news(5, RNG) == (News(6 + late) if late <= 9 else News(15, rewarded=False))
+    assert wait.feedback(5, RNG) == (Feedback(6 + late) if late <= 9 else Feedback(15, rewarded=False))
 
 
 def test_all_items_are_always_there() -> None:
@@ -92,49 +92,49 @@ POPULATION = (
 def drifted(step: float, rounds: int, *, n_customers: int = 20_000, every: int = 1) -> tuple[np.ndarray, np.ndarray]:
     rng, drift = np.random.default_rng(4), Drift(POPULATION, step=step, every=every)
     start = POPULATION[rng.integers(len(POPULATION), size=n_customers)]
-    tastes = start
+    preferences = start
     for t in range(rounds):
-        tastes = drift.moved(tastes, t, rng)
-    return start, tastes
+        preferences = drift.changed(preferences, t, rng)
+    return start, preferences
 
 
 def test_drift_keeps_the_populations_mean_and_covariance() -> None:
-    _, tastes = drifted(0.4, 30)
+    _, preferences = drifted(0.4, 30)
     deviation = POPULATION.std(axis=0)
     np.testing.assert_allclose(
-        tastes.mean(axis=0), POPULATION.mean(axis=0), atol=4.0 * deviation.max() / np.sqrt(20_000)
+        preferences.mean(axis=0), POPULATION.mean(axis=0), atol=4.0 * deviation.max() / np.sqrt(20_000)
     )
-    np.testing.assert_allclose(np.cov(tastes.T), np.cov(POPULATION.T, ddof=0), atol=0.05 * deviation.max() ** 2)
+    np.testing.assert_allclose(np.cov(preferences.T), np.cov(POPULATION.T, ddof=0), atol=0.05 * deviation.max() ** 2)
 
 
 @pytest.mark.parametrize(("step", "rounds", "every"), [(0.3, 11, 1), (0.3, 11, 4), (0.8, 3, 1)])
 def test_drifting_tastes_forget_what_they_were_at_the_rate_of_the_step(step: float, rounds: int, every: int) -> None:
-    start, tastes = drifted(step, rounds, every=every)
+    start, preferences = drifted(step, rounds, every=every)
     steps = (rounds - 1) // every
-    for one, other in zip(start.T, tastes.T, strict=True):
+    for one, other in zip(start.T, preferences.T, strict=True):
         assert np.corrcoef(one, other)[0, 1] == pytest.approx((1.0 - step**2) ** (steps / 2), abs=0.03)
 
 
 def test_tastes_without_a_step_stay_and_with_the_largest_are_drawn_anew() -> None:
-    start, tastes = drifted(0.0, 5, n_customers=50)
-    np.testing.assert_allclose(tastes, start, atol=1e-12)
-    start, tastes = drifted(1.0, 2, n_customers=50)
-    assert np.abs(tastes[:, None] - POPULATION[None]).max(axis=2).min(axis=1).max() < 1e-12
-    assert (np.abs(tastes - start).max(axis=1) > 1e-3).mean() > 0.9
+    start, preferences = drifted(0.0, 5, n_customers=50)
+    np.testing.assert_allclose(preferences, start, atol=1e-12)
+    start, preferences = drifted(1.0, 2, n_customers=50)
+    assert np.abs(preferences[:, None] - POPULATION[None]).max(axis=2).min(axis=1).max() < 1e-12
+    assert (np.abs(preferences - start).max(axis=1) > 1e-3).mean() > 0.9
 
 
 def test_tastes_that_do_not_move_are_the_same_array() -> None:
-    tastes = POPULATION[:5]
-    assert Drift(POPULATION, step=0.5, every=3).moved(tastes, 4, RNG) is tastes
-    assert Drift(POPULATION, step=0.5, every=3).moved(tastes, 0, RNG) is tastes
-    assert SuddenChange(POPULATION, at=9).moved(tastes, 8, RNG) is tastes
+    preferences = POPULATION[:5]
+    assert Drift(POPULATION, step=0.5, every=3).changed(preferences, 4, RNG) is preferences
+    assert Drift(POPULATION, step=0.5, every=3).changed(preferences, 0, RNG) is preferences
+    assert SuddenChange(POPULATION, at=9).changed(preferences, 8, RNG) is preferences
 
 
 def test_a_sudden_change_gives_everybody_the_taste_of_another() -> None:
     population, rng = POPULATION[:6], np.random.default_rng(5)
-    tastes = SuddenChange(population, at=9).moved(population, 9, rng)
-    assert sorted(tastes.tolist()) == sorted(population.tolist())
-    assert tastes.tolist() != population.tolist()
+    preferences = SuddenChange(population, at=9).changed(population, 9, rng)
+    assert sorted(preferences.tolist()) == sorted(population.tolist())
+    assert preferences.tolist() != population.tolist()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_sudden_change_gives_everybody_the_taste_of_another() -> None:
         ("step", lambda: Drift(POPULATION, step=1.1)),
         ("every", lambda: Drift(POPULATION, step=0.1, every=0)),
         ("at", lambda: SuddenChange(POPULATION, at=-1)),
-        ("population", lambda: SuddenChange(POPULATION[:2], at=0).moved(POPULATION[:3], 0, RNG)),
+        ("population", lambda: SuddenChange(POPULATION[:2], at=0).changed(POPULATION[:3], 0, RNG)),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(field: str, make: Callable[[], object]) -> None:

@@ -9,16 +9,16 @@ import pytest
 from topk_bandit.domain.bandits import Exploration, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.lab.simulation.episodes import GpTopK, Known, Player, Visit, play
+from topk_bandit.lab.simulation.episodes import GpTopK, Player, ProblemSize, Visit, play
 from topk_bandit.lab.simulation.policies import Policy, service
 from topk_bandit.lab.simulation.scenarios import Constant, Incomplete, Scenario
-from topk_bandit.lab.simulation.service_variants import BegunAnew, begun_anew, bounded, pending_not_counted
+from topk_bandit.lab.simulation.service_variants import Restarting, ignore_pending, limit_rows, restart_every
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EXPLORATION = Exploration(PaperBeta(0.1), uniform_share=0.05)
-KNOWN = Known(n_items=10, slate_size=3, context_dim=4, n_contexts=5)
+SIZE = ProblemSize(n_items=10, slate_size=3, context_dim=4, n_contexts=5)
 
 
 def shop() -> Shop:
@@ -26,7 +26,7 @@ def shop() -> Shop:
 
 
 def player_of(policy: Policy) -> Player:
-    return pickle.loads(pickle.dumps(policy)).make(KNOWN, np.random.default_rng(3))
+    return pickle.loads(pickle.dumps(policy)).make(SIZE, np.random.default_rng(3))
 
 
 def regret(player: Player, *, rounds: int = 40, late: int = 4) -> NDArray[np.float64]:
@@ -36,8 +36,8 @@ def regret(player: Player, *, rounds: int = 40, late: int = 4) -> NDArray[np.flo
 def test_each_is_the_service_but_for_one_thing() -> None:
     for policy, rows, pending in (
         (service(EXPLORATION), 40, 4),
-        (pending_not_counted(EXPLORATION), 40, 0),
-        (bounded(EXPLORATION, rows=12), 20, 4),
+        (ignore_pending(EXPLORATION), 40, 0),
+        (limit_rows(EXPLORATION, rows=12), 20, 4),
     ):
         player = player_of(policy)
         assert isinstance(player, GpTopK)
@@ -48,9 +48,9 @@ def test_each_is_the_service_but_for_one_thing() -> None:
 
 
 def test_without_lateness_pending_slates_are_worth_nothing() -> None:
-    one, other = (regret(player_of(of(EXPLORATION)), late=0) for of in (service, pending_not_counted))
+    one, other = (regret(player_of(of(EXPLORATION)), late=0) for of in (service, ignore_pending))
     assert one.tobytes() == other.tobytes()
-    late = [regret(player_of(of(EXPLORATION)), late=5) for of in (service, pending_not_counted)]
+    late = [regret(player_of(of(EXPLORATION)), late=5) for of in (service, ignore_pending)]
     assert late[0].tolist() != late[1].tolist()
 
 
@@ -65,11 +65,11 @@ class Scribe:
         self.asked.append(visit.number)
         return visit.eligible[:3]
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         assert reward
         self.told.append(number)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         self.told.append(-number)
 
 
@@ -81,7 +81,7 @@ def test_who_begins_anew_hears_nothing_of_what_others_showed() -> None:
         return players[-1]
 
     wait = Incomplete(Constant(2), missing=0.3, deadline=3, default=None)
-    play(Scenario(shop(), wait), BegunAnew(make, every=10), rounds=35, rng=np.random.default_rng(5))
+    play(Scenario(shop(), wait), Restarting(make, every=10), rounds=35, rng=np.random.default_rng(5))
     assert [player.asked for player in players] == [list(range(s, min(s + 10, 35))) for s in range(0, 35, 10)]
     for player in players:
         assert len(player.told) >= len(player.asked) - 4
@@ -92,18 +92,18 @@ def test_who_begins_anew_hears_nothing_of_what_others_showed() -> None:
 def test_the_service_begun_anew_plays_as_the_service_until_then() -> None:
     anew, once = (
         regret(player_of(policy), rounds=50, late=0)
-        for policy in (begun_anew(EXPLORATION, every=25), service(EXPLORATION))
+        for policy in (restart_every(EXPLORATION, every=25), service(EXPLORATION))
     )
     assert anew[:25].tobytes() == once[:25].tobytes()
     assert anew[25:].sum() > once[25:].sum() + 0.5
 
 
 def test_names_tell_the_parameter() -> None:
-    policies = (pending_not_counted(EXPLORATION), bounded(EXPLORATION, rows=12), begun_anew(EXPLORATION, every=9))
+    policies = (ignore_pending(EXPLORATION), limit_rows(EXPLORATION, rows=12), restart_every(EXPLORATION, every=9))
     assert [policy.name for policy in policies] == ["pending not counted", "12 rows", "anew every 9 rounds"]
 
 
 def test_a_turn_has_rounds() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        BegunAnew(Scribe, every=0)
+        Restarting(Scribe, every=0)
     assert caught.value.field == "every"

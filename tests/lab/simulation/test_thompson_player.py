@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 
-from topk_bandit.lab.simulation.episodes import Known, Visit
+from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 from topk_bandit.lab.simulation.thompson import ThompsonSampling
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State
@@ -13,7 +13,7 @@ from topk_bandit.learning.thompson import drawn
 
 N_ITEMS, SLATE_SIZE = 8, 3
 CONTEXT = np.array([0.8, 0.3])
-KNOWN = Known(N_ITEMS, SLATE_SIZE, 2, 1)
+SIZE = ProblemSize(N_ITEMS, SLATE_SIZE, 2, 1)
 
 
 def visit(number: int, *eligible: int) -> Visit:
@@ -21,7 +21,7 @@ def visit(number: int, *eligible: int) -> Visit:
 
 
 def test_it_shows_the_best_eligible_slate_of_a_draw_from_its_posterior() -> None:
-    player, twin = (ThompsonSampling.of(KNOWN, np.random.default_rng(1)) for _ in range(2))
+    player, twin = (ThompsonSampling.of(SIZE, np.random.default_rng(1)) for _ in range(2))
     rng = np.random.default_rng(1)
     for number in range(30):
         items = np.array([0, 2, 3, 5, 6, 7] if number % 2 else range(N_ITEMS), dtype=np.int32)
@@ -31,21 +31,21 @@ def test_it_shows_the_best_eligible_slate_of_a_draw_from_its_posterior() -> None
         chosen = [one.choose(visit(number, *items.tolist())).tolist() for one in (player, twin)]
         assert chosen == [best.tolist()] * 2
         for one in (player, twin):
-            one.hear(number, float(best[0] % 4) - 0.1 * best[1])
+            one.observe(number, float(best[0] % 4) - 0.1 * best[1])
 
 
 def test_it_folds_what_happens_to_slates_as_the_service_does() -> None:
-    player = ThompsonSampling.of(KNOWN, np.random.default_rng(2))
+    player = ThompsonSampling.of(SIZE, np.random.default_rng(2))
     state = State.initial(adaptive_kendall(N_ITEMS, SLATE_SIZE), context_dim=2, limits=Limits())
     slates = []
     for number in range(25):
         slates.append(player.choose(visit(number)))
         state = state.shown(str(number), CONTEXT, slates[-1])
         if number % 5 == 4:
-            player.miss(number - 1)
+            player.close(number - 1)
             state = state.closed(str(number - 1))
             for old in (number - 3, number):
-                player.hear(old, float(slates[old][0]))
+                player.observe(old, float(slates[old][0]))
                 state = state.rewarded(str(old), CONTEXT, slates[old], reward=float(slates[old][0]))
     asked = all_rankings(np.arange(N_ITEMS), slate_size=SLATE_SIZE)
     left, right = (one.posterior.predict(CONTEXT, asked) for one in (player.state, state))
@@ -56,6 +56,6 @@ def test_it_folds_what_happens_to_slates_as_the_service_does() -> None:
 
 
 def test_the_factory_can_be_sent_to_other_processes() -> None:
-    player = pickle.loads(pickle.dumps(ThompsonSampling.of))(KNOWN, np.random.default_rng(3))
-    again = ThompsonSampling.of(KNOWN, np.random.default_rng(3))
+    player = pickle.loads(pickle.dumps(ThompsonSampling.of))(SIZE, np.random.default_rng(3))
+    again = ThompsonSampling.of(SIZE, np.random.default_rng(3))
     assert player.choose(visit(0)).tolist() == again.choose(visit(0)).tolist()

@@ -27,9 +27,11 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
   figure-5      reward, 50 items, slates of 3 and of 6, nDCG and diversity
   order         where the paper's order of the kernels, WCK <= CK <= WK in regret, holds, where not, and why
   late-rewards  what rewards that come late or never cost
-  drift         what tastes that move cost, and what is saved by forgetting
+  drift         what preferences that change cost, and what is saved by forgetting
   rivals        the service's policy beside what a shop would otherwise use
   protocol      the service's policy beside the best of the paper's nine, in all settings of figures 2, 3 and 5
+  shops         the service's policy and others in 21 kinds of shops, up to 20,000 rounds: regret, and whether figures
+                hold (hours; see --shops, --policies and --seeds)
   warm-start    a bandit that starts with what a study learned, and one that does not
 
 Asking people:
@@ -37,7 +39,7 @@ Asking people:
   dopewolfe     which K of all items to ask about: ranking loss and NDCG
   aggregation   rank aggregation with features, as the items become many
 
-  all           all of these, and report.html
+  all           all of these but shops, and report.html
 
 Each takes --quick, for a look with few trials. Same seed, same numbers, whatever the number of processes. What was
 stopped goes on with the same command. dope and dopewolfe can be run on your own rankings: --data rankings.csv (or
@@ -49,7 +51,7 @@ NAMES = (
     "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
     "late-rewards", "drift", "warm-start", "dope", "dopewolfe", "aggregation",
 )  # fmt: skip
-"""All experiments, in the order of the report."""
+"""All experiments, in the order of the report; `shops`, which takes hours, is run alone."""
 
 QUICK: dict[str, dict[str, object]] = {
     "table-1": {"rounds": 128},
@@ -64,6 +66,7 @@ QUICK: dict[str, dict[str, object]] = {
     "protocol": {"trials": 2, "rounds": 20},
     "late-rewards": {"trials": 2, "rounds": 40},
     "drift": {"trials": 2, "rounds": 80},
+    "shops": {"seeds": 2, "rounds": (40, 80), "shops": ("additive", "clicks-8", "candidates")},
     "warm-start": {"trials": 2, "rounds": 60},
     "dope": {"trials": 2, "questions": (10, 40)},
     "dopewolfe": {"trials": 2, "questions": (100, 400), "list_sizes": (2,)},
@@ -87,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _added(words, "figure-4", "whether local search finds the best of 10^10 rankings", trials=100)
     warm = _added(words, "warm-start", "what a study is worth to a bandit", trials=20)
     _add_rounds(warm, 300)
+    _add_shops(words)
     _add_preferences(words)
     _add_everything(words)
 
@@ -101,11 +105,24 @@ def _add_bandits(words: _Words) -> None:
         ("protocol", 10, None, "the service's policy beside the best of the paper's nine"),
         ("rivals", 10, 500, "the service's policy beside what a shop would otherwise use"),
         ("late-rewards", 10, _ROUNDS, "what rewards that come late or never cost"),
-        ("drift", 10, 400, "what tastes that move cost"),
+        ("drift", 10, 400, "what preferences that change cost"),
     ):
         word = _added(words, name, help_text, trials=trials)
         _add_rounds(word, rounds)
         _add_source(word)
+
+
+def _add_shops(words: _Words) -> None:
+    word = _added(words, "shops", "the service's policy and others in many kinds of shops", seeded=True)
+    word.add_argument(
+        "--seeds", type=_positive, default=3, metavar="COUNT", help="shops of each kind, from --seed on (default: 3)"
+    )
+    rounds = (500, 2000, 8000, 20_000)
+    _add_numbers(word, "--rounds", default=rounds, help_text="after how many rounds to compare; the last are played")
+    word.add_argument("--shops", type=_listed, metavar="NAME,NAME,...", help="some of the shops (default: all)")
+    policies = "service, random, popularity, linear, vw-ccb, vw-slates"
+    word.add_argument("--policies", type=_listed, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)")
+    _add_source(word)
 
 
 def _add_everything(words: _Words) -> None:
@@ -206,6 +223,10 @@ def _names(text: str) -> tuple[str, ...]:
         if name not in NAMES:
             raise argparse.ArgumentTypeError(f"there is no experiment {name!r}")
     return tuple(name for name in NAMES if name in names)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _positive(text: str) -> int:

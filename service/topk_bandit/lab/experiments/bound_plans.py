@@ -14,7 +14,16 @@ from topk_bandit.lab.experiments import lineups
 from topk_bandit.lab.experiments.factors_file import factors_of
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Target
 from topk_bandit.lab.experiments.regret_targets import first_fitted, sublinear
-from topk_bandit.lab.experiments.shops import BATCH, FIGURE_2, FIGURE_3, FIGURE_5, cost_of, known, of_player, played
+from topk_bandit.lab.experiments.shops import (
+    BATCH,
+    FIGURE_2,
+    FIGURE_3,
+    FIGURE_5,
+    cost_of,
+    play_episode,
+    player_rng,
+    problem_size,
+)
 from topk_bandit.lab.simulation.environments import NOISE
 from topk_bandit.lab.simulation.regret_bounds import (
     DELTA,
@@ -108,8 +117,8 @@ def _episode(setting: Setting, policy: Policy, factors: Factors, *, seed: int, t
     """Play one trial, the same as in the figures: cumulative regret, gain, largest c.c, and B, (4, rounds)."""
     drawn = [seed, setting.number, trial]
     shop = setting.shop(factors, drawn)
-    player = Recorder(policy.make(known(shop), of_player(drawn)))
-    regret, _ = played(Scenario(shop, Batches(BATCH)), player, drawn, rounds=rounds)
+    player = Recorder(policy.make(problem_size(shop), player_rng(drawn)))
+    regret, _ = play_episode(Scenario(shop, Batches(BATCH)), player, drawn, rounds=rounds)
     kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, setting.n_items, setting.slate_size)
     gain = information_gain(kernel, player.contexts, player.rankings, noise=NOISE)
     best = np.array([shop.best(customer) for customer in range(setting.n_customers)])

@@ -1,4 +1,4 @@
-"""What happens in real shops: rewards that come late or never, items that come and go, tastes that move."""
+"""What happens in real shops: rewards that come late or never, items that come and go, preferences that change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topk_bandit.lab.experiments import lineups
 from topk_bandit.lab.experiments.factors_file import factors_of
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan
 from topk_bandit.lab.experiments.regret_targets import lower_than
-from topk_bandit.lab.experiments.shops import cost_of, cumulative, known, of_player, played
+from topk_bandit.lab.experiments.shops import cost_of, cumulative, play_episode, player_rng, problem_size
 from topk_bandit.lab.simulation import circumstances
 from topk_bandit.lab.simulation.environments import NOISE, Objective
 from topk_bandit.lab.simulation.policies import SERVICE
@@ -49,11 +49,11 @@ def late_rewards(given: argparse.Namespace) -> Plan:
 
 
 def drift(given: argparse.Namespace) -> Plan:
-    """Return what tastes that move cost, and what it is worth to forget."""
+    """Return what preferences that change cost, and what it is worth to forget."""
     every = tuple(one.key for one in circumstances.DRIFT)
     return _plan(
         given,
-        title="Tastes that move: nDCG, 20 items, slates of 3, five users",
+        title="Preferences that change: nDCG, 20 items, slates of 3, five users",
         happening=circumstances.DRIFT,
         policies=lineups.with_drift(),
         targets=partial(_lower_where, than="Random", panels=every),
@@ -121,7 +121,7 @@ def _episode(
     """Play one trial, the same one in all circumstances: regret and reward of each round, shape (2, rounds)."""
     drawn = [seed, _STREAM, trial]
     scenario = happening.make(factors, np.random.default_rng([*drawn, 0]), objective=_OBJECTIVE, rounds=rounds)
-    return played(scenario, policy.make(known(scenario.shop), of_player(drawn)), drawn, rounds=rounds)
+    return play_episode(scenario, policy.make(problem_size(scenario.shop), player_rng(drawn)), drawn, rounds=rounds)
 
 
 def _gathered(measured: Sequence[FloatArray], *, n_policies: int, trials: int) -> tuple[FloatArray, ...]:

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.lab.experiments import plans
-from topk_bandit.lab.experiments.kept import Kept, digest_of
 from topk_bandit.lab.experiments.plan import Results
-from topk_bandit.lab.experiments.running import finished
+from topk_bandit.lab.experiments.running import run_jobs
+from topk_bandit.lab.experiments.stored_results import StoredResults, digest_of
 from topk_bandit.lab.experiments.tables import screen_tables, target_lines, write_csv, write_settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Plan
 
-__all__ = ["QUICK_REMARK", "command_of", "made", "run", "show", "writing", "written_before"]
+__all__ = ["QUICK_REMARK", "command_of", "is_up_to_date", "make_folder", "run", "show", "writing"]
 
 QUICK_REMARK = "A quick look, with few trials and rounds: what is met or missed says little."
 
@@ -43,9 +43,9 @@ def show(given: argparse.Namespace) -> int:
         A flag, or a line of the data, can't be used.
     """
     console = Console()
-    made(given.out)
+    make_folder(given.out)
     console.print(f"Preparing {given.experiment} ...", highlight=False)
-    run(plans.made(given), given, console)
+    run(plans.make_plan(given), given, console)
     if given.quick:
         console.print(QUICK_REMARK, highlight=False)
     return 0
@@ -54,9 +54,11 @@ def show(given: argparse.Namespace) -> int:
 def run(plan: Plan, given: argparse.Namespace, console: Console) -> None:
     """Run what is not done yet of an experiment, write its files, and tell what came of it; errors as `show`."""
     start = time.monotonic()
-    with writing(given.out), Kept(given.out, plan) as kept:
-        before = kept.found(len(plan.jobs))
-        measured = finished(plan.jobs, before, kept.keep, processes=given.processes, console=console, title=plan.name)
+    with writing(given.out), StoredResults(given.out, plan) as stored:
+        before = stored.read_all(len(plan.jobs))
+        measured = run_jobs(
+            plan.jobs, before, stored.store, processes=given.processes, console=console, title=plan.name
+        )
         results = Results(plan, plan.gathered([one.values for one in measured]))
         took = {
             "processes": given.processes,
@@ -65,11 +67,11 @@ def run(plan: Plan, given: argparse.Namespace, console: Console) -> None:
             "resumed_jobs": len(before),
         }
         _write(results, given, more=took)
-        kept.remove()
+        stored.remove()
     _tell(results, given.out, console)
 
 
-def written_before(plan: Plan, out: Path) -> bool:
+def is_up_to_date(plan: Plan, out: Path) -> bool:
     """Tell whether a folder has the result of this very experiment, with these settings and this code."""
     csv, png, told = (out / f"{plan.name}.{ending}" for ending in ENDINGS)
     if not (csv.exists() and png.exists() and told.exists()):
@@ -114,7 +116,7 @@ def _tell(results: Results, out: Path, console: Console) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def made(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder, if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

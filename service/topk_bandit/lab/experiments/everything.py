@@ -9,7 +9,7 @@ from rich.console import Console
 
 from topk_bandit.lab.experiments import plans
 from topk_bandit.lab.experiments.arguments import OF_FACTORS, add_arguments
-from topk_bandit.lab.experiments.command import QUICK_REMARK, command_of, made, run, writing, written_before
+from topk_bandit.lab.experiments.command import QUICK_REMARK, command_of, is_up_to_date, make_folder, run, writing
 from topk_bandit.lab.experiments.report import section_of, write_report
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def show(given: argparse.Namespace) -> int:
         As `command.show`.
     """
     console = Console()
-    made(given.out)
+    make_folder(given.out)
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     for name in given.only:
         one = parser.parse_args(words_of(name, given))
         console.print(f"\n[bold]{name}[/bold]", highlight=False)
-        plan = plans.made(one)
-        if written_before(plan, given.out):
+        plan = plans.make_plan(one)
+        if is_up_to_date(plan, given.out):
             console.print(f"{name}: written before, with these settings and this code", highlight=False)
         else:
             run(plan, one, console)

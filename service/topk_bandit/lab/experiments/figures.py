@@ -36,8 +36,9 @@ _BARS = 0.82
 def draw(results: Results, path: Path) -> None:
     """Write the figure of all panels."""
     plan = results.plan
-    across = min(len(plan.panels), plan.across)
-    down = -(-len(plan.panels) // across)
+    drawn = [p for p, panel in enumerate(plan.panels) if panel.drawn]
+    across = min(len(drawn), plan.across)
+    down = -(-len(drawn) // across)
     width, names = max(_WIDTH * across, 6.4), set(plan.family_names)
     columns = max(int(width / (_HANDLE + _LETTER * max(map(len, names)))), 1)
     legend = _LEGEND_LINE * -(-len(names) // columns)
@@ -45,10 +46,10 @@ def draw(results: Results, path: Path) -> None:
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(down, across, squeeze=False)
-    for p in range(down * across):
-        place = axes[p // across, p % across]
-        if p < len(plan.panels):
-            _panel(place, results, p)
+    for at in range(down * across):
+        place = axes[at // across, at % across]
+        if at < len(drawn):
+            _panel(place, results, drawn[at])
         else:
             place.set_axis_off()
     handles = _handles(axes.ravel().tolist())

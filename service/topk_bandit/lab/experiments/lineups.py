@@ -7,18 +7,23 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.experiments.vowpal import VowpalCcb, VowpalSlates
+from topk_bandit.lab.simulation.additive_thompson import AdditiveThompson
 from topk_bandit.lab.simulation.linear_thompson import LinearPrior, LinearThompson
 from topk_bandit.lab.simulation.paper_gp import paper_policies
-from topk_bandit.lab.simulation.policies import Policy, armwise, random_slates, service
-from topk_bandit.lab.simulation.service_variants import begun_anew, bounded, pending_not_counted
+from topk_bandit.lab.simulation.policies import Policy, armwise, random_slates, service, shipped_service
+from topk_bandit.lab.simulation.popularity import Popularity
+from topk_bandit.lab.simulation.service_variants import ignore_pending, limit_rows, restart_every
 from topk_bandit.lab.simulation.thompson import ThompsonSampling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 __all__ = [
+    "OF_BATTERY",
     "PENDING_NOT_COUNTED",
+    "of_battery",
     "of_the_paper",
     "of_the_service",
     "rivals",
@@ -56,6 +61,44 @@ def rivals() -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     return (of_the_service(), *others), () if with_vowpal else (_WITHOUT_VOWPAL,)
 
 
+OF_BATTERY = ("service", "random", "popularity", "linear", "vw-ccb", "vw-slates")
+"""What the policies of the battery are called in flags."""
+
+
+def of_battery(names: Collection[str]) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
+    """Return the policies of these names, and notes on those that can't be run here.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``--policies``: there is no such policy, or none is left.
+    """
+    for name in names:
+        if name not in OF_BATTERY:
+            raise InvalidArgumentError("--policies", f"expected some of {', '.join(OF_BATTERY)}, got {name!r}")
+    with_vowpal = find_spec("vowpalwabbit") is not None
+    found = {
+        "service": (shipped_service(),),
+        "random": (random_slates(),),
+        "popularity": (Policy("popularity", "popularity", Popularity.of),),
+        "linear": tuple(_additive_thompsons()),
+        "vw-ccb": (Policy("VW CCB", "VW CCB", VowpalCcb.of),) if with_vowpal else (),
+        "vw-slates": (Policy("VW slates", "VW slates", VowpalSlates.of),) if with_vowpal else (),
+    }
+    policies = tuple(policy for name in OF_BATTERY if name in names for policy in found[name])
+    if not policies:
+        raise InvalidArgumentError("--policies", "none is left")
+    without_vowpal = not with_vowpal and not {"vw-ccb", "vw-slates"}.isdisjoint(names)
+    return policies, (_WITHOUT_VOWPAL,) if without_vowpal else ()
+
+
+def _additive_thompsons() -> Iterator[Policy]:
+    """Return ridges and widths around those that are best somewhere."""
+    for ridge, width in ((1.0, 0.1), (1.0, 0.3), (10.0, 0.1), (10.0, 0.3), (100.0, 0.3), (100.0, 1.0)):
+        make = partial(AdditiveThompson, ridge=ridge, width=width)
+        yield Policy(f"linear Thompson {ridge:g}/{width:g}", "linear Thompson", make)
+
+
 def _vowpal_wabbits() -> Iterator[Policy]:
     """Return each way with the ways to explore that it knows; each learns from user x item features (-q ca)."""
     for exploration in ("epsilon 0.05", "epsilon 0.1", "squarecb"):
@@ -83,7 +126,7 @@ PENDING_NOT_COUNTED = "pending not counted"
 def with_late_rewards() -> tuple[Policy, ...]:
     """Return policies that differ in what they make of rewards that are not there yet."""
     exploration = DEFAULT_EXPLORATION
-    return (of_the_service(), pending_not_counted(exploration), _thompson(), random_slates())
+    return (of_the_service(), ignore_pending(exploration), _thompson(), random_slates())
 
 
 def with_drift() -> tuple[Policy, ...]:
@@ -91,8 +134,8 @@ def with_drift() -> tuple[Policy, ...]:
     exploration = DEFAULT_EXPLORATION
     return (
         of_the_service(),
-        bounded(exploration, rows=_FEW_ROWS),
-        begun_anew(exploration, every=_ANEW),
+        limit_rows(exploration, rows=_FEW_ROWS),
+        restart_every(exploration, every=_ANEW),
         random_slates(),
     )
 

@@ -241,12 +241,12 @@ def _finding(claim: str, behind: Mapping[str, FloatArray], *, sign: float = 1.0,
     sign
         Of what is told: -1 where more is better.
     """
-    told = [f"{when}{_told(values, sign=sign, places=places)}" for when, values in behind.items()]
+    told = [f"{when}{_describe(values, sign=sign, places=places)}" for when, values in behind.items()]
     *_, last = behind.values()
     return Target(claim, bool(last.mean() <= 0.0), "; ".join(told))
 
 
-def _told(behind: FloatArray, *, sign: float, places: int) -> str:
+def _describe(behind: FloatArray, *, sign: float, places: int) -> str:
     mean, error = paired_difference(behind, np.zeros_like(behind))
     text = f"{sign * mean:+.{places}f}"
     if not error > 0.0:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-__all__ = ["Axis", "Job", "Panel", "Plan", "Results", "Target", "one_job_a_trial", "stacked"]
+__all__ = ["Axis", "Job", "Panel", "Plan", "Results", "Summary", "Target", "one_job_a_trial", "stacked"]
 
 FloatArray = NDArray[np.float64]
 
@@ -77,6 +77,8 @@ class Panel:
         Whether the figure's vertical axis begins at zero.
     log
         Whether it is logarithmic.
+    drawn
+        Whether the figure has it; the CSV has it in any case.
     """
 
     key: str
@@ -87,6 +89,7 @@ class Panel:
     lower_is_better: bool | None = True
     from_zero: bool = False
     log: bool = False
+    drawn: bool = True
 
 
 class Target(NamedTuple):
@@ -95,6 +98,14 @@ class Target(NamedTuple):
     claim: str
     met: bool
     figure: str
+
+
+class Summary(NamedTuple):
+    """A table that says what the panels come to: headings, and rows of as many texts."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 class Job(NamedTuple):
@@ -136,6 +147,8 @@ class Plan:
         Sentences for the reader of the figure.
     targets
         From the results to what they should show.
+    summaries
+        From the results to tables that are shown instead of one for each panel; None for the latter.
     """
 
     name: str
@@ -149,6 +162,7 @@ class Plan:
     families: tuple[str, ...] | None = None
     across: int = 3
     notes: tuple[str, ...] = ()
+    summaries: Callable[[Results], tuple[Summary, ...]] | None = None
 
     @property
     def family_names(self) -> tuple[str, ...]:

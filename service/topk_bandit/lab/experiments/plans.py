@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.lab.experiments import (
     bandit_plans,
+    battery_plans,
     bound_plans,
     circumstance_plans,
     growth_of_cost,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Plan
 
-__all__ = ["made"]
+__all__ = ["make_plan"]
 
 
 def _table_1(given: argparse.Namespace) -> Plan:
@@ -39,6 +40,7 @@ _MAKERS: dict[str, Callable[[argparse.Namespace], Plan]] = {
     "order": order_plans.order,
     "rivals": service_plans.rivals,
     "protocol": service_plans.protocol,
+    "shops": battery_plans.shops,
     "late-rewards": circumstance_plans.late_rewards,
     "drift": circumstance_plans.drift,
     "warm-start": service_plans.warm,
@@ -48,7 +50,7 @@ _MAKERS: dict[str, Callable[[argparse.Namespace], Plan]] = {
 }
 
 
-def made(given: argparse.Namespace) -> Plan:
+def make_plan(given: argparse.Namespace) -> Plan:
     """Return the experiment that was asked for.
 
     Raises

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stacked
+from topk_bandit.lab.experiments.ranking_preferences import RankingPreferences
 from topk_bandit.lab.experiments.targets import best_everywhere, growth, questions_saved
-from topk_bandit.lab.experiments.taste import Taste
 from topk_bandit.lab.simulation import aggregation_growth, design_loss, subset_loss
 from topk_bandit.lab.simulation.design_loss import Survey, World
 from topk_bandit.preferences.designs.optimal import Feedback
@@ -65,13 +65,13 @@ def _lists(given: argparse.Namespace) -> _Lists:
     if given.data is None:
         told: dict[str, object] = {"lists": 400, "list_size": 4, "features": 36, "theta": "uniform in [0, 1]^36"}
         return _Lists(partial(_synthetic, count), _SYNTHETIC_VARIANCE, _BOTH, told)
-    taste = Taste.of(given.data)
-    rows = taste.data.of_one_length()
-    world = World(taste.coordinates, rows, taste.of_coordinates)
-    variance, feedbacks = float(np.mean(taste.of_coordinates**2)), (Feedback.RANKING,)
+    fitted = RankingPreferences.of(given.data)
+    rows = fitted.data.of_one_length()
+    world = World(fitted.coordinates, rows, fitted.of_coordinates)
+    variance, feedbacks = float(np.mean(fitted.of_coordinates**2)), (Feedback.RANKING,)
     rng = np.random.default_rng([given.seed, 0])
     questions = Survey.of(world, feedbacks=feedbacks, count=count, prior_variance=variance, rng=rng)
-    told = {**taste.settings(given.data), "list_size": rows.shape[1]}
+    told = {**fitted.settings(given.data), "list_size": rows.shape[1]}
     return _Lists(partial(_same, questions), variance, feedbacks, told)
 
 
@@ -129,9 +129,9 @@ def _items(given: argparse.Namespace, rng: np.random.Generator) -> tuple[subset_
     if given.data is None:
         told: dict[str, object] = {"items": 100, "lists": 1, "features": 100, "theta": "normal, drawn in each run"}
         return subset_loss.clumped_answers(rng), told
-    taste = Taste.of(given.data)
-    items = subset_loss.Items.of(taste.data.features, taste.data.rows, theta=taste.of_features)
-    return items, taste.settings(given.data)
+    fitted = RankingPreferences.of(given.data)
+    items = subset_loss.Items.of(fitted.data.features, fitted.data.rows, theta=fitted.of_features)
+    return items, fitted.settings(given.data)
 
 
 def dopewolfe(given: argparse.Namespace) -> Plan:

@@ -67,9 +67,10 @@ def section_of(name: str, folder: Path) -> Section:
     with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))[1:]
     by_panel = {key: list(group) for key, group in groupby(lines, key=lambda line: line[0])}
-    tables = [_table(panel, by_panel[panel["panel"]]) for panel in told["panels"]]
+    drawn = [panel for panel in told["panels"] if panel["drawn"]]
+    tables = [_table(panel, by_panel[panel["panel"]]) for panel in drawn]
     figure = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
-    return Section(name, told, figure, _description(told, tables), tables)
+    return Section(name, told, figure, _description(told["title"], drawn, tables), tables)
 
 
 def write_report(sections: Sequence[Section], path: Path, *, command: str, remark: str = "") -> None:
@@ -138,16 +139,16 @@ def _cell(line: Sequence[str] | None, best: float | None) -> tuple[str, bool]:
     return number_text(mean) + spread, mean == best
 
 
-def _description(told: Mapping[str, Any], tables: Sequence[_Table]) -> str:
+def _description(title: str, panels: Sequence[Mapping[str, Any]], tables: Sequence[_Table]) -> str:
     """Return the figure in words: each panel's last point."""
     said = []
-    for panel, table in zip(told["panels"], tables, strict=True):
+    for panel, table in zip(panels, tables, strict=True):
         shown = {name.removesuffix(f" {BEST}"): cells[-1][0] for name, cells in table.rows}
         ends = ", ".join(
             f"{family} {shown[method]}" for family, method in panel["best_of_families"].items() if shown.get(method)
         )
         said.append(f"{table.title}, {table.label}, {table.axis} {table.heads[-1]}: {ends}.")
-    return f"{told['title']}. {' '.join(said)}"
+    return f"{title}. {' '.join(said)}"
 
 
 def _as_text(value: object) -> str:

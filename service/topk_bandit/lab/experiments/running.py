@@ -15,7 +15,7 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.experiments.kept import Measured
+from topk_bandit.lab.experiments.stored_results import Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Job
 
-__all__ = ["finished"]
+__all__ = ["run_jobs"]
 
 _LINES = 10
 """How many lines of progress a log file gets."""
 
 
-def finished(
+def run_jobs(
     jobs: Sequence[Job],
-    before: Mapping[int, Measured],
-    keep: Callable[[int, Measured], None],
+    before: Mapping[int, Measurement],
+    keep: Callable[[int, Measurement], None],
     *,
     processes: int,
     console: Console,
     title: str,
-) -> tuple[Measured, ...]:
+) -> tuple[Measurement, ...]:
     """Return what all jobs measured, in their order; only those are run that were not before.
 
     Parameters
@@ -59,38 +59,38 @@ def finished(
     if found:
         console.print(f"{title}: resuming: {len(found)} of {len(jobs)} jobs were done", highlight=False)
     waiting = sorted((n for n in range(len(jobs)) if n not in found), key=lambda n: (-jobs[n].cost, n))
-    done = _kept(_measured(jobs, waiting, processes=processes), keep)
-    found.update(_shown(done, jobs, waiting, console, title))
+    done = _store_each(_run_in_pool(jobs, waiting, processes=processes), keep)
+    found.update(_show_progress(done, jobs, waiting, console, title))
     return tuple(found[number] for number in range(len(jobs)))
 
 
-def _kept(
-    measured: Iterator[tuple[int, Measured]], keep: Callable[[int, Measured], None]
-) -> Iterator[tuple[int, Measured]]:
-    """Keep each before anybody is told of it."""
+def _store_each(
+    measured: Iterator[tuple[int, Measurement]], keep: Callable[[int, Measurement], None]
+) -> Iterator[tuple[int, Measurement]]:
+    """Store each result before it is reported."""
     for number, values in measured:
         keep(number, values)
         yield number, values
 
 
-def _timed(job: Job) -> Measured:
+def _time_job(job: Job) -> Measurement:
     start = time.process_time()
     values = np.asarray(job.run(), dtype=np.float64)
-    return Measured(values, time.process_time() - start)
+    return Measurement(values, time.process_time() - start)
 
 
-def _measured(jobs: Sequence[Job], waiting: Sequence[int], *, processes: int) -> Iterator[tuple[int, Measured]]:
+def _run_in_pool(jobs: Sequence[Job], waiting: Sequence[int], *, processes: int) -> Iterator[tuple[int, Measurement]]:
     """Run the waiting jobs, the first ones first, and give each as it is done."""
     if processes == 1 or len(waiting) < 2:
         for number in waiting:
-            yield number, _timed(jobs[number])
+            yield number, _time_job(jobs[number])
         return
     pool = ProcessPoolExecutor(
         min(processes, len(waiting)), mp_context=get_context("spawn"), initializer=_end_with_the_parent
     )
     try:
         with _ctrl_c_held_back():
-            numbers = {pool.submit(_timed, jobs[number]): number for number in waiting}
+            numbers = {pool.submit(_time_job, jobs[number]): number for number in waiting}
         for future in as_completed(numbers):
             yield numbers[future], future.result()
     except BaseException:
@@ -125,11 +125,15 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _shown(
-    measured: Iterator[tuple[int, Measured]], jobs: Sequence[Job], waiting: Sequence[int], console: Console, title: str
-) -> Iterator[tuple[int, Measured]]:
+def _show_progress(
+    measured: Iterator[tuple[int, Measurement]],
+    jobs: Sequence[Job],
+    waiting: Sequence[int],
+    console: Console,
+    title: str,
+) -> Iterator[tuple[int, Measurement]]:
     if not console.is_terminal:
-        yield from _told(measured, jobs, waiting, console, title)
+        yield from _log_progress(measured, jobs, waiting, console, title)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]}/{task.fields[of]} jobs"))
     before = len(jobs) - len(waiting)
@@ -141,9 +145,13 @@ def _shown(
             yield number, values
 
 
-def _told(
-    measured: Iterator[tuple[int, Measured]], jobs: Sequence[Job], waiting: Sequence[int], console: Console, title: str
-) -> Iterator[tuple[int, Measured]]:
+def _log_progress(
+    measured: Iterator[tuple[int, Measurement]],
+    jobs: Sequence[Job],
+    waiting: Sequence[int],
+    console: Console,
+    title: str,
+) -> Iterator[tuple[int, Measurement]]:
     start, total = time.monotonic(), len(jobs)
     spent, left = 0.0, sum(jobs[number].cost for number in waiting)
     for done, (number, values) in enumerate(measured, start=total - len(waiting) + 1):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.lab.experiments.plan import Job
 from topk_bandit.lab.simulation.environments import NOISE, Objective, Shop
-from topk_bandit.lab.simulation.episodes import Known, play
+from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.policies import SERVICE
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
 
@@ -32,9 +32,9 @@ __all__ = [
     "cost_of",
     "cumulative",
     "episodes",
-    "known",
-    "of_player",
-    "played",
+    "play_episode",
+    "player_rng",
+    "problem_size",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -153,21 +153,23 @@ def _episode(setting: Setting, policy: Policy, factors: Factors, *, seed: int, t
     """Play one trial: regret and expected reward of each round, shape (2, rounds)."""
     drawn = [seed, setting.number, trial]
     shop = setting.shop(factors, drawn)
-    return played(Scenario(shop, Batches(BATCH)), policy.make(known(shop), of_player(drawn)), drawn, rounds=rounds)
+    return play_episode(
+        Scenario(shop, Batches(BATCH)), policy.make(problem_size(shop), player_rng(drawn)), drawn, rounds=rounds
+    )
 
 
-def known(shop: Shop) -> Known:
+def problem_size(shop: Shop) -> ProblemSize:
     """Return what policies know of a shop."""
     n_customers, context_dim = shop.customers.shape
-    return Known(len(shop.items), shop.slate_size, context_dim, n_customers)
+    return ProblemSize(len(shop.items), shop.slate_size, context_dim, n_customers)
 
 
-def of_player(drawn: Sequence[int]) -> np.random.Generator:
+def player_rng(drawn: Sequence[int]) -> np.random.Generator:
     """Return the randomness of a player; `drawn` tells the trial from all others."""
     return np.random.default_rng([*drawn, 1])
 
 
-def played(scenario: Scenario, player: Player, drawn: Sequence[int], *, rounds: int) -> FloatArray:
+def play_episode(scenario: Scenario, player: Player, drawn: Sequence[int], *, rounds: int) -> FloatArray:
     """Return regret and expected reward of each round, (2, rounds); all players of a trial meet the same customers."""
     episode = play(scenario, player, rounds=rounds, rng=np.random.default_rng([*drawn, 2]))
     return np.array([episode.regret, episode.reward])

@@ -30,6 +30,7 @@ _OF_FAMILIES = {
     "Random": Style("#8A8A8A", _DOTTED, "x", ""),
     "Thompson sampling": Style("#56B4E9", _DASHED, "<", "--"),
     "linear Thompson": Style("#8C510A", _DASH_DOT, ">", "oo"),
+    "popularity": Style("#E69F00", _DASHED, "P", "xx"),
     "VW CCB": Style("#882255", _TWO_DOTS, "p", "||"),
     "VW slates": Style("#44AA99", _LONG, "h", "**"),
     "pending not counted": Style("#6A51A3", _DASHED, "d", "//"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.lab.experiments.plan import Results, Target
+    from topk_bandit.lab.experiments.plan import Results, Summary, Target
 
 __all__ = ["BEST", "number_text", "screen_tables", "spread_points", "target_lines", "write_csv", "write_settings"]
 
@@ -56,6 +56,7 @@ def write_settings(results: Results, path: Path, *, more: Mapping[str, object]) 
         "trials": results.trials,
         "settings": dict(plan.settings),
         "panels": [_panel(results, p) for p in range(len(plan.panels))],
+        "summaries": [summary._asdict() for summary in _summaries(results)],
         "notes": list(plan.notes),
         "targets": [target._asdict() for target in plan.targets(results)],
         "versions": versions(),
@@ -73,13 +74,29 @@ def _panel(results: Results, p: int) -> dict[str, object]:
         "label": panel.label,
         "axis": panel.axis.label,
         "lower_is_better": panel.lower_is_better,
+        "drawn": panel.drawn,
         "best_of_families": {plan.family_names[m]: plan.methods[m] for m in results.best_of_families(p)},
     }
 
 
 def screen_tables(results: Results, *, width: int) -> list[tuple[str, Table]]:
-    """Return a heading and a table for each panel: a line for each method, points as they fit, the best bold."""
+    """Return headings and tables: the summaries, or one for each panel, points as they fit, the best bold."""
+    if results.plan.summaries is not None:
+        return [(summary.title, _summary_table(summary)) for summary in _summaries(results)]
     return [_screen_table(results, p, width=width) for p in range(len(results.plan.panels))]
+
+
+def _summaries(results: Results) -> tuple[Summary, ...]:
+    return () if results.plan.summaries is None else results.plan.summaries(results)
+
+
+def _summary_table(summary: Summary) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for place, head in enumerate(summary.heads):
+        table.add_column(head, justify="left" if place == 0 else "right", no_wrap=place == 0)
+    for row in summary.rows:
+        table.add_row(*row)
+    return table
 
 
 def _screen_table(results: Results, p: int, *, width: int) -> tuple[str, Table]:

@@ -22,7 +22,7 @@ from topk_bandit.domain.optional import needed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from topk_bandit.lab.simulation.episodes import Known, Visit
+    from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 
 __all__ = ["CCB_OPTIONS", "SLATES_OPTIONS", "VowpalCcb", "VowpalSlates", "slates_lines"]
 
@@ -67,9 +67,9 @@ class VowpalCcb:
         self._shown: dict[int, _Shown] = {}
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator, *, options: str = CCB_OPTIONS) -> VowpalCcb:
+    def of(cls, size: ProblemSize, rng: np.random.Generator, *, options: str = CCB_OPTIONS) -> VowpalCcb:
         """Return a player for one trial."""
-        return cls(slate_size=known.slate_size, rng=rng, options=options)
+        return cls(slate_size=size.slate_size, rng=rng, options=options)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
@@ -79,13 +79,13 @@ class VowpalCcb:
         self._shown[visit.number] = _Shown(visit.context, visit.eligible, places, probabilities)
         return np.asarray(visit.eligible[places], dtype=np.int32)
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn a reward, as that of every slot."""
         context, offered, *decisions = self._shown.pop(number)
         labels = [f"{place}:{-reward:.6f}:{probability:.6f}" for place, probability in zip(*decisions, strict=True)]
         self._wabbit.learn(_ccb_lines(context, offered, labels))
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Forget the slate."""
         del self._shown[number]
 
@@ -114,9 +114,9 @@ class VowpalSlates:
         self._shown: dict[int, _Shown] = {}
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator, *, options: str = SLATES_OPTIONS) -> VowpalSlates:
+    def of(cls, size: ProblemSize, rng: np.random.Generator, *, options: str = SLATES_OPTIONS) -> VowpalSlates:
         """Return a player for one trial."""
-        return cls(slate_size=known.slate_size, rng=rng, options=options)
+        return cls(slate_size=size.slate_size, rng=rng, options=options)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
@@ -125,14 +125,14 @@ class VowpalSlates:
         self._shown[visit.number] = _Shown(visit.context, visit.eligible, places, probabilities)
         return np.asarray(visit.eligible[places], dtype=np.int32)
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn a reward."""
         context, offered, *decisions = self._shown.pop(number)
         labels = [f"{place}:{probability:.6f}" for place, probability in zip(*decisions, strict=True)]
         lines = slates_lines(context, [offered] * self._slate_size, cost=f"{-reward:.6f}", labels=labels)
         self._wabbit.learn(lines)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Forget the slate."""
         del self._shown[number]
 

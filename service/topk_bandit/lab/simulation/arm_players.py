@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.lab.simulation.episodes import Known, Visit
+    from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 
 __all__ = ["EpsilonGreedy", "MabUcb", "RandomPlayer"]
 
@@ -43,18 +43,18 @@ class RandomPlayer:
         self._rng = rng
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator) -> RandomPlayer:
+    def of(cls, size: ProblemSize, rng: np.random.Generator) -> RandomPlayer:
         """Return a player for one trial."""
-        return cls(slate_size=known.slate_size, rng=rng)
+        return cls(slate_size=size.slate_size, rng=rng)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return a random slate."""
         return _random_slate(visit, self._slate_size, self._rng)
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Do nothing."""
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Do nothing."""
 
 
@@ -72,13 +72,13 @@ class _Arm:
 
 
 class _Arms:
-    """All arms that were played, and the slates whose rewards were not heard yet."""
+    """All arms that were played, and the slates whose rewards were not observed yet."""
 
     def __init__(self) -> None:
         self._of_context: dict[bytes, dict[tuple[int, ...], _Arm]] = {}
         self._shown: dict[int, tuple[bytes, tuple[int, ...]]] = {}
 
-    def played(self, visit: Visit) -> list[_Arm]:
+    def eligible_arms(self, visit: Visit) -> list[_Arm]:
         """Return the arms of the visit's context with a reward and all items eligible, in the order first heard of."""
         arms, eligible = self._of_context.get(visit.context.tobytes(), {}), set(visit.eligible.tolist())
         return [arm for arm in arms.values() if eligible.issuperset(arm.ranking)]
@@ -88,13 +88,13 @@ class _Arms:
         self._shown[visit.number] = visit.context.tobytes(), tuple(slate.tolist())
         return slate
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         context, ranking = self._shown.pop(number)
         arm = self._of_context.setdefault(context, {}).setdefault(ranking, _Arm(ranking))
         arm.plays += 1
         arm.total += reward
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         del self._shown[number]
 
 
@@ -122,26 +122,26 @@ class EpsilonGreedy:
         self._arms = _Arms()
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator, *, epsilon: float) -> EpsilonGreedy:
+    def of(cls, size: ProblemSize, rng: np.random.Generator, *, epsilon: float) -> EpsilonGreedy:
         """Return a player for one trial."""
-        return cls(epsilon=epsilon, slate_size=known.slate_size, rng=rng)
+        return cls(epsilon=epsilon, slate_size=size.slate_size, rng=rng)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
         explores = self._rng.random() < self._epsilon
-        played = [] if explores else self._arms.played(visit)
+        played = [] if explores else self._arms.eligible_arms(visit)
         if played:
             best = max(played, key=lambda arm: arm.mean)
             return self._arms.show(visit, np.array(best.ranking, dtype=np.int32))
         return self._arms.show(visit, _random_slate(visit, self._slate_size, self._rng))
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn a reward."""
-        self._arms.hear(number, reward)
+        self._arms.observe(number, reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Forget the slate."""
-        self._arms.miss(number)
+        self._arms.close(number)
 
 
 class MabUcb:
@@ -172,13 +172,13 @@ class MabUcb:
         self._arms = _Arms()
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator, *, beta: float) -> MabUcb:
+    def of(cls, size: ProblemSize, rng: np.random.Generator, *, beta: float) -> MabUcb:
         """Return a player for one trial."""
-        return cls(beta=beta, slate_size=known.slate_size, rng=rng)
+        return cls(beta=beta, slate_size=size.slate_size, rng=rng)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
-        played = self._arms.played(visit)
+        played = self._arms.eligible_arms(visit)
         if not played:
             return self._arms.show(visit, _random_slate(visit, self._slate_size, self._rng))
         bonus = self._beta * math.sqrt(2.0 * math.log(visit.number + 2))  # t is counted from 1
@@ -189,13 +189,13 @@ class MabUcb:
             return self._arms.show(visit, np.array(played[best].ranking, dtype=np.int32))
         return self._arms.show(visit, _unplayed_slate(visit, self._slate_size, played, self._rng))
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn a reward."""
-        self._arms.hear(number, reward)
+        self._arms.observe(number, reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Forget the slate."""
-        self._arms.miss(number)
+        self._arms.close(number)
 
 
 def _random_slate(visit: Visit, slate_size: int, rng: np.random.Generator) -> NDArray[np.int32]:

@@ -97,12 +97,12 @@ def _wandering(
     step: float,
 ) -> Scenario:
     shop = _shop(factors, rng, objective, N_ITEMS)
-    return Scenario(shop, Constant(), tastes=Drift(factors.users, step) if step else None)
+    return Scenario(shop, Constant(), preferences=Drift(factors.users, step) if step else None)
 
 
 def _changing(factors: Factors, rng: np.random.Generator, *, objective: Objective, rounds: int) -> Scenario:
     shop = _shop(factors, rng, objective, N_ITEMS)
-    return Scenario(shop, Constant(), tastes=SuddenChange(factors.users, at=rounds // 2))
+    return Scenario(shop, Constant(), preferences=SuddenChange(factors.users, at=rounds // 2))
 
 
 def _shop(factors: Factors, rng: np.random.Generator, objective: Objective, n_items: int) -> Shop:
@@ -110,7 +110,7 @@ def _shop(factors: Factors, rng: np.random.Generator, objective: Objective, n_it
 
 
 def step_of_half_life(rounds: float) -> float:
-    """Return the step of a `Drift` after which, in so many rounds, tastes are correlated by 1/2 with what they were."""
+    """Return the step of a `Drift` after which, in so many rounds, preferences correlate by 1/2 with the old ones."""
     return float((1.0 - 0.25 ** (1.0 / rounds)) ** 0.5)
 
 
@@ -134,9 +134,9 @@ LATE_REWARDS = (
 """What may become of rewards, and of items."""
 
 DRIFT = (
-    Circumstance("still", "tastes stay", partial(_wandering, step=0.0)),
+    Circumstance("still", "preferences stay", partial(_wandering, step=0.0)),
     Circumstance("slow", "half forgotten in 200 rounds", partial(_wandering, step=step_of_half_life(200))),
     Circumstance("fast", "half forgotten in 50 rounds", partial(_wandering, step=step_of_half_life(50))),
     Circumstance("sudden", "all change at half time", _changing),
 )
-"""What may become of tastes; contexts stay what they were."""
+"""What may become of preferences; contexts stay what they were."""

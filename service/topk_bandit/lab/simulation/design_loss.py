@@ -64,7 +64,7 @@ _GAP = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """Lists to be put in order, and people whose taste is known.
+    """Lists to be put in order, and people whose preference is known.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Shops whose true rewards are known, so that true regret can be reported beside the service's own figures.
 
-With the relevance s_i = sigmoid(6 c.theta_i - 0.3) of item i to a customer with taste c, a slate pi earns on average
-one of (paper, Section 5)::
+With the relevance s_i = sigmoid(6 c.theta_i - 0.3) of item i to a customer with preferences c, a slate pi earns on
+average one of (paper, Section 5)::
 
     DCG             sum_a s_{pi_a} / log2(a + 1)
     nDCG            DCG / the largest DCG that any slate reaches, of whatever items of the shop
@@ -71,7 +71,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shop:
-    """Customers with hidden tastes, and items with hidden factors.
+    """Customers with hidden preferences, and items with hidden factors.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Shop:
         What a slate earns on average.
     noise
         Standard deviation of a reward around its expectation.
-    tastes
+    preferences
         What the customers really like, shape (U, C): their contexts unless they moved on.
     """
 
@@ -94,7 +94,7 @@ class Shop:
     slate_size: int
     objective: Objective
     noise: float
-    tastes: FloatArray
+    preferences: FloatArray
 
     def __post_init__(self) -> None:
         n_items, dim = self.items.shape
@@ -102,8 +102,10 @@ class Shop:
             raise InvalidArgumentError("slate_size", f"expected 1 to {n_items}, got {self.slate_size}")
         if self.customers.shape[1] != dim:
             raise InvalidArgumentError("customers", f"expected shape (U, {dim}), got {self.customers.shape}")
-        if self.tastes.shape != self.customers.shape:
-            raise InvalidArgumentError("tastes", f"expected shape {self.customers.shape}, got {self.tastes.shape}")
+        if self.preferences.shape != self.customers.shape:
+            raise InvalidArgumentError(
+                "preferences", f"expected shape {self.customers.shape}, got {self.preferences.shape}"
+            )
         if self.noise < 0.0:
             raise InvalidArgumentError("noise", f"expected at least 0, got {self.noise}")
 
@@ -144,19 +146,19 @@ class Shop:
         objective: Objective = Objective.NDCG_VARIETY,
         noise: float = NOISE,
     ) -> Shop:
-        """Return a shop with random tastes, contexts of norm 1; the defaults are the demo's."""
+        """Return a shop with random preferences, contexts of norm 1; the defaults are the demo's."""
         customers = rng.normal(size=(n_customers, context_dim))
         items = rng.normal(size=(n_items, context_dim)) / np.sqrt(context_dim)
         customers /= np.linalg.norm(customers, axis=1, keepdims=True)
         return cls(customers, items, slate_size, objective, noise, customers)
 
-    def liking(self, tastes: FloatArray) -> Shop:
+    def with_preferences(self, preferences: FloatArray) -> Shop:
         """Return the shop once its customers like something else, shape (U, C); their contexts stay what they were."""
-        return replace(self, tastes=tastes)
+        return replace(self, preferences=preferences)
 
     def relevance(self, customer: int) -> FloatArray:
         """Return how relevant each item is to a customer, in [0, 1], shape (n,)."""
-        return np.asarray(expit(6.0 * self.items @ self.tastes[customer] - 0.3), dtype=np.float64)
+        return np.asarray(expit(6.0 * self.items @ self.preferences[customer] - 0.3), dtype=np.float64)
 
     def expected(self, customer: int, rankings: Rankings) -> FloatArray:
         """Return the expected rewards of `rankings` (A, k) for one customer, shape (A,)."""
@@ -187,8 +189,8 @@ class Shop:
         set to set. For DCG and nDCG the most relevant items are the best.
         """
         of_all = np.arange(len(self.items), dtype=np.int32) if eligible is None else eligible.astype(np.int32)
-        taste = self.tastes[customer]
-        return _best(self.items.tobytes(), taste.tobytes(), self.slate_size, self.objective, of_all.tobytes())
+        preference = self.preferences[customer]
+        return _best(self.items.tobytes(), preference.tobytes(), self.slate_size, self.objective, of_all.tobytes())
 
     @property
     def _discount(self) -> FloatArray:
@@ -223,9 +225,9 @@ def _check_enough(field: str, wanted: int, what: str, there: int) -> None:
 
 
 @lru_cache(maxsize=_BESTS)
-def _best(items: bytes, taste: bytes, slate_size: int, objective: Objective, eligible: bytes) -> float:
+def _best(items: bytes, preference: bytes, slate_size: int, objective: Objective, eligible: bytes) -> float:
     """Return `Shop.best`, by contents: policies that are compared meet the same customers in equal shops."""
-    only = np.frombuffer(taste)[None]
+    only = np.frombuffer(preference)[None]
     shop = Shop(only, np.frombuffer(items).reshape(-1, only.shape[1]), slate_size, objective, 0.0, only)
     return _best_of(shop, np.frombuffer(eligible, dtype=np.int32))
 

@@ -13,14 +13,15 @@ from topk_bandit.learning.policy import State, decide
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Exploration
-    from topk_bandit.lab.simulation.scenarios import News, Scenario
+    from topk_bandit.lab.simulation.scenarios import Feedback, Scenario
+    from topk_bandit.learning.policy import Decision
 
-__all__ = ["Episode", "GpTopK", "Known", "Player", "Visit", "play"]
+__all__ = ["Episode", "GpTopK", "Late", "Player", "ProblemSize", "Visit", "check_slate", "deliver", "play"]
 
 FloatArray = NDArray[np.float64]
 
 
-class Known(NamedTuple):
+class ProblemSize(NamedTuple):
     """What every policy knows before its first round: n, k, C, and how many different contexts there are."""
 
     n_items: int
@@ -44,11 +45,11 @@ class Player(Protocol):
         """Return the slate for this round, shape (k,)."""
         ...
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn the reward of the slate chosen in round `number`."""
         ...
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Learn that the slate chosen in round `number` will have no reward."""
         ...
 
@@ -77,21 +78,23 @@ class GpTopK:
         self._rng = rng
         self._count_pending = count_pending
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
+        self.last_decision: Decision | None = None
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Decide as the service does."""
         decision = decide(self.state, self._exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
+        self.last_decision = decision
         self._slates[visit.number] = (visit.context, decision.ranking)
         if self._count_pending:
             self.state = self.state.shown(str(visit.number), visit.context, decision.ranking)
         return decision.ranking
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn as the service does."""
         context, ranking = self._slates.pop(number)
         self.state = self.state.rewarded(str(number), context, ranking, reward=reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Stop counting the slate, as the service does."""
         del self._slates[number]
         self.state = self.state.closed(str(number))
@@ -107,56 +110,57 @@ class Episode(NamedTuple):
 def play(scenario: Scenario, player: Player, *, rounds: int, rng: np.random.Generator) -> Episode:
     """Let a player play.
 
-    Customers, noise, waits and tastes depend on `rng` alone, so that all players who are given the same see the same.
-    What is due after the last round is heard as before another one; what is due later is not heard.
+    Customers, noise, waits and preferences depend on `rng` alone, so that all players who are given the same see
+    the same. What is due after the last round is heard as before another one; what is due later is not heard.
 
     Raises
     ------
     InvalidArgumentError
         The player chose something that is no slate of eligible items.
     """
-    shop, (of_waits, of_tastes) = scenario.shop, rng.spawn(2)
+    shop, (of_waits, of_changes) = scenario.shop, rng.spawn(2)
     regret, reward = np.empty(rounds), np.empty(rounds)
-    late: list[_Late] = []
+    late: list[Late] = []
     for t in range(rounds):
-        _tell(player, late, before=t)
-        if scenario.tastes is not None:
-            moved = scenario.tastes.moved(shop.tastes, t, of_tastes)
-            shop = shop if moved is shop.tastes else shop.liking(moved)
+        deliver(player, late, before=t)
+        if scenario.preferences is not None:
+            moved = scenario.preferences.changed(shop.preferences, t, of_changes)
+            shop = shop if moved is shop.preferences else shop.with_preferences(moved)
         customer = int(rng.integers(len(shop.customers)))
         eligible = scenario.stock.eligible(t, len(shop.items))
         ranking = player.choose(Visit(t, shop.customers[customer], eligible))
-        _check(ranking, eligible, shop.slate_size)
+        check_slate(ranking, eligible, shop.slate_size)
         reward[t] = shop.expected(customer, ranking[None])[0]
         regret[t] = shop.best(customer, eligible) - reward[t]
-        news = scenario.wait.news(t, of_waits)
-        heapq.heappush(late, _Late(news.round_number, t, news, float(reward[t] + shop.noise * rng.normal())))
-    _tell(player, late, before=rounds)
+        feedback = scenario.wait.feedback(t, of_waits)
+        heapq.heappush(late, Late(feedback.round_number, t, feedback, float(reward[t] + shop.noise * rng.normal())))
+    deliver(player, late, before=rounds)
     return Episode(regret, reward)
 
 
-class _Late(NamedTuple):
+class Late(NamedTuple):
     """What is heard before a round of a slate shown in an earlier one; it is sorted by both."""
 
     due: int
     number: int
-    news: News
+    feedback: Feedback
     reward: float
 
 
-def _tell(player: Player, late: list[_Late], *, before: int) -> None:
+def deliver(player: Player, late: list[Late], *, before: int) -> None:
     """Tell what is due before a round: first what is due first, and of that what was shown first."""
     while late and late[0].due <= before:
         one = heapq.heappop(late)
-        if one.news.rewarded:
-            player.hear(one.number, one.reward)
-        elif one.news.default is not None:
-            player.hear(one.number, one.news.default)
+        if one.feedback.rewarded:
+            player.observe(one.number, one.reward)
+        elif one.feedback.default is not None:
+            player.observe(one.number, one.feedback.default)
         else:
-            player.miss(one.number)
+            player.close(one.number)
 
 
-def _check(ranking: NDArray[np.int32], eligible: NDArray[np.int32], slate_size: int) -> None:
+def check_slate(ranking: NDArray[np.int32], eligible: NDArray[np.int32], slate_size: int) -> None:
+    """Raise `InvalidArgumentError` unless a ranking is a slate of eligible items."""
     shown, items = set(ranking.ravel().tolist()), set(eligible.tolist())
     if ranking.dtype.kind != "i" or ranking.shape != (slate_size,) or len(shown) < slate_size or not shown <= items:
         problem = f"expected {slate_size} different items of {sorted(items)}, got {ranking.tolist()}"

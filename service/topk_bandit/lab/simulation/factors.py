@@ -15,16 +15,16 @@ FloatArray = NDArray[np.float64]
 
 _POPULARITY_LOCATION, _POPULARITY_SCALE = -1.8, 2.4
 _ACTIVITY_LOCATION, _ACTIVITY_SCALE = -0.4, 0.95
-_ITEM_LENGTH, _ITEM_TASTE, _ITEM_POWER = 1.2, 0.93, 0.6
-_USER_TASTE = 0.56
+_ITEM_LENGTH, _ITEM_PREFERENCE, _ITEM_POWER = 1.2, 0.93, 0.6
+_USER_PREFERENCE = 0.56
 
 
 def synthetic(rng: np.random.Generator, *, n_users: int = 943, n_items: int = 1682, dim: int = 5) -> Factors:
     """Draw factors whose inner products have about the distribution of those of MovieLens-100K.
 
     Implicit-feedback factors have one direction that everybody shares, along which an item is as long as it is
-    popular, and others in which tastes differ. With x_i log-normal, an item's number of ratings over some constant, and
-    g, h drawn uniformly from the unit vectors of the other directions::
+    popular, and others in which preferences differ. With x_i log-normal, an item's number of ratings over some
+    constant, and g, h drawn uniformly from the unit vectors of the other directions::
 
         popularity  p_i = x_i / (1 + x_i)           what a ridge leaves of an item with so many ratings
         item        v_i = [1.2 p_i, 0.93 p_i^0.6 g_i]
@@ -54,9 +54,9 @@ def synthetic(rng: np.random.Generator, *, n_users: int = 943, n_items: int = 16
             raise InvalidArgumentError(field, f"expected at least {least}, got {number}")
     popularity = expit(rng.normal(_POPULARITY_LOCATION, _POPULARITY_SCALE, n_items))
     activity = expit(rng.normal(_ACTIVITY_LOCATION, _ACTIVITY_SCALE, n_users))
-    taste = _ITEM_TASTE * popularity**_ITEM_POWER
-    items = np.column_stack([_ITEM_LENGTH * popularity, taste[:, None] * _directions(rng, n_items, dim - 1)])
-    users = np.column_stack([activity, _USER_TASTE * _directions(rng, n_users, dim - 1)])
+    preference = _ITEM_PREFERENCE * popularity**_ITEM_POWER
+    items = np.column_stack([_ITEM_LENGTH * popularity, preference[:, None] * _directions(rng, n_items, dim - 1)])
+    users = np.column_stack([activity, _USER_PREFERENCE * _directions(rng, n_users, dim - 1)])
     rotation = np.linalg.qr(rng.normal(size=(dim, dim))).Q
     return Factors(users @ rotation, items @ rotation)
 

@@ -33,7 +33,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.slate_functions import SlateFunction, maximiser
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.episodes import Known, Visit
+    from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["LinearModel", "LinearPrior", "LinearThompson", "Weights"]
@@ -209,9 +209,9 @@ class LinearThompson:
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator, *, prior: LinearPrior = LinearPrior()) -> LinearThompson:
+    def of(cls, size: ProblemSize, rng: np.random.Generator, *, prior: LinearPrior = LinearPrior()) -> LinearThompson:
         """Return a player for one trial."""
-        n_items, slate_size, context_dim, _ = known
+        n_items, slate_size, context_dim, _ = size
         return cls(LinearModel(n_items=n_items, slate_size=slate_size, context_dim=context_dim, prior=prior), rng=rng)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
@@ -223,12 +223,12 @@ class LinearThompson:
         self._slates[visit.number] = visit.context, ranking
         return ranking
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn a reward."""
         context, ranking = self._slates.pop(number)
         self._model.observe(context, ranking, reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Forget the slate."""
         del self._slates[number]
 

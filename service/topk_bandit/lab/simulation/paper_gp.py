@@ -28,7 +28,7 @@ from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import log_count
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.episodes import Known, Visit
+    from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
     from topk_bandit.lab.simulation.maximisers import Maximiser
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.posterior import Observations
@@ -60,7 +60,7 @@ class PaperGpTopK:
 
     Parameters
     ----------
-    known
+    size
         What it knows before its first round.
     kernel
         Kernel of the rankings.
@@ -70,16 +70,16 @@ class PaperGpTopK:
         Breaks ties, and draws the local search's candidates.
     """
 
-    def __init__(self, known: Known, *, kernel: Kernel, beta: float, rng: np.random.Generator) -> None:
+    def __init__(self, size: ProblemSize, *, kernel: Kernel, beta: float, rng: np.random.Generator) -> None:
         if not (math.isfinite(beta) and beta >= 0.0):
             raise InvalidArgumentError("beta", f"expected a number of at least 0, got {beta}")
         self._beta, self._rng = beta, rng
-        self._log_n_arms = math.log(known.n_contexts) + log_count(known.n_items, known.slate_size)
+        self._log_n_arms = math.log(size.n_contexts) + log_count(size.n_items, size.slate_size)
         self._exhaustive, self._search = Exhaustive(), BreadthFirst()
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
         self.posterior = Posterior.prior(
-            kernel_of(kernel, known.n_items, known.slate_size),
-            context_dim=known.context_dim,
+            kernel_of(kernel, size.n_items, size.slate_size),
+            context_dim=size.context_dim,
             noise_variance=_FIRST_DEVIATION**2,
         )
 
@@ -92,7 +92,7 @@ class PaperGpTopK:
         self._slates[visit.number] = visit.context, slate
         return slate
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn a reward; after every tenth, choose the noise."""
         self.posterior = self.posterior.observe(*self._slates.pop(number), reward)
         if self.posterior.n_rows % _CHOICE_EVERY == 0:
@@ -100,7 +100,7 @@ class PaperGpTopK:
             if deviation**2 != self.posterior.noise_variance:
                 self.posterior = self.posterior.refit(self.posterior.evidence, noise_variance=deviation**2)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Forget a slate that will have no reward."""
         del self._slates[number]
 
@@ -126,8 +126,8 @@ class _Make:
     kernel: Kernel
     beta: float
 
-    def __call__(self, known: Known, rng: np.random.Generator) -> PaperGpTopK:
-        return PaperGpTopK(known, kernel=self.kernel, beta=self.beta, rng=rng)
+    def __call__(self, size: ProblemSize, rng: np.random.Generator) -> PaperGpTopK:
+        return PaperGpTopK(size, kernel=self.kernel, beta=self.beta, rng=rng)
 
 
 _FAMILIES = {Kernel.WEIGHTED: "WK", Kernel.CONVOLUTIONAL: "CK", Kernel.WEIGHTED_CONVOLUTIONAL: "WCK"}

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Kernel
+from topk_bandit.bandits.budget import MemoryBudget
+from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, RandomPlayer
 from topk_bandit.lab.simulation.episodes import GpTopK
 from topk_bandit.learning.policy import Limits, State, kernel_of
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from topk_bandit.domain.bandits import Exploration
-    from topk_bandit.lab.simulation.episodes import Known, Player
+    from topk_bandit.lab.simulation.episodes import Player, ProblemSize
 
-__all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player"]
+__all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player", "shipped_service"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Policy:
 
     name: str
     family: str
-    make: Callable[[Known, np.random.Generator], Player]
+    make: Callable[[ProblemSize, np.random.Generator], Player]
 
 
 SERVICE = "GP-TopK (service)"
@@ -64,15 +65,25 @@ def service(exploration: Exploration) -> Policy:
     return Policy(SERVICE, SERVICE, partial(service_player, exploration))
 
 
+def shipped_service() -> Policy:
+    """Return the service's policy as it is shipped: default exploration, and the rows of the default memory."""
+    return Policy(SERVICE, SERVICE, _shipped_player)
+
+
+def _shipped_player(size: ProblemSize, rng: np.random.Generator) -> Player:
+    limits = MemoryBudget().limits(context_dim=size.context_dim, slate_size=size.slate_size)
+    return service_player(DEFAULT_EXPLORATION, size, rng, limits=limits)
+
+
 def service_player(
     exploration: Exploration,
-    known: Known,
+    size: ProblemSize,
     rng: np.random.Generator,
     *,
     limits: Limits | None = None,
     count_pending: bool = True,
 ) -> Player:
     """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
-    kernel = kernel_of(Kernel.ADAPTIVE, known.n_items, known.slate_size)
-    state = State.initial(kernel, context_dim=known.context_dim, limits=limits or Limits())
+    kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
+    state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits())
     return GpTopK(state, exploration, rng=rng, count_pending=count_pending)

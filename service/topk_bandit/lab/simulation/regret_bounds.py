@@ -203,13 +203,13 @@ class Recorder:
         self._rankings.append(ranking)
         return ranking
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Tell the player."""
-        self._player.hear(number, reward)
+        self._player.observe(number, reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Tell the player."""
-        self._player.miss(number)
+        self._player.close(number)
 
 
 def information_gain(kernel: KendallKernel, contexts: FloatArray, rankings: Rankings, *, noise: float) -> FloatArray:

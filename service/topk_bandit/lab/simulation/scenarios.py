@@ -1,4 +1,4 @@
-"""What happens around a shop: when rewards come, which items there are, and how tastes move."""
+"""What happens around a shop: when rewards come, which items there are, and how preferences move."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 __all__ = [
     "AllItems",
     "Batches",
+    "Between",
     "ComingAndGoing",
     "Constant",
     "Drift",
+    "Feedback",
     "Geometric",
     "Incomplete",
-    "News",
+    "PreferenceChange",
     "Scenario",
     "Stock",
     "SuddenChange",
-    "Tastes",
     "Wait",
 ]
 
 FloatArray = NDArray[np.float64]
 
 
-class News(NamedTuple):
+class Feedback(NamedTuple):
     """When something is heard of a slate, and what.
 
     Attributes
@@ -54,7 +55,7 @@ class News(NamedTuple):
 class Wait(Protocol):
     """How long rewards are waited for."""
 
-    def news(self, number: int, rng: np.random.Generator) -> News:
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:
         """Return when something is heard of the slate of round `number`."""
         ...
 
@@ -68,9 +69,9 @@ class Constant:
     def __post_init__(self) -> None:
         _check("rounds", self.rounds, 0)
 
-    def news(self, number: int, rng: np.random.Generator) -> News:  # noqa: ARG002 - as of the protocol
-        """See `Wait.news`."""
-        return News(number + 1 + self.rounds)
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:  # noqa: ARG002 - as of the protocol
+        """See `Wait.feedback`."""
+        return Feedback(number + 1 + self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,9 @@ class Batches:
     def __post_init__(self) -> None:
         _check("size", self.size, 1)
 
-    def news(self, number: int, rng: np.random.Generator) -> News:  # noqa: ARG002 - as of the protocol
-        """See `Wait.news`."""
-        return News((number // self.size + 1) * self.size)
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:  # noqa: ARG002 - as of the protocol
+        """See `Wait.feedback`."""
+        return Feedback((number // self.size + 1) * self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,25 @@ class Geometric:
     def __post_init__(self) -> None:
         _check("mean", self.mean, 0.0)
 
-    def news(self, number: int, rng: np.random.Generator) -> News:
-        """See `Wait.news`."""
-        return News(number + int(rng.geometric(1.0 / (1.0 + self.mean))))
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:
+        """See `Wait.feedback`."""
+        return Feedback(number + int(rng.geometric(1.0 / (1.0 + self.mean))))
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Rewards come late by any number of rounds from `least` to `most`, each as likely."""
+
+    least: int
+    most: int
+
+    def __post_init__(self) -> None:
+        _check("least", self.least, 0)
+        _check("most", self.most, self.least)
+
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:
+        """See `Wait.feedback`."""
+        return Feedback(number + 1 + int(rng.integers(self.least, self.most + 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +141,13 @@ class Incomplete:
         _check("missing", self.missing, 0.0, 1.0)
         _check("deadline", self.deadline, 0)
 
-    def news(self, number: int, rng: np.random.Generator) -> News:
-        """See `Wait.news`."""
-        lost, news = rng.random() < self.missing, self.wait.news(number, rng)
+    def feedback(self, number: int, rng: np.random.Generator) -> Feedback:
+        """See `Wait.feedback`."""
+        lost, feedback = rng.random() < self.missing, self.wait.feedback(number, rng)
         last = number + 1 + self.deadline
-        if lost or news.round_number > last:
-            return News(last, rewarded=False, default=self.default)
-        return news
+        if lost or feedback.round_number > last:
+            return Feedback(last, rewarded=False, default=self.default)
+        return feedback
 
 
 class Stock(Protocol):
@@ -174,23 +191,23 @@ class ComingAndGoing:
         return np.sort((first + np.arange(self.size)) % n_items).astype(np.int32)
 
 
-class Tastes(Protocol):
+class PreferenceChange(Protocol):
     """What the customers like, round by round."""
 
-    def moved(self, tastes: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-        """Return the tastes (U, C) of round `number` from those of the round before; the same array if none moved."""
+    def changed(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """Return the preferences (U, C) of round `number` from those before; the same array if none changed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drift:
-    """Tastes wander: every `every` rounds each moves a step towards a draw from `population`.
+    """Preferences wander: every `every` rounds each moves a step towards a draw from `population`.
 
     ::
 
-        taste' = mean + sqrt(1 - step^2) (taste - mean) + step (draw - mean)
+        preference' = mean + sqrt(1 - step^2) (preference - mean) + step (draw - mean)
 
-    with the population's mean, so that tastes keep the population's mean and covariance.
+    with the population's mean, so that preferences keep the population's mean and covariance.
 
     Attributes
     ----------
@@ -208,18 +225,18 @@ class Drift:
         _check("step", self.step, 0.0, 1.0)
         _check("every", self.every, 1)
 
-    def moved(self, tastes: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-        """See `Tastes.moved`."""
+    def changed(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """See `PreferenceChange.changed`."""
         if number == 0 or number % self.every:
-            return tastes
+            return preferences
         mean = self.population.mean(axis=0)
-        drawn = self.population[rng.integers(len(self.population), size=len(tastes))]
-        return np.asarray(mean + math.sqrt(1.0 - self.step**2) * (tastes - mean) + self.step * (drawn - mean))
+        drawn = self.population[rng.integers(len(self.population), size=len(preferences))]
+        return np.asarray(mean + math.sqrt(1.0 - self.step**2) * (preferences - mean) + self.step * (drawn - mean))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuddenChange:
-    """In round `at` the customers get the tastes of others, drawn from `population` (M, C) without replacement."""
+    """In round `at` the customers get the preferences of others, drawn from `population` (M, C) without replacement."""
 
     population: FloatArray = field(repr=False)
     at: int
@@ -227,25 +244,25 @@ class SuddenChange:
     def __post_init__(self) -> None:
         _check("at", self.at, 0)
 
-    def moved(self, tastes: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-        """See `Tastes.moved`."""
+    def changed(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """See `PreferenceChange.changed`."""
         if number != self.at:
-            return tastes
-        if len(self.population) < len(tastes):
+            return preferences
+        if len(self.population) < len(preferences):
             raise InvalidArgumentError(
-                "population", f"expected at least {len(tastes)} rows, got {len(self.population)}"
+                "population", f"expected at least {len(preferences)} rows, got {len(self.population)}"
             )
-        return np.asarray(self.population[rng.choice(len(self.population), size=len(tastes), replace=False)])
+        return np.asarray(self.population[rng.choice(len(self.population), size=len(preferences), replace=False)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scenario:
-    """A shop, when its rewards come, which items it has, and how tastes move; `tastes` is None if they do not."""
+    """A shop, when its rewards come, which items it has, and how preferences change, if they do."""
 
     shop: Shop
     wait: Wait = field(default_factory=Constant)
     stock: Stock = field(default_factory=AllItems)
-    tastes: Tastes | None = None
+    preferences: PreferenceChange | None = None
 
 
 def _check(name: str, value: float, least: float, most: float = math.inf) -> None:

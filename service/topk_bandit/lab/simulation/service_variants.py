@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.domain.bandits import Exploration
-    from topk_bandit.lab.simulation.episodes import Known, Player, Visit
+    from topk_bandit.lab.simulation.episodes import Player, ProblemSize, Visit
 
-__all__ = ["BegunAnew", "begun_anew", "bounded", "pending_not_counted"]
+__all__ = ["Restarting", "ignore_pending", "limit_rows", "restart_every"]
 
 
-def pending_not_counted(exploration: Exploration) -> Policy:
+def ignore_pending(exploration: Exploration) -> Policy:
     """Return the policy that knows nothing of slates before their rewards."""
     name = "pending not counted"
     return Policy(name, name, partial(service_player, exploration, count_pending=False))
 
 
-def bounded(exploration: Exploration, *, rows: int) -> Policy:
+def limit_rows(exploration: Exploration, *, rows: int) -> Policy:
     """Return the policy that keeps few rewards, those that tell the most that the others do not."""
     name = f"{rows} rows"
     return Policy(name, name, partial(service_player, exploration, limits=Limits(rows=rows)))
 
 
-def begun_anew(exploration: Exploration, *, every: int) -> Policy:
+def restart_every(exploration: Exploration, *, every: int) -> Policy:
     """Return the policy of a shop that creates its bandit anew from time to time."""
     name = f"anew every {every} rounds"
-    return Policy(name, name, partial(_begun_anew, exploration, every))
+    return Policy(name, name, partial(_make_restarting, exploration, every))
 
 
-class BegunAnew:
+class Restarting:
     """Players that play one after the other, each as if there had been nothing before.
 
     Parameters
@@ -65,16 +65,16 @@ class BegunAnew:
             self._player = self._make()
         return self._player.choose(visit)
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Tell the player, if the slate was its own."""
         if number >= self._first:
-            self._player.hear(number, reward)
+            self._player.observe(number, reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Tell the player, if the slate was its own."""
         if number >= self._first:
-            self._player.miss(number)
+            self._player.close(number)
 
 
-def _begun_anew(exploration: Exploration, every: int, known: Known, rng: np.random.Generator) -> Player:
-    return BegunAnew(partial(service_player, exploration, known, rng), every=every)
+def _make_restarting(exploration: Exploration, every: int, size: ProblemSize, rng: np.random.Generator) -> Player:
+    return Restarting(partial(service_player, exploration, size, rng), every=every)

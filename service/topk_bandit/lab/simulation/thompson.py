@@ -13,7 +13,7 @@ from topk_bandit.learning.slate_functions import maximiser
 from topk_bandit.learning.thompson import drawn
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.episodes import Known, Visit
+    from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
     from topk_bandit.learning.posterior import Posterior
     from topk_bandit.learning.rankings import Rankings
 
@@ -41,10 +41,10 @@ class ThompsonSampling:
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
 
     @classmethod
-    def of(cls, known: Known, rng: np.random.Generator, *, kernel: Kernel = Kernel.ADAPTIVE) -> ThompsonSampling:
+    def of(cls, size: ProblemSize, rng: np.random.Generator, *, kernel: Kernel = Kernel.ADAPTIVE) -> ThompsonSampling:
         """Return a player for one trial."""
-        of_rankings = kernel_of(kernel, known.n_items, known.slate_size)
-        return cls(State.initial(of_rankings, context_dim=known.context_dim, limits=Limits()), rng=rng)
+        of_rankings = kernel_of(kernel, size.n_items, size.slate_size)
+        return cls(State.initial(of_rankings, context_dim=size.context_dim, limits=Limits()), rng=rng)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
@@ -56,12 +56,12 @@ class ThompsonSampling:
         self.state = self.state.shown(str(visit.number), visit.context, ranking)
         return ranking
 
-    def hear(self, number: int, reward: float) -> None:
+    def observe(self, number: int, reward: float) -> None:
         """Learn as the service does."""
         context, ranking = self._slates.pop(number)
         self.state = self.state.rewarded(str(number), context, ranking, reward=reward)
 
-    def miss(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Stop counting the slate, as the service does."""
         del self._slates[number]
         self.state = self.state.closed(str(number))

@@ -111,9 +111,9 @@ def trial(experiment: WarmStart, seed: int) -> Trial:
     shuffled = np.random.default_rng([seed, 2]).permutation(slopes)
     true = np.array([shop.relevance(customer) for customer in range(len(shop.customers))])
     return Trial(
-        _played(experiment, shop, None, seed),
-        _played(experiment, shop, slopes, seed),
-        _played(experiment, shop, shuffled, seed),
+        _play(experiment, shop, None, seed),
+        _play(experiment, shop, slopes, seed),
+        _play(experiment, shop, shuffled, seed),
         np.corrcoef((shop.customers @ slopes.T).ravel(), true.ravel())[0, 1],
     )
 
@@ -144,7 +144,7 @@ class _Seeded:
         return trial(self.experiment, seed)
 
 
-def _played(experiment: WarmStart, shop: Shop, slopes: FloatArray | None, seed: int) -> FloatArray:
+def _play(experiment: WarmStart, shop: Shop, slopes: FloatArray | None, seed: int) -> FloatArray:
     n_items, context_dim = shop.items.shape
     kernel = kernel_of(Kernel.ADAPTIVE, n_items, shop.slate_size)
     prior_mean = None

@@ -1,4 +1,4 @@
-"""What people's own rankings say of their taste, for simulating more of them."""
+"""What people's own rankings say of their preference, for simulating more of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topk_bandit.preferences.utilities import Gaussian
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Taste"]
+__all__ = ["RankingPreferences"]
 
 FloatArray = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _WIDE = 100.0
 """Prior variance of weights, in coordinates of unit mean square: next to none, but separable data have a maximum."""
 
 
-class Taste(NamedTuple):
+class RankingPreferences(NamedTuple):
     """Rankings, and the weights that explain them best.
 
     Attributes
@@ -41,7 +41,7 @@ class Taste(NamedTuple):
     of_features: FloatArray
 
     @classmethod
-    def of(cls, path: Path) -> Taste:
+    def of(cls, path: Path) -> RankingPreferences:
         """Read rankings and fit Plackett-Luce to them; errors as `rankings_file.load`."""
         data = load(path)
         labels = np.repeat(np.arange(len(data.rows)), [len(rows) for rows in data.rows])

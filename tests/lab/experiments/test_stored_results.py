@@ -16,9 +16,9 @@ import pytest
 
 from topk_bandit.commands.cli import main
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.lab.experiments import kept as kept_module
-from topk_bandit.lab.experiments.kept import Kept, Measured, digest_of
+from topk_bandit.lab.experiments import stored_results as kept_module
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, stacked
+from topk_bandit.lab.experiments.stored_results import Measurement, StoredResults, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,10 +66,10 @@ def is_there(group: int) -> bool:
 
 def test_what_was_kept_is_found_to_the_bit(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(2, 3))
-    with Kept(tmp_path, plan()) as kept:
-        kept.keep(1, Measured(values, 0.25))
-    with Kept(tmp_path, plan()) as kept:
-        found = kept.found(3)
+    with StoredResults(tmp_path, plan()) as stored:
+        stored.store(1, Measurement(values, 0.25))
+    with StoredResults(tmp_path, plan()) as stored:
+        found = stored.read_all(3)
     assert list(found) == [1]
     np.testing.assert_array_equal(found[1].values, values)
     assert found[1].seconds == 0.25
@@ -86,22 +86,22 @@ def test_other_settings_methods_points_or_code_do_not_mix(monkeypatch: pytest.Mo
 
 
 def test_a_file_that_was_cut_counts_as_not_done(tmp_path: Path) -> None:
-    with Kept(tmp_path, plan()) as kept:
+    with StoredResults(tmp_path, plan()) as stored:
         for number in range(3):
-            kept.keep(number, Measured(np.arange(100.0), 1.0))
+            stored.store(number, Measurement(np.arange(100.0), 1.0))
         [folder] = tmp_path.iterdir()
         cut, empty = folder / "00000.npz", folder / "00002.npz"
         cut.write_bytes(cut.read_bytes()[:500])
         empty.write_bytes(b"")
         (folder / "unfinished").write_bytes(b"half")
-        assert list(kept.found(3)) == [1]
+        assert list(stored.read_all(3)) == [1]
 
 
 def test_two_processes_do_not_run_the_same_at_once(tmp_path: Path) -> None:
-    with Kept(tmp_path, plan()) as kept:
+    with StoredResults(tmp_path, plan()) as stored:
         with pytest.raises(ConfigurationError, match="is in use: the same experiment runs in another process"):
-            Kept(tmp_path, plan())
-        with Kept(tmp_path, plan(seed=1)) as other:
+            StoredResults(tmp_path, plan())
+        with StoredResults(tmp_path, plan(seed=1)) as other:
             other.remove()
-        kept.remove()
+        stored.remove()
     assert list(tmp_path.iterdir()) == []

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Plan
 
-__all__ = ["Kept", "Measured", "digest_of"]
+__all__ = ["Measurement", "StoredResults", "digest_of"]
 
 FloatArray = NDArray[np.float64]
 
 _DIGITS = 16
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """What a job measured, and the seconds of processor time it took."""
 
     values: FloatArray
@@ -50,7 +50,7 @@ def digest_of(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-class Kept:
+class StoredResults:
     """The folder of one unfinished experiment: one small file for each finished job.
 
     It belongs to one process at a time, from when it is made until the end of a `with`.
@@ -66,15 +66,15 @@ class Kept:
     def __init__(self, out: Path, plan: Plan) -> None:
         self._folder = out / f".{plan.name}-{digest_of(plan)}"
         self._folder.mkdir(exist_ok=True)
-        self._lock = _locked(self._folder / "lock")
+        self._lock = _lock_file(self._folder / "lock")
 
-    def found(self, n_jobs: int) -> dict[int, Measured]:
+    def read_all(self, n_jobs: int) -> dict[int, Measurement]:
         """Return what was measured before, by the jobs' numbers."""
         read = {number: _read(self._file(number)) for number in range(n_jobs)}
         return {number: measured for number, measured in read.items() if measured is not None}
 
-    def keep(self, number: int, measured: Measured) -> None:
-        """Keep what a job measured: the whole of it, or nothing if this process ends meanwhile."""
+    def store(self, number: int, measured: Measurement) -> None:
+        """Store what a job measured: the whole of it, or nothing if this process ends meanwhile."""
         unfinished = self._folder / "unfinished"
         with unfinished.open("wb") as file:
             np.savez(file, values=measured.values, seconds=measured.seconds)
@@ -95,18 +95,18 @@ class Kept:
         return self._folder / f"{number:05d}.npz"
 
 
-def _read(path: Path) -> Measured | None:
+def _read(path: Path) -> Measurement | None:
     """Return what a file holds; None if it is not there, or was cut when the machine lost its power."""
     if not path.exists():
         return None
     try:
-        with path.open("rb") as file, np.load(file) as kept:
-            return Measured(kept["values"], float(kept["seconds"]))
+        with path.open("rb") as file, np.load(file) as arrays:
+            return Measurement(arrays["values"], float(arrays["seconds"]))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
 
 
-def _locked(path: Path) -> TextIO:
+def _lock_file(path: Path) -> TextIO:
     file = path.open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,138 @@
+"""Policies playing rounds in a shop of the battery.
+
+>>> from topk_bandit.lab.simulation.battery.playing import play
+>>> from topk_bandit.lab.simulation.policies import random_slates
+>>> played = play("noisy", random_slates(), rounds=10, seed=0)
+>>> bool((played.best >= played.expected).all())
+True
+"""
+
+from __future__ import annotations
+
+import heapq
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.lab.simulation.battery.catalogue import build
+from topk_bandit.lab.simulation.episodes import GpTopK, Late, Visit, check_slate, deliver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.lab.simulation.battery.shop import Shop
+    from topk_bandit.lab.simulation.environments import Factors
+    from topk_bandit.lab.simulation.episodes import Player, ProblemSize
+    from topk_bandit.lab.simulation.policies import Policy
+
+__all__ = ["Rounds", "make_player", "open_shop", "play", "play_in"]
+
+FloatArray = NDArray[np.float64]
+
+_OF_REQUESTS, _OF_REWARDS, _OF_WAITS, _OF_PLAYER = 1, 2, 3, 4
+
+
+class Rounds(NamedTuple):
+    """What was played, all of shape (rounds,).
+
+    Attributes
+    ----------
+    expected
+        Expected reward of the slate shown, in its context.
+    best
+        The largest expected reward of any slate that could be shown.
+    reward
+        As it was given, whenever it came.
+    mean, deviation, regret_bound, estimated_regret
+        As given out with the decision; NaN for policies that give out none.
+    """
+
+    expected: FloatArray
+    best: FloatArray
+    reward: FloatArray
+    mean: FloatArray
+    deviation: FloatArray
+    regret_bound: FloatArray
+    estimated_regret: FloatArray
+
+    @property
+    def regret(self) -> FloatArray:
+        """True regret."""
+        return self.best - self.expected
+
+
+def play(
+    shop: str,
+    policy: Policy | Callable[[ProblemSize, np.random.Generator], Player],
+    rounds: int,
+    seed: int,
+    *,
+    factors: Factors | None = None,
+) -> Rounds:
+    """Build the shop of a name and a seed, and let a policy play in it.
+
+    Parameters
+    ----------
+    policy
+        A `Policy`, or a function that makes a player.
+    factors
+        Of users and items; None for synthetic ones.
+    """
+    opened = open_shop(shop, seed=seed, rounds=rounds, factors=factors)
+    return play_in(opened, make_player(policy, opened, seed=seed), rounds=rounds, seed=seed)
+
+
+def open_shop(name: str, *, seed: int, rounds: int, factors: Factors | None = None) -> Shop:
+    """Return the shop of a name and a seed; one of synthetic factors is the same one as the last time."""
+    if factors is None:
+        return _build_once(name, seed, rounds)
+    return build(name, seed=seed, rounds=rounds, factors=factors)
+
+
+def make_player(
+    policy: Policy | Callable[[ProblemSize, np.random.Generator], Player], shop: Shop, *, seed: int
+) -> Player:
+    """Return what plays by a policy in a shop."""
+    make = policy if callable(policy) else policy.make
+    return make(shop.size, np.random.default_rng([seed, _OF_PLAYER]))
+
+
+def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
+    """Let a player play.
+
+    Requests, luck and waits depend on the seed alone, so that all players meet the same. What is due after the last
+    round is not heard.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The player chose something that is no slate of eligible items.
+    """
+    of_requests, of_rewards, of_waits = (
+        np.random.default_rng([seed, stream]) for stream in (_OF_REQUESTS, _OF_REWARDS, _OF_WAITS)
+    )
+    every_item = np.arange(shop.slates.n_items, dtype=np.int32)
+    played = np.full((len(Rounds._fields), rounds), np.nan)
+    late: list[Late] = []
+    for t in range(rounds):
+        deliver(player, late, before=t)
+        request = shop.request(t, of_requests)
+        eligible = every_item if request.eligible is None else request.eligible
+        ranking = player.choose(Visit(t, shop.context(request), eligible))
+        check_slate(ranking, eligible, shop.slates.slate_size)
+        reward = shop.draw(request, ranking, of_rewards)
+        played[:3, t] = shop.expected(request, ranking[None])[0], shop.best(request), reward
+        if isinstance(player, GpTopK) and player.last_decision is not None:
+            told = player.last_decision
+            played[3:, t] = told.mean, told.standard_deviation, told.regret_bound, told.estimated_regret
+        feedback = shop.wait.feedback(t, of_waits)
+        heapq.heappush(late, Late(feedback.round_number, t, feedback, reward))
+    return Rounds(*played)
+
+
+@lru_cache(maxsize=64)
+def _build_once(shop: str, seed: int, rounds: int) -> Shop:
+    """Build a shop for all policies that play in it one after the other, with what was searched for."""
+    return build(shop, seed=seed, rounds=rounds)
