@@ -145,7 +145,12 @@ def profile_likelihood(
     prior
         Of the slope, if the evidence has the h of a prior mean.
     """
-    whitened, targets = _whiten(covariance, evidence)
+    return _profile(*_whiten(covariance, evidence), evidence, ratios, prior=prior)
+
+
+def _profile(
+    whitened: FloatArray, targets: FloatArray, evidence: ObservedRows, ratios: FloatArray, *, prior: SlopePrior | None
+) -> Profile:
     # Unlike scipy's, numpy's lets other threads decide meanwhile.
     eigenvalues, vectors = np.linalg.eigh(whitened)
     spectrum = np.maximum(eigenvalues, 0.0)[None, :] + ratios[:, None]
@@ -205,11 +210,12 @@ def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePri
     """
     covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
     # Folding keeps this sum over all observations.
-    unit = float(np.trace(_whiten(covariance, evidence)[0])) / (evidence.n_observations * kernel.variance)
+    whitened, targets = _whiten(covariance, evidence)
+    unit = float(np.trace(whitened)) / (evidence.n_observations * kernel.variance)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not rewards_differ(evidence.targets, evidence.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0)
-    profile = profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
+    profile = _profile(whitened, targets, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
     best = int(np.argmax(log_density > log_density.max() - _TIE))

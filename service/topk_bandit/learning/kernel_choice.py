@@ -5,9 +5,9 @@ the order inside a slate, and how much of a reward is due to the context alone, 
 tell (`kendall.Shape`). The choice climbs: it goes to the neighbour with the largest density, each at its own best
 noise, offset, slope and scale (`hyperparameters`) and with the prior mean that is its own, until none is better.
 
-While every ranking has rows of its own the densities are exact, and all are compared at every refit. Rows that were
-folded or projected are sums under the kernel that there was; under another they are taken for the same sums. Then, and
-beyond `MOST_ROWS` rows, kernels are compared whenever the rewards have grown by half, by `MOST_ROWS` rows.
+While every ranking has rows of its own the densities are exact. Rows that were folded or projected are sums under the
+kernel that there was; under another they are taken for the same sums. Few rows are compared at every refit, more
+whenever the rewards have grown by half, and more than `MOST_ROWS` by a projection onto so many.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = ["MOST_ROWS", "choice_is_due", "choose", "condense"]
 MOST_ROWS = 256
 """Rows by which kernels are compared."""
 
+_FEW_ROWS = 64
 _GROWTH = 1.5
 
 _TIE = 1e-6
@@ -50,7 +51,7 @@ def condense(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise
 
 def choice_is_due(rows: ObservedRows, *, observations: int, compared: int) -> bool:
     """Tell whether kernels are compared after so many observations, the last time having been after `compared`."""
-    return (rows.noise_shape is None and rows.n_rows <= MOST_ROWS) or observations >= _GROWTH * compared
+    return rows.n_rows <= _FEW_ROWS or observations >= _GROWTH * compared
 
 
 def choose(

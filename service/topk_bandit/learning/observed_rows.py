@@ -222,7 +222,7 @@ def project(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_
     if rows.noise_shape is not None:
         weights = weights / np.sqrt(np.diag(rows.noise_shape))
     basis, sums = _choose_basis(covariance, weights, most_rows)
-    explained = np.einsum("ij,ij->i", sums, covariance[:, basis])
+    explained = (sums * covariance[:, basis]).sum(axis=1)
     left = np.maximum(np.diag(covariance) - explained, 0.0)
     left[basis] = 0.0
     shape = np.eye(rows.n_rows) if rows.noise_shape is None else rows.noise_shape
@@ -335,15 +335,16 @@ def _choose_basis(covariance: FloatArray, weights: FloatArray, most_rows: int) -
 
 def _fold_into_basis(evidence: ObservedRows, basis: NDArray[np.intp], sums: FloatArray) -> ObservedRows:
     """Return the evidence as rows `basis`, all rows being `sums` (N, rank) of these."""
-    shape = evidence.noise_shape
-    weighted = sums if shape is None else np.linalg.solve(shape, sums)
-    precision = sums.T @ weighted
+    targets = evidence.targets
+    if evidence.noise_shape is not None:
+        whitener = inverse_lower(np.asarray(np.linalg.cholesky(evidence.noise_shape)))
+        sums, targets = whitener @ sums, targets @ whitener.T
+    precision = sums.T @ sums
     noise_shape = np.linalg.inv(0.5 * (precision + precision.T))
     noise_shape = 0.5 * (noise_shape + noise_shape.T)
-    folded = evidence.targets @ weighted @ noise_shape
-    left = evidence.targets - folded @ sums.T
-    squares = left @ (left.T if shape is None else np.linalg.solve(shape, left.T))
+    folded = targets @ sums @ noise_shape
+    left = targets - folded @ sums.T
     kept = evidence.select(basis)
     leftovers = np.zeros((len(basis), evidence.leftovers.shape[1]))
-    leftovers[-1] = evidence.leftovers.sum(axis=0) + _leftover(evidence.n_rows - len(basis), squares)
+    leftovers[-1] = evidence.leftovers.sum(axis=0) + _leftover(evidence.n_rows - len(basis), left @ left.T)
     return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape)

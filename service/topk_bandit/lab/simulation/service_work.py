@@ -2,8 +2,8 @@
 
 The state's arithmetic is compiled or vectorised, and nothing in it counts. So its work is told from the sizes of its
 arrays before and after each step, and from the rankings that go into its kernel values; what does not grow with the
-rows, less than a thousand operations a refit, is left out. This holds while slates do not repeat and rows are fewer
-than the features of a slate in a context, so that a refit folds nothing (`learning.evidence`).
+rows, less than two thousand operations a refit, is left out. This holds while slates do not repeat and rows are fewer
+than the features of a slate in a context, so that a refit folds nothing (`learning.observed_rows`).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class ServiceApproach:
     def __init__(self, kernel: KendallKernel, work: Work, *, context_dim: int, limits: Limits) -> None:
         self.work = work
         self.state = State.initial(kernel, context_dim=context_dim, limits=limits)
+        self._is_projected = False
 
     @property
     def memory_bytes(self) -> int:
@@ -84,20 +85,28 @@ class ServiceApproach:
         return of_brackets(left, right, n_items=self.state.posterior.kernel.n_items)
 
     def _refit(self, before: Rankings, after: Rankings, context_dim: int) -> int:
-        """Return the work of forgetting rows, choosing the noise, and building M anew."""
-        n = len(after)
-        # The singular values of the contexts tell whether rows can be folded.
-        folding = 2 * len(before) * context_dim**2
-        forgetting = self._forgetting(before, n, context_dim) if len(before) > n else 0
-        covariance = self._covariance(after, context_dim)
-        noise = covariance + of_eigenvectors(n) + 2 * n * n + (2 + 12 * len(RELATIVE_NOISE_GRID)) * n + 4 * n
-        fitting = covariance + n + of_cholesky(n) + _inverse(n) + 4 * n * n + 4 * n + n * context_dim
-        return folding + forgetting + noise + fitting + _scaling(n)
+        """Return the work of projecting rows, choosing the noise, and building M anew."""
+        n, covariance = len(after), self._covariance(after, context_dim)
+        if len(before) > n:
+            condensing = self._projecting(before, n, context_dim)
+            # The noise of what was projected has a shape.
+            whitening, shaping = of_cholesky(n) + _inverse(n) + 2 * n**3 + 2 * n * n, n * n
+        else:
+            # The singular values of the contexts tell whether rows can be folded.
+            condensing, whitening, shaping = 2 * n * context_dim**2, 0, 0
+        noise = (
+            covariance + whitening + of_eigenvectors(n) + 2 * n * n + (2 + 12 * len(RELATIVE_NOISE_GRID)) * n + 4 * n
+        )
+        fitting = covariance + shaping + n + of_cholesky(n) + _inverse(n) + 4 * n * n + 4 * n + n * context_dim
+        return condensing + noise + fitting + _scaling(n)
 
-    def _forgetting(self, rows: Rankings, kept: int, context_dim: int) -> int:
-        n, excess = len(rows), len(rows) - kept
-        precision = self._covariance(rows, context_dim) + n + of_cholesky(n) + _inverse(n) + n**3
-        return precision + excess * 3 * n + n * excess * (excess - 1) // 2
+    def _projecting(self, rows: Rankings, basis: int, context_dim: int) -> int:
+        n, m, rest = len(rows), basis, len(rows) - basis
+        choosing = self._covariance(rows, context_dim) + 2 * n * n + of_cholesky(n) + _inverse(m) + rest * m * m
+        left = n * m + n + (2 * n if self._is_projected else 0)
+        whitening = of_cholesky(n) + _inverse(n) + n * n * m + 2 * n * n
+        self._is_projected = True
+        return choosing + left + whitening + n * m * m + 2 * m * m + m**3 + 4 * n * m + 2 * m * m + 4 * n
 
     def _covariance(self, rows: Rankings, context_dim: int) -> int:
         """Return the work of K_r: products of contexts, and kernel values, scaled and multiplied with these."""

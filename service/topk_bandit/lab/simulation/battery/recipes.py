@@ -39,6 +39,7 @@ __all__ = [
     "LogNormal",
     "Pairs",
     "Recipe",
+    "Rewards",
     "StudentT",
 ]
 
