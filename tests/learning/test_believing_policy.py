@@ -119,6 +119,7 @@ def test_it_follows_them_while_the_first_rewards_are_awaited_however_long_contex
         state = state.shown(str(place), context, np.array(slate, dtype=np.int32))
 
 
+@pytest.mark.usefixtures("without_draws")
 @pytest.mark.parametrize("count", [0, 1, 4, 12])
 def test_the_best_slate_is_the_best_of_all_though_only_some_new_items_are_searched(count: int) -> None:
     for seed in range(6):

@@ -14,7 +14,8 @@ from tests.learning.dense import WCK, Sample, rankings_of, sample
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
-from topk_bandit.learning.policy import Decision, Limits, State, decide
+from topk_bandit.learning.item_draws import ItemDraws
+from topk_bandit.learning.policy import DRAW_WIDTH, Decision, Limits, State, decide
 from topk_bandit.learning.rankings import all_rankings
 
 if TYPE_CHECKING:
@@ -111,19 +112,51 @@ def test_a_slate_of_every_eligible_item_is_an_order_of_them() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @pytest.mark.parametrize("beta", [0.0, 1.0, 9.0])
-def test_the_figures_are_those_of_all_slates(share: float, beta: float) -> None:
+def test_the_figures_are_those_of_the_slate_shown(share: float, beta: float) -> None:
     everything = all_rankings(np.arange(4), slate_size=2)
     for seed in range(10):
         state = learned(4, 2, seed=seed)
         decision = ask(state, share=share, seed=seed, beta=beta)
         moments = state.posterior.predict(CONTEXT, everything)
         place = everything.tolist().index(decision.ranking.tolist())
-        deviation = np.sqrt(moments.variance)
         assert decision.mean == pytest.approx(moments.mean[place])
-        assert decision.standard_deviation == pytest.approx(deviation[place])
-        upper, lower = moments.mean + math.sqrt(beta) * deviation, moments.mean - math.sqrt(beta) * deviation
-        assert decision.regret_bound == pytest.approx(upper.max() - lower[place], abs=1e-6)
-        assert decision.estimated_regret == pytest.approx(moments.mean.max() - moments.mean[place], abs=1e-6)
+        assert decision.standard_deviation == pytest.approx(math.sqrt(moments.variance[place]))
+        # What is known to be lost is part of both.
+        assert decision.estimated_regret >= 0.5 * (moments.mean.max() - moments.mean[place])
+        assert decision.regret_bound >= 0.5 * (moments.mean.max() - moments.mean[place])
+
+
+def test_the_bound_does_not_hang_on_how_much_is_explored() -> None:
+    state = learned(20, 4, count=60)
+    figures = [ask(state, share=1.0, seed=3, beta=beta) for beta in (0.0, 1.0, 25.0)]
+    assert len({tuple(decision.ranking.tolist()) for decision in figures}) == 1
+    bounds = [decision.regret_bound for decision in figures]
+    assert max(bounds) <= 1.25 * min(bounds)
+
+
+def test_the_slate_is_the_best_of_a_draw_and_a_bound() -> None:
+    """The exhaustive optimum of what the state's own numbers draw."""
+    everything, eligible = all_rankings(np.arange(9), slate_size=3), np.arange(9, dtype=np.int32)
+    reached = 0
+    for seed in range(20):
+        state = learned(9, 3, seed=seed)
+        draws = ItemDraws(state.posterior.at(CONTEXT, eligible))
+        rng = np.random.default_rng([state.observations, state.posterior.n_pending, 9])
+        drawn = draws.shift(DRAW_WIDTH * 1.5, rng).moments(everything)
+        values = drawn.mean + 1.5 * np.sqrt(drawn.variance)
+        shown = everything.tolist().index(ask(state, share=0.0, seed=seed, beta=2.25).ranking.tolist())
+        reached += values[shown] >= values.max() - 1e-5
+    assert reached >= 18
+
+
+def test_another_state_draws_anew_and_the_first_slate_is_what_is_believed() -> None:
+    state, shown = learned(20, 4, count=60), set()
+    for number in range(12):
+        shown.add(tuple(ask(state, share=0.0, seed=0).ranking.tolist()))
+        state = state.rewarded(f"more-{number}", 1e-9 * CONTEXT, np.arange(4, dtype=np.int32), reward=0.0)
+    assert len(shown) >= 4
+    nothing = State.initial(WCK.make(9, 3), context_dim=2, limits=Limits())
+    assert ask(nothing, share=0.0, seed=0).mean == 0.0
 
 
 def test_no_regret_is_negative() -> None:
@@ -134,7 +167,6 @@ def test_no_regret_is_negative() -> None:
                 decision = ask(state, share=share, seed=seed, beta=beta)
                 assert decision.regret_bound >= 0.0
                 assert decision.estimated_regret >= 0.0
-                assert decision.regret_bound >= decision.estimated_regret - 1e-6
                 assert decision.standard_deviation >= 0.0
                 assert decision.evaluations > 0
 
@@ -226,6 +258,7 @@ def test_a_context_that_cannot_be_used_is_refused_by_name(context: object) -> No
     assert caught.value.field == "context"
 
 
+@pytest.mark.usefixtures("without_draws")
 def test_items_that_were_never_shown_stand_for_each_other() -> None:
     everything = all_rankings(np.arange(30), slate_size=2)
     eligible = np.arange(30, dtype=np.int32)
@@ -243,6 +276,7 @@ def test_items_that_were_never_shown_stand_for_each_other() -> None:
             )
 
 
+@pytest.mark.usefixtures("without_draws")
 def test_new_items_all_get_their_turn() -> None:
     state = State.initial(WCK.make(40, 4), context_dim=2, limits=Limits())
     shown: set[int] = set()
@@ -253,6 +287,7 @@ def test_new_items_all_get_their_turn() -> None:
     assert len(shown) >= 36
 
 
+@pytest.mark.usefixtures("without_draws")
 def test_a_catalogue_of_ten_thousand_items_is_searched_in_part() -> None:
     n_items, rng = 10_000, np.random.default_rng(0)
     state = State.initial(WCK.make(n_items, 6), context_dim=3, limits=Limits(rows=200))

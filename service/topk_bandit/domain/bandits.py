@@ -92,7 +92,7 @@ class Exploration:
     uniform_share: float
 
 
-DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE = 0.1, 0.02
+DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE = 0.03, 0.02
 DEFAULT_EXPLORATION = Exploration(beta=PaperBeta(DEFAULT_BETA_SCALE), uniform_share=DEFAULT_UNIFORM_SHARE)
 """How a bandit explores unless somebody says otherwise."""
 
@@ -195,9 +195,9 @@ class Recommendation:
     mean, standard_deviation
         Posterior of the slate's expected reward, in reward units.
     regret_bound
-        max UCB over the slates that the search evaluated, minus the LCB of the slate shown; never negative.
+        The slate's regret is no larger with probability 0.9, if the posterior holds; never negative.
     estimated_regret
-        max posterior mean over the slates that the search evaluated, minus the mean of the slate shown.
+        The slate's expected regret under the posterior.
     explored
         True when the slate was drawn by the exploration share, not by the acquisition function.
     model_version

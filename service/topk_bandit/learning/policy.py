@@ -18,8 +18,9 @@ import numpy as np
 
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.acquisition import UpperConfidenceBound, paper_beta
+from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.hyperparameters import SlopePrior, best_noise, scaling
+from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.kendall import (
     adaptive_kendall,
     convolutional_kendall,
@@ -34,6 +35,7 @@ from topk_bandit.learning.search import best_seen, local_search
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.kendall import KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.posterior import PendingSlates
@@ -350,50 +352,75 @@ def decide(
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
     best = _best_slate(state, exploration, context, eligible)
-    explored = bool(rng.random() < exploration.uniform_share)
+    share = exploration.uniform_share
+    explored = bool(rng.random() < share)
     shown = random_rankings(eligible, slate_size=slate_size, count=1, rng=rng)[0] if explored else best.ranking
     is_best = bool((shown == best.ranking).all())
-    share = exploration.uniform_share
-    propensity = share * math.exp(-log_count(len(eligible), slate_size)) + (1.0 - share) * is_best
-    slates = shown[None] if is_best else np.array([shown, best.ranking])
-    own = state.posterior.predict(context, slates, with_constant=False)
-    bounds = UpperConfidenceBound(best.beta)(own)
     moments = state.posterior.predict(context, shown[None])
-    mean, deviation = float(moments.mean[0]), math.sqrt(float(moments.variance[0]))
-    lowest = mean - math.sqrt(best.beta * float(own.variance[0]))
+    regret = _regret_of(state, context, best, shown)
     return Decision(
         ranking=shown,
-        propensity=propensity,
-        mean=mean,
-        standard_deviation=deviation,
-        regret_bound=float(bounds.max()) - lowest,
-        estimated_regret=max(best.highest_mean - mean, 0.0),
+        propensity=share * math.exp(-log_count(len(eligible), slate_size)) + (1.0 - share) * is_best,
+        mean=float(moments.mean[0]),
+        standard_deviation=math.sqrt(float(moments.variance[0])),
+        regret_bound=regret.bound,
+        estimated_regret=regret.estimate,
         explored=explored,
         evaluations=best.evaluations,
     )
 
 
-class _Best(NamedTuple):
-    """The best slate by the upper confidence bound, that bound's beta, and what the search met."""
+DRAW_WIDTH = 0.4
+"""Width of the draw of the items' parts, in units of that of the upper confidence bound."""
 
-    ranking: NDArray[np.int32]
-    beta: float
-    highest_mean: float
+
+class _Best(NamedTuple):
+    """The best slate by the acquisition function, and what it was found by."""
+
+    items: NDArray[np.int32]
+    places: NDArray[np.int32]
+    draws: ItemDraws
     evaluations: int
+
+    @property
+    def ranking(self) -> NDArray[np.int32]:
+        """The slate, as item indices."""
+        return np.asarray(self.items[self.places])
 
 
 def _best_slate(
     state: State, exploration: Exploration, context: NDArray[np.float64], eligible: NDArray[np.int32]
 ) -> _Best:
-    """Search for the best slate: a function of the state, the context and the eligible items."""
-    # The same choices for the same state.
-    rng = np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
+    """Search for the best slate: a function of the state, the context and the eligible items.
+
+    It has the largest mean + sqrt(beta) (sd + DRAW_WIDTH d), with d of a draw of the items' parts. The bound alone
+    prefers slates of which every item is little known; a draw alone seldom tries what only a pair can make good.
+    """
+    rng = _rng_of(state, eligible)
     items = _items_to_search(state.posterior, context, eligible, rng)
     at_context = state.posterior.at(context, items)
     log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
     beta = _beta(exploration, log_n_slates, state.observations + 1)
-    found = local_search(at_context, beta=beta, starts=best_seen(at_context), rng=rng)
-    return _Best(items[found.ranking], beta, found.highest_mean, found.evaluations)
+    draws = ItemDraws(at_context)
+    # Before the first reward there is nothing to explore around: what is believed is shown.
+    drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng) if state.posterior.n_rows else at_context
+    found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
+    return _Best(items, found.ranking, draws, found.evaluations)
+
+
+def _rng_of(state: State, eligible: NDArray[np.int32]) -> np.random.Generator:
+    """Return the source of what is a function of the state: the same numbers for the same state."""
+    return np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
+
+
+def _regret_of(state: State, context: NDArray[np.float64], best: _Best, shown: NDArray[np.int32]) -> RegretFigures:
+    """Return figures of a slate's regret; one that was drawn may have items that were not searched."""
+    items, draws = best.items, best.draws
+    if not np.isin(shown, items).all():
+        items = np.union1d(items, shown)
+        draws = ItemDraws(state.posterior.at(context, items))
+    shown_places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
+    return draws.regret_of(shown_places, best_places, _rng_of(state, items))
 
 
 MOST_ITEMS_TO_SEARCH = 256

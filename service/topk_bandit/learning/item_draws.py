@@ -1,0 +1,109 @@
+"""Draws of the items' parts of the expected reward at one context: for exploration, and for what regret is told by.
+
+With the pair weights Z of a draw from the prior (`thompson`), a slate's value is the sum of u_p r_i over its items and
+of D_pq Z_ij over its pairs, and r_i = sum_j Z_ij is what item i brings in by itself. Before any reward the r have the
+covariance n I - 1 1' (times the kernel's scale), and their covariance with the rows is the sum of two features of the
+contraction. So their posterior at a context is one product of the E items' features, and a draw of it costs O(E^2): a
+draw of the whole function would have to draw all pairs in all coordinates of the context.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.context_posterior import ContextPosterior
+
+__all__ = ["BOUND_CONFIDENCE", "ItemDraws", "RegretFigures"]
+
+FloatArray = NDArray[np.float64]
+
+BOUND_CONFIDENCE = 0.9
+"""The regret bound holds with this probability, if the posterior does."""
+
+_FIGURE_DRAWS = 48
+_JITTER = 1e-5
+"""Of the prior variance: features are float32 numbers."""
+
+
+class RegretFigures(NamedTuple):
+    """The expected regret of a slate under the posterior, and what it exceeds with probability 1 - BOUND_CONFIDENCE."""
+
+    estimate: float
+    bound: float
+
+
+class ItemDraws:
+    """The joint posterior of the items' parts at a context, in the unit of the rewards.
+
+    Parameters
+    ----------
+    at
+        The posterior at a context, over E items.
+
+    Attributes
+    ----------
+    covariance
+        Of the r of all items, shape (E, E).
+    """
+
+    def __init__(self, at: ContextPosterior) -> None:
+        kernel, n_items, features = at.kernel, len(at.items), at.contraction.features
+        of_items = features[:n_items] + features[2 * n_items]
+        prior = kernel.scale * at.prior * (kernel.n_items * np.eye(n_items) - 1.0)
+        self.covariance = at.amplitude * (prior - of_items @ of_items.T)
+        jitter = _JITTER * at.amplitude * kernel.scale * kernel.n_items * at.prior
+        self._at = at
+        self._factor = _factor(self.covariance, jitter) if jitter > 0.0 else np.zeros((n_items, n_items))
+
+    def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """Return draws of the deviations of all r from their means, shape (count, E)."""
+        return np.asarray(rng.standard_normal((count, len(self._factor))) @ self._factor.T, dtype=np.float64)
+
+    def shift(self, width: float, rng: np.random.Generator) -> ContextPosterior:
+        """Return the posterior at the context with means as in one draw, whose deviations are `width` times as wide."""
+        at = self._at
+        weights = at.contraction.weights.copy()
+        weights[: len(at.items)] += width * self.draw(1, rng)[0]
+        return replace(at, contraction=at.contraction._replace(weights=weights))
+
+    def regret_of(self, shown: NDArray[np.int32], best: NDArray[np.int32], rng: np.random.Generator) -> RegretFigures:
+        """Return figures of the regret of one slate.
+
+        In each of some draws the slate is compared with `best` and with the slates of the items that are best in each
+        draw. What slates deviate by beside their items' parts is drawn for each slate on its own.
+
+        Parameters
+        ----------
+        shown, best
+            Slates, as positions in the items, both (k,).
+        """
+        at, draws = self._at, self.draw(_FIGURE_DRAWS, rng)
+        scores = at.contraction.weights[: len(at.items)] + draws
+        tops = np.argsort(-scores, axis=1, kind="stable")[:, : at.slate_size]
+        slates = np.vstack([shown, best, tops]).astype(np.int32)
+        moments, u = at.moments(slates), at.kernel.item_weight
+        of_items = np.einsum("p,apq,q->a", u, self.covariance[slates[:, :, None], slates[:, None, :]], u)
+        beside = np.sqrt(np.maximum(moments.variance - of_items, 0.0))
+        values = moments.mean + draws[:, slates] @ u + beside * rng.standard_normal((_FIGURE_DRAWS, len(slates)))
+        # A slate that is the one shown is as good.
+        gains = np.where((slates == shown).all(axis=1), 0.0, values - values[:, :1])
+        regret = gains.max(axis=1)
+        return RegretFigures(float(regret.mean()), float(np.quantile(regret, BOUND_CONFIDENCE)))
+
+
+def _factor(covariance: FloatArray, jitter: float) -> FloatArray:
+    """Return L with L L' = covariance, but for rounding."""
+    symmetric, size = 0.5 * (covariance + covariance.T), len(covariance)
+    while True:
+        try:
+            return np.asarray(np.linalg.cholesky(symmetric + jitter * np.eye(size)))
+        except np.linalg.LinAlgError:
+            jitter *= 10.0
+            if not math.isfinite(jitter):
+                raise

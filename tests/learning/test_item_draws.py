@@ -1,0 +1,118 @@
+"""Draws of the items' parts, and the figures of regret, against dense algebra over the pair weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, fitted, sample
+from tests.learning.shaped import kind_of
+
+from topk_bandit.learning.item_draws import BOUND_CONFIDENCE, ItemDraws
+from topk_bandit.learning.kendall import Shape
+from topk_bandit.learning.rankings import all_rankings
+
+N_ITEMS, SLATE_SIZE, CONTEXT_DIM, NOISE = 6, 3, 2, 0.3
+CONTEXT = np.array([0.6, -0.7])
+SLATES = all_rankings(np.arange(N_ITEMS), slate_size=SLATE_SIZE)
+ITEMS = np.arange(N_ITEMS, dtype=np.int32)
+each_kind = pytest.mark.parametrize("kind", [CK, WCK, kind_of(Shape(0.5, 0.3, 4.0))], ids=lambda kind: kind.name)
+
+
+def draws_of(kind: Kind, *, seed: int = 0, count: int = 20, amplitude: float = 1.7) -> tuple[ItemDraws, DenseGp]:
+    data = sample(
+        kind, np.random.default_rng(seed), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=CONTEXT_DIM, count=count
+    )
+    posterior = fitted(kind, data, n_items=N_ITEMS, noise_variance=NOISE).rescaled(offset=0.4, amplitude=amplitude)
+    dense = DenseGp(kind, N_ITEMS, NOISE, *data.rows, offset=0.4, amplitude=amplitude)
+    return ItemDraws(posterior.at(CONTEXT, ITEMS)), dense
+
+
+def covariance_of_items(kind: Kind, dense: DenseGp) -> np.ndarray:
+    """Return the posterior covariance of r_i = sum_j Z_ij, the Z being the weights of the pair features."""
+    pairs = list(itertools.combinations(range(N_ITEMS), 2))
+    sums = np.zeros((N_ITEMS, len(pairs)))
+    for column, (i, j) in enumerate(pairs):
+        sums[i, column], sums[j, column] = 1.0, -1.0
+    # The package's features are those of Claim 3 times the root of the kernel's scale.
+    sums = sums * np.sqrt(kind.make(N_ITEMS, SLATE_SIZE).scale)
+    own = kind.features(dense.rankings, N_ITEMS)[:, : len(pairs)]
+    prior = (CONTEXT @ CONTEXT) * sums @ sums.T
+    cross = sums @ (own * (dense.contexts @ CONTEXT)[:, None]).T
+    known = cross @ np.linalg.solve(dense.noisy(dense.rewarded), cross.T)
+    return np.asarray(dense.amplitude * (prior - known))
+
+
+@each_kind
+@pytest.mark.parametrize("count", [0, 5, 40])
+def test_the_covariance_is_that_of_the_sums_of_pair_weights(kind: Kind, count: int) -> None:
+    draws, dense = draws_of(kind, count=count)
+    np.testing.assert_allclose(draws.covariance, covariance_of_items(kind, dense), atol=2e-5)
+
+
+@each_kind
+def test_draws_have_that_covariance(kind: Kind) -> None:
+    draws, _ = draws_of(kind)
+    drawn = draws.draw(40_000, np.random.default_rng(1))
+    assert drawn.shape == (40_000, N_ITEMS)
+    scale = np.sqrt(np.diag(draws.covariance))
+    spread = 5.0 * np.outer(scale, scale) / np.sqrt(40_000)
+    assert (np.abs(np.cov(drawn.T) - draws.covariance) <= 2.0 * spread + 1e-3).all()
+    assert (np.abs(drawn.mean(axis=0)) <= 5.0 * scale / np.sqrt(40_000)).all()
+
+
+@each_kind
+def test_a_shift_adds_u_of_the_draw_to_the_means_and_nothing_to_the_variances(kind: Kind) -> None:
+    draws, _ = draws_of(kind)
+    at, shifted = draws.shift(0.0, np.random.default_rng(2)), draws.shift(0.7, np.random.default_rng(2))
+    added = 0.7 * draws.draw(1, np.random.default_rng(2))[0]
+    u = kind.make(N_ITEMS, SLATE_SIZE).item_weight
+    np.testing.assert_allclose(shifted.means(SLATES), at.means(SLATES) + added[SLATES] @ u, atol=1e-12)
+    np.testing.assert_array_equal(shifted.moments(SLATES).variance, at.moments(SLATES).variance)
+
+
+@each_kind
+def test_the_figures_are_near_those_of_draws_of_all_slates(kind: Kind) -> None:
+    """Draws of the joint posterior of all slates tell the truth; pairs, which are much here, are counted high."""
+    for seed in range(4):
+        draws, dense = draws_of(kind, seed=seed, count=30)
+        moments = dense.predict(CONTEXT, SLATES)
+        features = dense.kind.features(SLATES, N_ITEMS)[:, :15], dense.kind.features(dense.rankings, N_ITEMS)[:, :15]
+        across = (dense.contexts @ CONTEXT)[:, None] * (features[1] @ features[0].T)
+        own = (CONTEXT @ CONTEXT) * features[0] @ features[0].T
+        covariance = dense.amplitude * (own - across.T @ np.linalg.solve(dense.noisy(dense.rewarded), across))
+        rng = np.random.default_rng(3)
+        joint = rng.multivariate_normal(moments.mean, covariance, size=4000, method="eigh")
+        best = int(np.argmax(moments.mean))
+        for place in (best, int(np.argmin(moments.mean))):
+            truth = joint.max(axis=1) - joint[:, place]
+            told = [draws.regret_of(SLATES[place], SLATES[best], np.random.default_rng(n)) for n in range(40)]
+            estimate, bound = np.mean(told, axis=0)
+            assert 0.9 * truth.mean() <= estimate <= 1.7 * truth.mean() + 0.02
+            assert (truth <= bound).mean() >= 0.88
+
+
+@pytest.mark.parametrize("kind", [WK, WCK], ids=lambda kind: kind.name)
+def test_figures_are_never_negative_and_a_certain_slate_has_none(kind: Kind) -> None:
+    draws, _ = draws_of(kind)
+    for place in range(0, len(SLATES), 17):
+        told = draws.regret_of(SLATES[place], SLATES[0], np.random.default_rng(place))
+        assert told.estimate >= 0.0
+        assert told.bound >= 0.0
+    assert norm.ppf(BOUND_CONFIDENCE) > 0.0
+
+
+def test_the_same_numbers_give_the_same_figures() -> None:
+    draws, _ = draws_of(WCK)
+    one, other = (draws.regret_of(SLATES[3], SLATES[9], np.random.default_rng(5)) for _ in range(2))
+    assert one == other
+
+
+def test_a_context_of_zeros_has_no_draws() -> None:
+    data = sample(WCK, np.random.default_rng(0), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=2, count=9)
+    posterior = fitted(WCK, data, n_items=N_ITEMS, noise_variance=NOISE)
+    draws = ItemDraws(posterior.at(np.zeros(2), ITEMS))
+    assert not draws.draw(3, np.random.default_rng(0)).any()
+    assert draws.regret_of(SLATES[0], SLATES[1], np.random.default_rng(0)) == (0.0, 0.0)
