@@ -62,7 +62,7 @@ def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixt
         mean = np.mean([share[:rounds].mean() for share in shares])
         assert found["additive_so_far", SERVICE, str(rounds)] == pytest.approx(mean, rel=1e-5)
     assert found["additive", SERVICE, "3"] == pytest.approx(np.mean([share[:3].mean() for share in shares]), rel=1e-5)
-    within = [np.mean(np.abs(one.expected - one.mean) <= one.deviation) for one in played]
+    within = [np.mean((np.abs(one.expected - one.mean) <= one.deviation)[1:]) for one in played]
     assert found["additive_within_1_sd", SERVICE, "17"] == pytest.approx(np.mean(within), rel=1e-5)
     write_report([section_of("shops", tmp_path)], tmp_path / "report.html", command="again")
     page = (tmp_path / "report.html").read_text()
@@ -153,8 +153,8 @@ def test_one_s_own_ratings(tmp_path: Path) -> None:
 
 def test_what_is_measured_of_an_episode() -> None:
     rng = np.random.default_rng(0)
-    played = Rounds(*rng.random((7, 20)))
-    played = played._replace(best=played.expected + rng.random(20))
+    played = Rounds(*rng.random((8, 20)))
+    played = played._replace(best=played.expected + rng.random(20), heard=np.maximum(np.arange(20.0) - 1.0, 0.0))
     values = Values(random=1.0, fixed=2.5, contextual=3.0)
     row = measure(played, (5, 20), values=values)
     assert row.shape == (8 + 2 + 1 + 2 * len(COVERAGE),)
@@ -163,13 +163,18 @@ def test_what_is_measured_of_an_episode() -> None:
     assert row[8:10] == pytest.approx([played.regret[:5].mean() / 2.0, played.regret.mean() / 2.0])
     assert row[10] == 0.25
     within, twice, bound, ratio = row[11:15]
-    off = [abs(played.expected[t] - played.mean[t]) / played.deviation[t] for t in range(5)]
+    off = [
+        abs(played.expected[t] - played.mean[t]) / played.deviation[t] for t in range(2, 5)
+    ]  # before, nothing was heard of
     assert within == np.mean([one <= 1.0 for one in off])
     assert twice == np.mean([one <= 2.0 for one in off])
-    assert bound == np.mean([played.regret[t] <= played.regret_bound[t] for t in range(5)])
-    assert ratio == pytest.approx(played.estimated_regret[:5].mean() / played.regret[:5].mean())
+    assert bound == np.mean([played.regret[t] <= played.regret_bound[t] for t in range(2, 5)])
+    assert ratio == pytest.approx(played.estimated_regret[2:5].mean() / played.regret[2:5].mean())
     silent = measure(played._replace(mean=np.full(20, np.nan)), (5, 20), values=values)
     assert np.isnan(silent[11:]).all()
+    late = measure(played._replace(heard=np.maximum(np.arange(20.0) - 9.0, 0.0)), (5, 20), values=values)
+    assert np.isnan(late[11:15]).all()
+    assert np.isfinite(late[15:]).all()
 
 
 def results_of(so_far: np.ndarray, coverage: np.ndarray) -> tuple[Layout, Results]:
@@ -224,6 +229,7 @@ def test_targets_are_of_shops_sums_and_figures() -> None:
     # In 10 rounds .6 + .2 of .6 + .6; in 20 .4 + .1 of .2 + .3.
     assert met == {"all shops, 10 rounds": True, "all shops, 20 rounds": False, "a": False, "b": True}
     figures = targets(layout, results)[4:]
+    assert len(targets(*results_of(SO_FAR, np.where(np.arange(2)[:, None] == 0, np.nan, coverage)))) == 5
     assert [target.met for target in figures] == [True, False]
     assert figures[1].figure == "70%, 95%, 80%"
     regret, shown = summaries(layout, results)

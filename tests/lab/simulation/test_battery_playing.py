@@ -66,6 +66,8 @@ def test_rewards_come_when_they_say() -> None:
         assert len(set(numbers)) == len(numbers)
         assert set(range(59 - most)) <= set(numbers)
         assert [reward for _, _, reward in diary.heard] == played.reward[numbers].tolist()
+        before = [sum(visits <= t for visits, _, _ in diary.heard) for t in range(60)]
+        assert played.heard.tolist() == before
 
 
 def test_all_policies_meet_the_same_requests_and_luck() -> None:

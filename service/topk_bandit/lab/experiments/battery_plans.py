@@ -107,9 +107,13 @@ def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> Float
 
 
 def _coverage(played: Rounds, horizon: int) -> FloatArray:
-    """Return the numbers of `COVERAGE` over the first rounds; NaN for policies that give out no figures."""
-    first = type(played)(*(values[:horizon] for values in played))
-    if np.isnan(first.mean).all():
+    """Return the numbers of `COVERAGE` over the first rounds, but for those before any reward was heard of.
+
+    NaN for policies that give out no figures, and where nothing was heard of: rewards' unit is not known then.
+    """
+    told = (played.heard[:horizon] > 0.0) & ~np.isnan(played.mean[:horizon])
+    first = type(played)(*(values[:horizon][told] for values in played))
+    if not told.any():
         return np.full(len(COVERAGE), np.nan)
     off = np.abs(first.expected - first.mean)
     regret = first.regret.mean()

@@ -97,7 +97,8 @@ def targets(layout: Layout, results: Results) -> list[Target]:
     """Return whether our policy is nowhere behind, ahead over all shops, and whether its figures hold."""
     if SERVICE not in results.plan.methods:
         return []
-    of_figures = [_figures_target(layout, results, s) for s in range(len(layout.shops))]
+    heard = (s for s in range(len(layout.shops)) if np.isfinite(layout.coverage(results, s)[:, :3, -1]).all())
+    of_figures = [_figures_target(layout, results, s) for s in heard]
     if len(results.plan.methods) < 2:
         return of_figures
     of_shops = [_shop_target(layout, results, s) for s in range(len(layout.shops))]
@@ -127,7 +128,8 @@ def _sum_target(layout: Layout, results: Results, h: int) -> Target:
         ours += means[results.plan.methods.index(SERVICE)]
         others += means[_rivalries(layout, results, s)[h].rival]
     claim = f"all shops, {layout.horizons[h]:,} rounds: >= {_AHEAD:.0%} less regret than the best rivals in hindsight"
-    return Target(claim, bool(ours <= (1.0 - _AHEAD) * others), f"{1.0 - ours / others:.1%} less")
+    told = f"{abs(1.0 - ours / others):.1%} {'less' if ours < others else 'more'}"
+    return Target(claim, bool(ours <= (1.0 - _AHEAD) * others), told)
 
 
 def _figures_target(layout: Layout, results: Results, s: int) -> Target:

@@ -45,6 +45,8 @@ class Rounds(NamedTuple):
         The largest expected reward of any slate that could be shown.
     reward
         As it was given, whenever it came.
+    heard
+        How many rewards the policy had heard of before.
     mean, deviation, regret_bound, estimated_regret
         As given out with the decision; NaN for policies that give out none.
     """
@@ -52,6 +54,7 @@ class Rounds(NamedTuple):
     expected: FloatArray
     best: FloatArray
     reward: FloatArray
+    heard: FloatArray
     mean: FloatArray
     deviation: FloatArray
     regret_bound: FloatArray
@@ -123,10 +126,10 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
         ranking = player.choose(Visit(t, shop.context(request), eligible))
         check_slate(ranking, eligible, shop.slates.slate_size)
         reward = shop.draw(request, ranking, of_rewards)
-        played[:3, t] = shop.expected(request, ranking[None])[0], shop.best(request), reward
+        played[:4, t] = shop.expected(request, ranking[None])[0], shop.best(request), reward, t - len(late)
         if isinstance(player, GpTopK) and player.last_decision is not None:
             told = player.last_decision
-            played[3:, t] = told.mean, told.standard_deviation, told.regret_bound, told.estimated_regret
+            played[4:, t] = told.mean, told.standard_deviation, told.regret_bound, told.estimated_regret
         feedback = shop.wait.feedback(t, of_waits)
         heapq.heappush(late, Late(feedback.round_number, t, feedback, reward))
     return Rounds(*played)
