@@ -163,9 +163,8 @@ def test_what_is_measured_of_an_episode() -> None:
     assert row[8:10] == pytest.approx([played.regret[:5].mean() / 2.0, played.regret.mean() / 2.0])
     assert row[10] == 0.25
     within, twice, bound, ratio = row[11:15]
-    off = [
-        abs(played.expected[t] - played.mean[t]) / played.deviation[t] for t in range(2, 5)
-    ]  # before, nothing was heard of
+    # Before the third round nothing was heard of.
+    off = [abs(played.expected[t] - played.mean[t]) / played.deviation[t] for t in range(2, 5)]
     assert within == np.mean([one <= 1.0 for one in off])
     assert twice == np.mean([one <= 2.0 for one in off])
     assert bound == np.mean([played.regret[t] <= played.regret_bound[t] for t in range(2, 5)])
