@@ -92,7 +92,7 @@ class Exploration:
     uniform_share: float
 
 
-DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE = 0.03, 0.02
+DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE = 0.1, 0.02
 DEFAULT_EXPLORATION = Exploration(beta=PaperBeta(DEFAULT_BETA_SCALE), uniform_share=DEFAULT_UNIFORM_SHARE)
 """How a bandit explores unless somebody says otherwise."""
 

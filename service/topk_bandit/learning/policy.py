@@ -370,7 +370,7 @@ def decide(
     )
 
 
-DRAW_WIDTH = 0.4
+DRAW_WIDTH = 0.2
 """Width of the draw of the items' parts, in units of that of the upper confidence bound."""
 
 

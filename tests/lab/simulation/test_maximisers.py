@@ -27,7 +27,7 @@ def posterior_of(kind: Kernel, n_items: int, k: int, *, rows: int, seed: int) ->
 
 
 def bound_of(posterior: Posterior, context: np.ndarray, rankings: np.ndarray) -> np.ndarray:
-    mean, variance = posterior.predict(context, rankings)
+    mean, variance = posterior.predict(context, rankings, with_constant=False)
     return mean + math.sqrt(BETA) * np.sqrt(variance)
 
 
@@ -59,8 +59,8 @@ def test_coordinates_give_the_moments(kind: Kernel, seed: int, first: int) -> No
     pairs = np.zeros(6)
     pairs[3] = -kernel.pair_weight[0, 1]  # of items 1 and 2: the fourth pair, and the other way round
     x = np.concatenate([u, v, [kernel.total], pairs])
-    mean, variance = posterior.predict([0.5, -1.0], items[[2, 1]])
-    assert x @ weights == pytest.approx(mean[0], abs=1e-9)
+    mean, variance = posterior.predict([0.5, -1.0], items[[2, 1]], with_constant=False)
+    assert at_context.offset + x @ weights == pytest.approx(mean[0], abs=1e-9)
     assert 1.25 * (1.0 - ((x @ features) ** 2).sum()) == pytest.approx(variance[0], abs=1e-5)
     np.testing.assert_array_equal(at_context.coordinates(first)[1], features[:, first:])
 

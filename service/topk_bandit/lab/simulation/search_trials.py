@@ -84,6 +84,8 @@ def search_trial(
     if not 2 <= slate_size < n_items:
         raise InvalidArgumentError("slate_size", f"expected 2 to n_items - 1 = {n_items - 1}, got {slate_size}")
     kernel, items = kernel_of(kind, n_items, slate_size), np.arange(n_items, dtype=np.int32)
+    if kernel.shape is not None:
+        kernel = kernel.with_shape(kernel.shape._replace(constant=0.0))
     [hidden] = random_rankings(items, slate_size=slate_size, count=1, rng=rng)
     # After one reward of 1 + sigma^2, at a context of norm 1, the posterior mean of a ranking is its similarity.
     prior = Posterior.prior(kernel, context_dim=1, noise_variance=_NOISE_VARIANCE)
