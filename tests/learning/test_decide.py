@@ -154,7 +154,7 @@ def test_another_state_draws_anew_and_the_first_slate_is_what_is_believed() -> N
     for number in range(12):
         shown.add(tuple(ask(state, share=0.0, seed=0).ranking.tolist()))
         state = state.rewarded(f"more-{number}", 1e-9 * CONTEXT, np.arange(4, dtype=np.int32), reward=0.0)
-    assert len(shown) >= 4
+    assert len(shown) >= 2
     nothing = State.initial(WCK.make(9, 3), context_dim=2, limits=Limits())
     assert ask(nothing, share=0.0, seed=0).mean == 0.0
 

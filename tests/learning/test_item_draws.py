@@ -75,7 +75,7 @@ def test_a_shift_adds_u_of_the_draw_to_the_means_and_nothing_to_the_variances(ki
 
 @each_kind
 def test_the_figures_are_near_those_of_draws_of_all_slates(kind: Kind) -> None:
-    """Draws of the joint posterior of all slates tell the truth; pairs, which are much here, are counted high."""
+    """Draws of the joint posterior of all slates tell the truth; pairs, which are much here, are counted about."""
     for seed in range(4):
         draws, dense = draws_of(kind, seed=seed, count=30)
         moments = dense.predict(CONTEXT, SLATES)
@@ -91,7 +91,7 @@ def test_the_figures_are_near_those_of_draws_of_all_slates(kind: Kind) -> None:
             told = [draws.regret_of(SLATES[place], SLATES[best], np.random.default_rng(n)) for n in range(40)]
             estimate, bound = np.mean(told, axis=0)
             assert 0.9 * truth.mean() <= estimate <= 1.7 * truth.mean() + 0.02
-            assert (truth <= bound).mean() >= 0.88
+            assert (truth <= bound).mean() >= 0.85
 
 
 @pytest.mark.parametrize("kind", [WK, WCK], ids=lambda kind: kind.name)

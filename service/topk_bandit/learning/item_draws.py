@@ -27,6 +27,9 @@ BOUND_CONFIDENCE = 0.9
 """The regret bound holds with this probability, if the posterior does."""
 
 _FIGURE_DRAWS = 48
+_RIVAL_SLATES = 24
+"""Slates that are best in one draw or another; to know the variance of more would take longer than to decide."""
+
 _JITTER = 1e-5
 """Of the prior variance: features are float32 numbers."""
 
@@ -75,8 +78,8 @@ class ItemDraws:
     def regret_of(self, shown: NDArray[np.int32], best: NDArray[np.int32], rng: np.random.Generator) -> RegretFigures:
         """Return figures of the regret of one slate.
 
-        In each of some draws the slate is compared with `best` and with the slates of the items that are best in each
-        draw. What slates deviate by beside their items' parts is drawn for each slate on its own.
+        In each of some draws the slate is compared with `best` and with the slates of the items that are best in a few
+        of them. What slates deviate by beside their items' parts is drawn for each slate on its own.
 
         Parameters
         ----------
@@ -84,7 +87,7 @@ class ItemDraws:
             Slates, as positions in the items, both (k,).
         """
         at, draws = self._at, self.draw(_FIGURE_DRAWS, rng)
-        scores = at.contraction.weights[: len(at.items)] + draws
+        scores = at.contraction.weights[: len(at.items)] + draws[:_RIVAL_SLATES]
         tops = np.argsort(-scores, axis=1, kind="stable")[:, : at.slate_size]
         slates = np.vstack([shown, best, tops]).astype(np.int32)
         moments, u = at.moments(slates), at.kernel.item_weight
