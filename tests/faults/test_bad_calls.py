@@ -245,7 +245,7 @@ def test_bytes_that_are_no_message_change_nothing(
 
 def test_a_message_that_is_too_large_changes_nothing(channel: grpc.Channel, shared_store: redis.Redis) -> None:
     with unchanged(shared_store):
-        request = rpb.RecommendRequest(bandit=HOME, request_id="x" * 5_000_000)
+        request = rpb.RecommendRequest(bandit=HOME, request_id="x" * 9_000_000)
         assert refused(RecommenderServiceStub(channel).Recommend, request).code == EXHAUSTED
 
 

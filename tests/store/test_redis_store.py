@@ -206,7 +206,7 @@ async def seconds_to_fail(call: Callable[[], Awaitable[Any]]) -> float:
 
 
 def test_a_server_that_hangs_is_unavailable_at_once(mortal: RunningServer) -> None:
-    """Who calls first waits for the timeout, and who calls then does not: less than half of it."""
+    """Who calls first waits for a connection and a timeout, and who calls then does not: less than half of it."""
     timeout = 3.0
     stores = RedisStores(mortal.url, timeout=timeout)
 
@@ -215,7 +215,7 @@ def test_a_server_that_hangs_is_unavailable_at_once(mortal: RunningServer) -> No
         mortal.send_signal(signal.SIGSTOP)
         try:
             calls = [seconds_to_fail(lambda: store.record_reward(NAME, "pending", 1.0)) for _ in range(200)]
-            assert max(await asyncio.gather(*calls)) < 2.0 * timeout
+            assert max(await asyncio.gather(*calls)) < 3.0 * timeout
             assert await seconds_to_fail(lambda: store.get_bandit(NAME)) < 0.5 * timeout
             await asyncio.sleep(timeout)
             calls = [seconds_to_fail(lambda: store.get_bandit(NAME)) for _ in range(50)]
