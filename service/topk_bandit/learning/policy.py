@@ -226,7 +226,7 @@ class State:
         posterior, kernel, prior = self.posterior, self.posterior.kernel, _slope_prior(self.posterior)
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         rows = condense(kernel, posterior.evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
-        if kernel.neighbours and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
+        if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
             chosen = choose(kernel, rows, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior)
             if prior_mean is not None and chosen is not kernel:
                 rows = rows.with_prior_mean(prior_mean.with_kernel(chosen))
@@ -408,9 +408,12 @@ def _best_slate(
     return _Best(items, found.ranking, draws, found.evaluations)
 
 
-def _rng_of(state: State, eligible: NDArray[np.int32]) -> np.random.Generator:
-    """Return the source of what is a function of the state: the same numbers for the same state."""
-    return np.random.default_rng([state.observations, state.posterior.n_pending, len(eligible)])
+_OF_FIGURES = 1
+
+
+def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.Generator:
+    """Return a source of what is a function of the state: the same numbers for the same state, others in a stream."""
+    return np.random.default_rng([state.observations, state.posterior.n_pending, len(items), *stream])
 
 
 def _regret_of(state: State, context: NDArray[np.float64], best: _Best, shown: NDArray[np.int32]) -> RegretFigures:
@@ -420,7 +423,8 @@ def _regret_of(state: State, context: NDArray[np.float64], best: _Best, shown: N
         items = np.union1d(items, shown)
         draws = ItemDraws(state.posterior.at(context, items))
     shown_places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
-    return draws.regret_of(shown_places, best_places, _rng_of(state, items))
+    # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
+    return draws.regret_of(shown_places, best_places, _rng_of(state, items, _OF_FIGURES))
 
 
 MOST_ITEMS_TO_SEARCH = 256

@@ -22,8 +22,8 @@ __all__ = ["warm_up"]
 def warm_up(report: Callable[[int, int], None] | None = None) -> None:
     """Compile all that serving calls, or load it from the cache of an earlier start.
 
-    It takes a small bandit through everything that can happen to one: slates shown, rewarded out of order, closed and
-    forgotten, and a state taken up again from its memory.
+    It takes a small bandit through everything that can happen to one: slates shown, rewarded out of order and
+    closed, rows projected, and a state taken up again from its checkpoint.
 
     Parameters
     ----------
