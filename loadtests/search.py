@@ -62,7 +62,7 @@ def _against_all(seed: int) -> _Reached:
     context = shop.customers[int(rng.integers(len(shop.customers)))]
     decision = decide(state, exploration, context=context, eligible=items, rng=rng)
     beta = paper_beta(Settings().beta_scale, log_n_arms=log_count(20, 3), round_number=state.observations + 1)
-    mean, variance = state.posterior.predict(context, all_rankings(items, slate_size=3))
+    mean, variance = state.predict(context, all_rankings(items, slate_size=3))
     bounds = mean + math.sqrt(beta) * np.sqrt(variance)
     reached = decision.mean + math.sqrt(beta) * decision.standard_deviation
     shortfall = (float(bounds.max()) - reached) / abs(float(bounds.max()))

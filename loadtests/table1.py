@@ -120,7 +120,7 @@ class _OurRounds:
     def __call__(
         self, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float, asked: NDArray[np.int32]
     ) -> None:
-        self._state.posterior.predict(context, asked)
+        self._state.predict(context, asked)
         self._state = self._state.shown("now", context, ranking).rewarded("now", context, ranking, reward=reward)
 
 

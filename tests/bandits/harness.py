@@ -327,7 +327,7 @@ def assert_same(one: Model, other: Model) -> None:
     items = np.arange(kernel.n_items, dtype=np.int32)
     rankings = random_rankings(items, slate_size=kernel.slate_size, count=40, rng=rng)
     for context in rng.normal(size=(4, one.settings.context_dim)):
-        mine, theirs = (model.state.posterior.predict(context, rankings) for model in (one, other))
+        mine, theirs = (model.state.predict(context, rankings) for model in (one, other))
         assert mine.mean.tobytes() == theirs.mean.tobytes()
         assert mine.variance.tobytes() == theirs.variance.tobytes()
 

@@ -39,7 +39,7 @@ def look(model: Model) -> dict[str, Any]:
     items = np.arange(posterior.kernel.n_items, dtype=np.int32)
     rankings = random_rankings(items, slate_size=posterior.kernel.slate_size, count=40, rng=rng)
     contexts = [*rng.normal(size=(3, dim)), np.eye(dim)[0]]
-    moments = [posterior.predict(context, rankings) for context in contexts]
+    moments = [model.state.predict(context, rankings) for context in contexts]
     units = [np.sqrt(posterior.amplitude) * np.linalg.norm(context) for context in contexts]
     return {
         "version": model.version,

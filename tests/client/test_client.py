@@ -71,6 +71,8 @@ def test_recommend(client: EitherClient, home: str) -> None:
         observations=0,
         reward_deadline=START.replace(microsecond=123_000) + timedelta(minutes=10),
         degraded=False,
+        position_propensities=(0.975, 0.95),
+        regret_confidence=0.9,
     )
     assert client.recommend(home, request_id="r2").explored
 
@@ -134,9 +136,11 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         kernel=Kernel.WEIGHTED,
         schedule_scale=0.0,
         uniform_share=0.0,
+        near_share=0.25,
         reward_wait=timedelta(seconds=1.5),
         default_reward=0.0,
         prior_study="tastes",
+        half_life=timedelta(days=7),
     )
     assert bandit == Bandit(
         name="home",
@@ -147,12 +151,14 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         constant_beta=None,
         schedule_scale=0.0,
         uniform_share=0.0,
+        near_share=0.25,
         reward_wait=timedelta(seconds=1.5),
         default_reward=0.0,
         create_time=START,
         prior_study="tastes",
+        half_life=timedelta(days=7),
     )
-    assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0)
+    assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
     assert client.get_bandit("home") == bandit
 
 
@@ -174,6 +180,9 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", prior_study="tastes").prior_study == "tastes"
     assert client.update_bandit("home", uniform_share=0.5).prior_study == "tastes"
     assert client.update_bandit("home", prior_study=None).prior_study is None
+    assert client.update_bandit("home", half_life=timedelta(hours=1)).half_life == timedelta(hours=1)
+    assert client.update_bandit("home", near_share=0.5).half_life == timedelta(hours=1)
+    assert client.update_bandit("home", near_share=0.0, half_life=None).half_life is None
     client.update_bandit("home", constant_beta=0.0)
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)
 

@@ -173,7 +173,7 @@ def plain_difference(one: Model, two: Model) -> float:
     for context in rng.normal(size=(8, settings.context_dim)):
         prior = one.state.posterior.amplitude * float(context @ context)
         for ranking in rankings:
-            pair = [model.state.posterior.predict(context, ranking[None]).mean[0] for model in (one, two)]
+            pair = [model.state.predict(context, ranking[None]).mean[0] for model in (one, two)]
             largest = max(largest, abs(pair[0] - pair[1]) / math.sqrt(prior))
     return largest
 

@@ -132,7 +132,7 @@ def test_the_best_slate_is_the_best_of_all_though_only_some_new_items_are_search
         for place, ranking in enumerate(rankings_of(4, 2, count, rng)):
             state = state.rewarded(str(place), rng.normal(size=CONTEXT_DIM), ranking, reward=float(rng.normal()))
         everything = all_rankings(np.arange(12), slate_size=2)
-        moments = state.posterior.predict(ASK_CONTEXT, everything)
+        moments = state.predict(ASK_CONTEXT, everything)
         bounds = moments.mean + np.sqrt(moments.variance)
         assert best(state, ASK_CONTEXT) == everything[int(np.argmax(bounds))].tolist()
 
@@ -176,7 +176,7 @@ def test_a_prior_that_comes_later_changes_nothing_that_was_learned() -> None:
     assert (later.observations, later.pending_ids) == (first.observations, first.pending_ids)
     assert later.since_refit == 0
     assert later.posterior.slope == pytest.approx(first.posterior.slope, rel=1e-6)
-    assert_close(later.posterior.predict(ASK_CONTEXT, asked), first.posterior.predict(ASK_CONTEXT, asked), atol=1e-6)
+    assert_close(later.predict(ASK_CONTEXT, asked), first.predict(ASK_CONTEXT, asked), atol=1e-6)
     without = later.with_prior_mean(None)
     assert_same(without, folded(plain, drawn).refit().refit())
 
@@ -192,10 +192,7 @@ def test_items_that_arrive_later_are_believed_in_at_once() -> None:
     state = state.rewarded("one", ASK_CONTEXT, np.array([3, 2], dtype=np.int32), reward=0.5)
     wider = state.with_new_items(prior_mean.with_rows(np.array([0, 1, 2, 3, -1, 4, -1, -1])))
     asked = all_rankings(np.arange(4), slate_size=2)
-    assert (
-        wider.posterior.predict(ASK_CONTEXT, asked).mean.tobytes()
-        == state.posterior.predict(ASK_CONTEXT, asked).mean.tobytes()
-    )
+    assert wider.predict(ASK_CONTEXT, asked).mean.tobytes() == state.predict(ASK_CONTEXT, asked).mean.tobytes()
     assert best(wider, ASK_CONTEXT, eligible=np.arange(6, dtype=np.int32))[0] == 5
 
 

@@ -117,7 +117,7 @@ def test_the_figures_are_those_of_the_slate_shown(share: float, beta: float) -> 
     for seed in range(10):
         state = learned(4, 2, seed=seed)
         decision = ask(state, share=share, seed=seed, beta=beta)
-        moments = state.posterior.predict(CONTEXT, everything)
+        moments = state.predict(CONTEXT, everything)
         place = everything.tolist().index(decision.ranking.tolist())
         assert decision.mean == pytest.approx(moments.mean[place])
         assert decision.standard_deviation == pytest.approx(math.sqrt(moments.variance[place]))
@@ -267,7 +267,7 @@ def test_items_that_were_never_shown_stand_for_each_other() -> None:
         state = State.initial(WCK.make(30, 2), context_dim=2, limits=Limits())
         for place, (context, ranking, reward) in enumerate(zip(*few.posterior.observations, strict=True)):
             state = state.rewarded(str(place), context, ranking, reward=float(reward))
-        moments = state.posterior.predict(CONTEXT, everything)
+        moments = state.predict(CONTEXT, everything)
         for width in (0.0, 1.0, 4.0):
             asked = ask(state, share=0.0, seed=seed, eligible=eligible, beta=width)
             optimum = float((moments.mean + math.sqrt(width) * np.sqrt(moments.variance)).max())
@@ -303,7 +303,7 @@ def test_a_catalogue_of_ten_thousand_items_is_searched_in_part() -> None:
         decision = decide(state, exploration, context=np.ones(3), eligible=eligible, rng=rng)
         assert set(decision.ranking.tolist()) <= set(eligible.tolist())
         drawn = np.array([rng.choice(eligible, 6, replace=False) for _ in range(2000)], dtype=np.int32)
-        moments = state.posterior.predict(np.ones(3), drawn)
+        moments = state.predict(np.ones(3), drawn)
         assert decision.mean + decision.standard_deviation > (moments.mean + np.sqrt(moments.variance)).max()
 
 

@@ -10,7 +10,8 @@ from scipy.stats import norm
 from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, fitted, sample
 from tests.learning.shaped import kind_of
 
-from topk_bandit.learning.item_draws import BOUND_CONFIDENCE, ItemDraws
+from topk_bandit.domain.bandits import REGRET_CONFIDENCE
+from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.rankings import all_rankings
 
@@ -101,7 +102,7 @@ def test_figures_are_never_negative_and_a_certain_slate_has_none(kind: Kind) -> 
         told = draws.regret_of(SLATES[place], SLATES[0], np.random.default_rng(place))
         assert told.estimate >= 0.0
         assert told.bound >= 0.0
-    assert norm.ppf(BOUND_CONFIDENCE) > 0.0
+    assert norm.ppf(REGRET_CONFIDENCE) > 0.0
 
 
 def test_the_same_numbers_give_the_same_figures() -> None:

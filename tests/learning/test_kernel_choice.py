@@ -74,7 +74,8 @@ def shape_of(state: State) -> Shape | None:
 
 def choice(shape: Shape, rows: ObservedRows) -> Shape:
     """Return where the climb from a shape ends."""
-    chosen = choose(KERNEL.with_shape(shape), rows, noise_variance=0.1, prior_mean=None, prior=None).shape
+    kernel = KERNEL.with_shape(shape)
+    chosen = choose(kernel, rows, shared=0.0, noise_variance=0.1, prior_mean=None, prior=None).kernel.shape
     assert chosen is not None
     return chosen
 
@@ -186,7 +187,9 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
     fit = best_noise(KERNEL.with_shape(shape), rows, prior=PRIOR)
     assert fit.log_density == pytest.approx(believed_density(data, utilities, shape, fit.noise_variance), abs=1e-5)
     prior_mean = utilities.prior_mean(kind_of(shape), SLATE_SIZE)
-    chosen = choose(KERNEL.with_shape(shape), rows, noise_variance=0.1, prior_mean=prior_mean, prior=PRIOR)
+    chosen = choose(
+        KERNEL.with_shape(shape), rows, shared=0.0, noise_variance=0.1, prior_mean=prior_mean, prior=PRIOR
+    ).kernel
     own = evidence_of(data).with_prior_mean(prior_mean.with_kernel(chosen))
     density = best_noise(chosen, own, prior=PRIOR).log_density
     assert density >= fit.log_density
@@ -240,12 +243,15 @@ def test_a_kernel_that_was_asked_for_stays(kind: Kind) -> None:
 
 def test_the_state_is_the_posterior_under_the_kernel_that_was_chosen() -> None:
     data = draw(Shape(0.0, 1.0, 1.0), 7, count=60)
-    posterior = taught(initial(), data).posterior
+    state = taught(initial(), data)
+    posterior, shared = state.posterior, np.full((60, 1), math.sqrt(state.shared))
     assert posterior.kernel.shape is not None
-    dense = DenseGp(kind_of(posterior.kernel.shape), N_ITEMS, posterior.noise_variance, *data.rows)
+    rows = np.hstack([data.contexts, shared]), data.rankings, data.rewards
+    dense = DenseGp(kind_of(posterior.kernel.shape), N_ITEMS, posterior.noise_variance, *rows)
     assert posterior.best_offset == pytest.approx(dense.best_offset, abs=1e-8)
     expected = replace(dense, offset=posterior.offset, amplitude=posterior.amplitude)
-    assert_close(posterior.predict(ASK_CONTEXT, EVERYTHING), expected.predict(ASK_CONTEXT, EVERYTHING), atol=1e-8)
+    asked = np.append(ASK_CONTEXT, math.sqrt(state.shared))
+    assert_close(state.predict(ASK_CONTEXT, EVERYTHING), expected.predict(asked, EVERYTHING), atol=1e-8)
 
 
 def test_the_part_without_the_constant_is_that_of_the_rankings_alone() -> None:
@@ -319,7 +325,7 @@ def test_the_prior_mean_is_that_of_the_kernel_that_was_chosen(of: str) -> None:
     shape = posterior.kernel.shape
     assert shape is not None
     assert shape != Shape()
-    expected = utilities(of).prior_mean(kind_of(shape), SLATE_SIZE)
+    expected = utilities(of).prior_mean(kind_of(shape), SLATE_SIZE).with_context_dim(posterior.context_dim)
     found = posterior.prior_mean
     assert found is not None
     for name in ("position_weights", "constants", "slopes", "row_of"):

@@ -44,7 +44,7 @@ def assert_same(left: State, right: State) -> None:
     one, other = left.posterior, right.posterior
     assert (one.n_rows, one.n_pending, one.noise_variance) == (other.n_rows, other.n_pending, other.noise_variance)
     assert (one.offset, one.amplitude) == (other.offset, other.amplitude)
-    assert same(one.predict(ASK_CONTEXT, EVERYTHING), other.predict(ASK_CONTEXT, EVERYTHING))
+    assert same(left.predict(ASK_CONTEXT, EVERYTHING), right.predict(ASK_CONTEXT, EVERYTHING))
 
 
 def rebuilt(state: State) -> State:
@@ -145,9 +145,7 @@ def test_the_oldest_pending_slates_stop_counting_first_and_are_still_learned_fro
     state = folded(initial(Limits(pending_rows=5)), slates)
     assert state.pending_ids == tuple(slate.slate_id for slate in slates[-5:])
     newest = folded(initial(), slates[-5:])
-    assert_close(
-        state.posterior.predict(ASK_CONTEXT, EVERYTHING), newest.posterior.predict(ASK_CONTEXT, EVERYTHING), atol=1e-12
-    )
+    assert_close(state.predict(ASK_CONTEXT, EVERYTHING), newest.predict(ASK_CONTEXT, EVERYTHING), atol=1e-12)
     learned = Earned(slates[0], 2.5).fold(state)
     assert learned.pending_ids == state.pending_ids
     assert (learned.posterior.n_rows, learned.observations) == (1, 1)
@@ -162,8 +160,8 @@ def test_a_reward_is_learned_whether_its_slate_is_pending_or_not() -> None:
     directly = folded(initial(), [Earned(slate, float(place)) for place, slate in enumerate(slates)])
     assert through_pending.pending_ids == directly.pending_ids == ()
     assert through_pending.observations == directly.observations == 6
-    one = through_pending.posterior.predict(ASK_CONTEXT, EVERYTHING)
-    assert_close(one, directly.posterior.predict(ASK_CONTEXT, EVERYTHING), atol=1e-10)
+    one = through_pending.predict(ASK_CONTEXT, EVERYTHING)
+    assert_close(one, directly.predict(ASK_CONTEXT, EVERYTHING), atol=1e-10)
 
 
 def test_a_closed_slate_was_never_shown() -> None:
@@ -173,9 +171,9 @@ def test_a_closed_slate_was_never_shown() -> None:
     closed = folded(state, [extra, Closed("extra")])
     assert closed.pending_ids == state.pending_ids
     assert closed.observations == state.observations
-    after = closed.posterior.predict(ASK_CONTEXT, EVERYTHING)
-    assert_close(after, state.posterior.predict(ASK_CONTEXT, EVERYTHING), atol=1e-10)
-    shown = extra.fold(state).posterior.predict(ASK_CONTEXT, EVERYTHING)
+    after = closed.predict(ASK_CONTEXT, EVERYTHING)
+    assert_close(after, state.predict(ASK_CONTEXT, EVERYTHING), atol=1e-10)
+    shown = extra.fold(state).predict(ASK_CONTEXT, EVERYTHING)
     assert shown.variance[77] < after.variance[77] - 1e-3
 
 
@@ -188,10 +186,10 @@ def test_older_states_keep_their_answers() -> None:
     state = initial(Limits(rows=40))
     history = []
     for happening in happenings(6, 150):
-        history.append((state, state.posterior.predict(ASK_CONTEXT, EVERYTHING)))
+        history.append((state, state.predict(ASK_CONTEXT, EVERYTHING)))
         state = happening.fold(state)
     for older, before in history:
-        assert same(older.posterior.predict(ASK_CONTEXT, EVERYTHING), before)
+        assert same(older.predict(ASK_CONTEXT, EVERYTHING), before)
 
 
 def test_what_is_predicted_is_the_dense_process_at_its_best_offset_and_scale() -> None:
@@ -216,8 +214,8 @@ def test_what_is_predicted_is_the_dense_process_at_its_best_offset_and_scale() -
 def test_the_unit_and_the_zero_of_the_rewards_do_not_matter(factor: float, shift: float) -> None:
     drawn = happenings(8, 120)
     moved = [replace(each, reward=factor * each.reward + shift) if isinstance(each, Earned) else each for each in drawn]
-    one = folded(initial(), drawn).posterior.predict(ASK_CONTEXT, EVERYTHING)
-    other = folded(initial(), moved).posterior.predict(ASK_CONTEXT, EVERYTHING)
+    one = folded(initial(), drawn).predict(ASK_CONTEXT, EVERYTHING)
+    other = folded(initial(), moved).predict(ASK_CONTEXT, EVERYTHING)
     np.testing.assert_allclose((other.mean - shift) / factor, one.mean, atol=1e-6)
     np.testing.assert_allclose(other.variance / factor**2, one.variance, rtol=1e-5, atol=1e-9)
 

@@ -20,6 +20,6 @@ def test_the_dense_posterior_agrees_with_the_services() -> None:
     context = shop.customers[3]
     rankings = random_rankings(np.arange(9), slate_size=4, count=50, rng=np.random.default_rng(3))
     mean, variance = dense_posterior(bandit, shop, context).moments(pair_features(rankings, 9))
-    expected = bandit.state.posterior.predict(context, rankings)
+    expected = bandit.state.predict(context, rankings)
     np.testing.assert_allclose(mean, expected.mean, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(variance, expected.variance, rtol=1e-7, atol=1e-9)

@@ -39,6 +39,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "drain_seconds": ("0", 0.0),
     "beta_scale": ("0.5", 0.5),
     "uniform_share": ("0", 0.0),
+    "near_share": ("0.25", 0.25),
     "log_level": ("debug", "DEBUG"),
     "log_format": ("text", "text"),
 }
@@ -77,6 +78,7 @@ BAD = [
     ("beta_scale", "-1", "-1 is not between 0 and"),
     ("uniform_share", "2%", "'2%' is not a number"),
     ("uniform_share", "1.01", "1.01 is not between 0 and 1"),
+    ("near_share", "-0.1", "-0.1 is not between 0 and 1"),
     ("log_level", "verbose", "'verbose' is none of DEBUG, INFO"),
     ("log_format", "jsonl", "'jsonl' is none of json, text; did you mean json?"),
     ("tls_certificate", "/nowhere.pem", "'/nowhere.pem' is not a file"),
@@ -124,7 +126,8 @@ def test_the_defaults() -> None:
         max_message_bytes=8 * 1024 * 1024,
         drain_seconds=10.0,
         beta_scale=0.1,
-        uniform_share=0.02,
+        uniform_share=0.005,
+        near_share=0.02,
         log_level="INFO",
         log_format="json",
         tls_certificate=None,
@@ -156,7 +159,7 @@ def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path
     environ = {"TOPK_BANDIT_WORKERS": "3", "TOPK_BANDIT_BETA_SCALE": "4"}
     settings = read("--config", str(config), "--workers", "5", environ=environ)
     assert (settings.workers, settings.beta_scale, settings.uniform_share) == (5, 4.0, 0.5)
-    assert settings.default_exploration == Exploration(beta=PaperBeta(4.0), uniform_share=0.5)
+    assert settings.default_exploration == Exploration(beta=PaperBeta(4.0), uniform_share=0.5, near_share=0.02)
     assert settings.drain_seconds == 10.0
 
 

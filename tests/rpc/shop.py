@@ -125,6 +125,7 @@ class Shop:
             recommendation_id=request.request_id,
             slate=tuple(eligible[: settings.slate_size]),
             propensity=0.95,
+            position_propensities=(0.975, 0.95),
             mean=sum(loop.rewards.values()) / max(1, len(loop.rewards)),
             standard_deviation=1.0 / (1 + len(loop.rewards)),
             regret_bound=2.0,

@@ -61,6 +61,7 @@ EVERYTHING: dict[str, Any] = {
     "kernel": pb.KERNEL_WEIGHTED,
     "exploration": pb.Exploration(schedule_scale=0.0, uniform_share=0.0),
     "reward_wait": Duration(seconds=1, nanos=5_000_000),
+    "half_life": Duration(seconds=86_400),
     "default_reward": 0.0,
     "prior_study": "tenants/acme/studies/tastes",
 }
@@ -69,7 +70,11 @@ EVERYTHING: dict[str, Any] = {
 def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub: BanditServiceStub) -> None:
     answer = created(stub, **EVERYTHING)
     exploration = Exploration(PaperBeta(0.0), 0.0)
-    assert settings_of(server) == BanditSettings(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes")
+    expected = BanditSettings(
+        10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes", half_life_ms=86_400_000
+    )
+    assert settings_of(server) == expected
+    assert answer.half_life == EVERYTHING["half_life"]
     assert answer.prior_study == EVERYTHING["prior_study"]
     assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit == answer
     assert answer.default_reward == 0.0
@@ -115,6 +120,11 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"exploration": pb.Exploration(schedule_scale=1.1e6)}, "bandit.exploration.schedule_scale"),
         ({"exploration": pb.Exploration(uniform_share=1.1)}, "bandit.exploration.uniform_share"),
         ({"exploration": pb.Exploration(uniform_share=-0.1)}, "bandit.exploration.uniform_share"),
+        ({"exploration": pb.Exploration(near_share=1.1)}, "bandit.exploration.near_share"),
+        ({"exploration": pb.Exploration(near_share=math.nan)}, "bandit.exploration.near_share"),
+        ({"half_life": Duration(nanos=999_999)}, "bandit.half_life"),
+        ({"half_life": Duration(seconds=-1)}, "bandit.half_life"),
+        ({"half_life": Duration(seconds=3650 * 86_400 + 1)}, "bandit.half_life"),
         ({"reward_wait": Duration(nanos=999_999)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(nanos=1_000_001)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(seconds=30 * 86_400, nanos=1_000_000)}, "bandit.reward_wait"),
@@ -185,6 +195,13 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
         {"exploration": Exploration(PaperBeta(7.0), 0.0)},
     ),
     (["exploration.uniform_share"], {}, {"exploration": Exploration(PaperBeta(7.0), 0.05)}),
+    (
+        ["exploration.near_share"],
+        {"exploration": pb.Exploration(near_share=0.25, uniform_share=0.3)},
+        {"exploration": Exploration(PaperBeta(7.0), 0.9, 0.25)},
+    ),
+    (["half_life"], {"half_life": Duration(seconds=60)}, {"half_life_ms": 60_000}),
+    (["half_life"], {"default_reward": 0.5}, {"half_life_ms": 0}),
     (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),
     (["prior_study"], {"default_reward": 0.5}, {"prior_study": ""}),
     (["default_reward"], {"prior_study": "nonsense"}, {"default_reward": None}),

@@ -8,6 +8,7 @@ number.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from topk_bandit.learning.prior_mean import PriorMean
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Prior
 
-__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold"]
+__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold", "half_life_of"]
 
 EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
@@ -100,13 +101,18 @@ class Model:
         return self.state.memory_bytes + self.waiting_bytes
 
 
+def half_life_of(settings: BanditSettings) -> float:
+    """Return the age in milliseconds at which a reward counts half, infinite for one that never counts less."""
+    return float(settings.half_life_ms) if settings.half_life_ms else math.inf
+
+
 def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     """Return the model after the first event of a log."""
     if not isinstance(first.event, BanditCreated):
         raise CorruptDataError(f"a log begins with {type(first.event).__name__}")
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
-    state = State.initial(kernel, context_dim=settings.context_dim, limits=limits)
+    state = State.initial(kernel, context_dim=settings.context_dim, limits=limits, half_life=half_life_of(settings))
     model = Model(
         incarnation,
         settings,
@@ -137,7 +143,7 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     if is_new_prior or (after.state.since_refit == 0 and after.state.observations > model.state.observations):
         return replace(after, since_checkpoint=0)
     if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
-        return replace(after, state=after.state.refit(), since_checkpoint=0)
+        return replace(after, state=after.state.refit(logged.at_ms), since_checkpoint=0)
     return after
 
 
@@ -146,7 +152,7 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
         case BanditCreated():
             raise CorruptDataError(f"event {logged.position} creates the bandit again")
         case SettingsChanged(settings, prior):
-            changed = replace(model, settings=settings)
+            changed = replace(model, settings=settings, state=model.state.with_half_life(half_life_of(settings)))
             return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
         case ItemsChanged() as change:
             items = model.items.apply(change)
@@ -154,9 +160,9 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
         case Recommended() as recommended:
             return _open_slate(model, recommended, logged.at_ms)
         case Rewarded(recommendation_id, value):
-            return _learn_reward(model, recommendation_id, value, tally=model.tally)
+            return _learn_reward(model, recommendation_id, value, at_ms=logged.at_ms, tally=model.tally)
         case Expired(recommendation_id, default_reward):
-            return _expire_slate(model, recommendation_id, default_reward)
+            return _expire_slate(model, recommendation_id, default_reward, at_ms=logged.at_ms)
 
 
 def _adopt_prior(model: Model, prior: Prior | None) -> Model:
@@ -201,24 +207,24 @@ def _open_slate(model: Model, event: Recommended, at_ms: int) -> Model:
     )
 
 
-def _expire_slate(model: Model, recommendation_id: str, default_reward: float | None) -> Model:
+def _expire_slate(model: Model, recommendation_id: str, default_reward: float | None, *, at_ms: int) -> Model:
     tally = replace(model.tally, expirations=model.tally.expirations + 1)
     if default_reward is not None:
-        return _learn_reward(
-            model, recommendation_id, default_reward, tally=replace(tally, defaults=tally.defaults + 1)
-        )
+        tally = replace(tally, defaults=tally.defaults + 1)
+        return _learn_reward(model, recommendation_id, default_reward, at_ms=at_ms, tally=tally)
     _find_open_slate(model, recommendation_id)
     state = model.state.closed(recommendation_id)
     return replace(model, state=state, open=model.open.remove(recommendation_id), tally=tally)
 
 
-def _learn_reward(model: Model, recommendation_id: str, reward: float, *, tally: Tally) -> Model:
+def _learn_reward(model: Model, recommendation_id: str, reward: float, *, at_ms: int, tally: Tally) -> Model:
     slate = _find_open_slate(model, recommendation_id)
+    learned = model.state.usual.admit(reward).reward
     return replace(
         model,
-        state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward),
+        state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward, at=at_ms),
         open=model.open.remove(recommendation_id),
-        tally=replace(tally, reward_sum=tally.reward_sum + reward),
+        tally=replace(tally, reward_sum=tally.reward_sum + learned),
     )
 
 

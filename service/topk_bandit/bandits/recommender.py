@@ -84,6 +84,8 @@ def choose_slate(model: Model, request: RecommendationRequest) -> Recommendation
         explored=decision.explored,
         model_version=model.version,
         observations=model.state.observations,
+        position_propensities=tuple(decision.position_propensities.tolist()),
+        best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.items import Items
-from topk_bandit.bandits.model import Model, Tally
+from topk_bandit.bandits.model import Model, Tally, half_life_of
 from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
@@ -26,6 +26,7 @@ from topk_bandit.learning.observed_rows import ObservedRows
 from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
+from topk_bandit.learning.usual_rewards import UsualRewards
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "kernel_shape": checkpoint.shape,
         "observations": checkpoint.observations,
         "compared": checkpoint.compared,
+        "shared": checkpoint.shared,
+        "unrewarded": checkpoint.unrewarded,
+        "to_count": checkpoint.to_count,
+        "aged_at": checkpoint.aged_at,
+        "usual_rewards": checkpoint.usual,
         "tally": asdict(model.tally),
         "last": {
             "position": model.last.position,
@@ -151,7 +157,9 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         settings=settings,
         items=items,
         prior_items=prior_items,
-        state=State.restored(kernel, checkpoint, limits=limits, prior_mean=prior_mean),
+        state=State.restored(
+            kernel, checkpoint, limits=limits, prior_mean=prior_mean, half_life=half_life_of(settings)
+        ),
         open=_read_open_slates(header, arrays),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
@@ -175,6 +183,11 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         shape=None if header["kernel_shape"] is None else Shape(*header["kernel_shape"]),
         observations=header["observations"],
         compared=header["compared"],
+        shared=header["shared"],
+        unrewarded=header["unrewarded"],
+        to_count=header["to_count"],
+        aged_at=header["aged_at"],
+        usual=UsualRewards(*header["usual_rewards"]),
     )
 
 

@@ -52,7 +52,7 @@ _KERNELS = {
     bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
 }
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
-_EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share")
+_EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share", "near_share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,11 @@ class Operations:
         constant_beta: float | None,
         schedule_scale: float | None,
         uniform_share: float | None,
+        near_share: float | None,
         reward_wait: timedelta | None,
         default_reward: float | None,
         prior_study: str | None,
+        half_life: timedelta | None,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -161,10 +163,11 @@ class Operations:
             item_capacity=item_capacity,
             context_dimension=context_dimension,
             kernel=_KERNELS_ON_THE_WIRE[kernel],
-            exploration=_exploration(constant_beta, schedule_scale, uniform_share),
+            exploration=_exploration(constant_beta, schedule_scale, uniform_share, near_share),
             reward_wait=_duration(reward_wait),
             default_reward=default_reward,
             prior_study=self._study_name(prior_study),
+            half_life=_duration(half_life),
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -186,21 +189,30 @@ class Operations:
         constant_beta: float | Unchanged | None,
         schedule_scale: float | Unchanged | None,
         uniform_share: float | Unchanged | None,
+        near_share: float | Unchanged | None,
         reward_wait: timedelta | Unchanged | None,
         default_reward: float | Unchanged | None,
         prior_study: str | Unchanged | None,
+        half_life: timedelta | Unchanged | None,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
-        exploration = dict(zip(_EXPLORATION, (constant_beta, schedule_scale, uniform_share), strict=True))
-        changes = {"reward_wait": reward_wait, "default_reward": default_reward, "prior_study": prior_study}
+        widths = (constant_beta, schedule_scale, uniform_share, near_share)
+        exploration = dict(zip(_EXPLORATION, widths, strict=True))
+        changes = {
+            "reward_wait": reward_wait,
+            "default_reward": default_reward,
+            "prior_study": prior_study,
+            "half_life": half_life,
+        }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
         message = bandit_pb.Bandit(
             name=self._name(bandit),
-            exploration=_exploration(*map(_or_none, (constant_beta, schedule_scale, uniform_share))),
+            exploration=_exploration(*map(_or_none, widths)),
             reward_wait=_duration(_or_none(reward_wait)),
             default_reward=_or_none(default_reward),
             prior_study=self._study_name(_or_none(prior_study)),
+            half_life=_duration(_or_none(half_life)),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -248,12 +260,15 @@ def _duration(wait: timedelta | None) -> Duration | None:
 
 
 def _exploration(
-    constant_beta: float | None, schedule_scale: float | None, uniform_share: float | None
+    constant_beta: float | None, schedule_scale: float | None, uniform_share: float | None, near_share: float | None
 ) -> bandit_pb.Exploration:
     if constant_beta is not None and schedule_scale is not None:
         raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
     return bandit_pb.Exploration(
-        constant_beta=constant_beta, schedule_scale=schedule_scale, uniform_share=uniform_share
+        constant_beta=constant_beta,
+        schedule_scale=schedule_scale,
+        uniform_share=uniform_share,
+        near_share=near_share,
     )
 
 
@@ -272,6 +287,8 @@ def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendatio
         observations=response.observation_count,
         reward_deadline=deadline,
         degraded=response.degraded,
+        position_propensities=tuple(response.position_propensities),
+        regret_confidence=response.regret_confidence,
     )
 
 
@@ -309,10 +326,12 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         constant_beta=exploration.constant_beta if beta == "constant_beta" else None,
         schedule_scale=exploration.schedule_scale if beta == "schedule_scale" else None,
         uniform_share=exploration.uniform_share,
+        near_share=exploration.near_share,
         reward_wait=bandit.reward_wait.ToTimedelta(),
         default_reward=bandit.default_reward if bandit.HasField("default_reward") else None,
         create_time=bandit.create_time.ToDatetime(tzinfo=UTC),
         prior_study=bandit.prior_study.rpartition("/")[2] or None,
+        half_life=bandit.half_life.ToTimedelta() if bandit.HasField("half_life") else None,
     )
 
 

@@ -162,9 +162,11 @@ class Client(Studies):
         constant_beta: float | None = None,
         schedule_scale: float | None = None,
         uniform_share: float | None = None,
+        near_share: float | None = None,
         reward_wait: timedelta | None = None,
         default_reward: float | None = None,
         prior_study: str | None = None,
+        half_life: timedelta | None = None,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -177,9 +179,11 @@ class Client(Studies):
             constant_beta=constant_beta,
             schedule_scale=schedule_scale,
             uniform_share=uniform_share,
+            near_share=near_share,
             reward_wait=reward_wait,
             default_reward=default_reward,
             prior_study=prior_study,
+            half_life=half_life,
         )
         return self._run(operation, timeout)
 
@@ -198,9 +202,11 @@ class Client(Studies):
         constant_beta: float | Unchanged | None = UNCHANGED,
         schedule_scale: float | Unchanged | None = UNCHANGED,
         uniform_share: float | Unchanged | None = UNCHANGED,
+        near_share: float | Unchanged | None = UNCHANGED,
         reward_wait: timedelta | Unchanged | None = UNCHANGED,
         default_reward: float | Unchanged | None = UNCHANGED,
         prior_study: str | Unchanged | None = UNCHANGED,
+        half_life: timedelta | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
@@ -209,9 +215,11 @@ class Client(Studies):
             constant_beta=constant_beta,
             schedule_scale=schedule_scale,
             uniform_share=uniform_share,
+            near_share=near_share,
             reward_wait=reward_wait,
             default_reward=default_reward,
             prior_study=prior_study,
+            half_life=half_life,
         )
         return self._run(operation, timeout)
 

@@ -61,13 +61,17 @@ class Recommendation:
     mean, standard_deviation, regret_bound, estimated_regret
         What the model expects of the slate, in reward units.
     explored
-        Whether the slate was drawn at random by the exploration share.
+        Whether the slate was drawn at random by one of the exploration's shares.
     observations
         Rewards that the model had learned from.
     reward_deadline
         When its reward comes too late, in UTC; None when `degraded`.
     degraded
         Whether the service could not record it: show it, and post no reward.
+    position_propensities
+        Probability with which each of its items is shown at its position.
+    regret_confidence
+        Probability with which `regret_bound` holds, if what the model believes does.
     """
 
     id: str
@@ -82,6 +86,8 @@ class Recommendation:
     observations: int
     reward_deadline: datetime | None
     degraded: bool
+    position_propensities: tuple[float, ...]
+    regret_confidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,8 @@ class Bandit:
         None when a recommendation without a reward is not learned from.
     prior_study
         Id of the study whose utilities are the prior mean; None without one.
+    half_life
+        Age at which a reward counts half; None where it never counts less.
     """
 
     name: str
@@ -114,10 +122,12 @@ class Bandit:
     constant_beta: float | None
     schedule_scale: float | None
     uniform_share: float
+    near_share: float
     reward_wait: timedelta
     default_reward: float | None
     create_time: datetime
     prior_study: str | None
+    half_life: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)

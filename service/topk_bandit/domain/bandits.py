@@ -13,7 +13,9 @@ from typing import TypeAlias
 __all__ = [
     "DEFAULT_BETA_SCALE",
     "DEFAULT_EXPLORATION",
+    "DEFAULT_NEAR_SHARE",
     "DEFAULT_UNIFORM_SHARE",
+    "REGRET_CONFIDENCE",
     "BanditCreated",
     "BanditName",
     "BanditSettings",
@@ -85,21 +87,27 @@ class Exploration:
     beta
         Width of the upper confidence bound: mean + sqrt(beta_t) * standard deviation.
     uniform_share
-        Probability, in [0, 1], with which a slate is drawn uniformly from all eligible slates instead.
+        Probability with which a slate is drawn uniformly from all eligible slates instead.
+    near_share
+        Probability with which a slate that is not drawn uniformly is drawn from those near the best one: one item
+        replaced by another eligible one, or two positions exchanged, each slate as probable.
     """
 
     beta: ConstantBeta | PaperBeta
     uniform_share: float
+    near_share: float = 0.0
 
 
-DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE = 0.1, 0.02
-DEFAULT_EXPLORATION = Exploration(beta=PaperBeta(DEFAULT_BETA_SCALE), uniform_share=DEFAULT_UNIFORM_SHARE)
+DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, DEFAULT_NEAR_SHARE = 0.1, 0.005, 0.02
+DEFAULT_EXPLORATION = Exploration(
+    beta=PaperBeta(DEFAULT_BETA_SCALE), uniform_share=DEFAULT_UNIFORM_SHARE, near_share=DEFAULT_NEAR_SHARE
+)
 """How a bandit explores unless somebody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class BanditSettings:
-    """What a bandit is created with; exploration, reward wait, default reward and prior may change, the rest stays.
+    """What a bandit is created with; exploration, reward wait, default reward, prior and half-life may change.
 
     Attributes
     ----------
@@ -118,6 +126,8 @@ class BanditSettings:
     prior_digest
         Tells the `Prior` that was taken from the study from others; empty for none, and for one that is named and not
         yet taken.
+    half_life_ms
+        Age at which a reward counts half; 0 for rewards that never count less.
     """
 
     item_capacity: int
@@ -129,6 +139,7 @@ class BanditSettings:
     default_reward: float | None
     prior_study: str = ""
     prior_digest: str = ""
+    half_life_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,10 @@ class RecommendationRequest:
     candidates: tuple[str, ...] | None
 
 
+REGRET_CONFIDENCE = 0.9
+"""Probability with which a regret bound holds, if the posterior does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """One slate given out.
@@ -195,11 +210,11 @@ class Recommendation:
     mean, standard_deviation
         Posterior of the slate's expected reward, in reward units.
     regret_bound
-        The slate's regret is no larger with probability 0.9, if the posterior holds; never negative.
+        The slate's regret is no larger with probability `REGRET_CONFIDENCE`, if the posterior holds; never negative.
     estimated_regret
         The slate's expected regret under the posterior.
     explored
-        True when the slate was drawn by the exploration share, not by the acquisition function.
+        True when the slate was drawn by one of the exploration's shares, not by the acquisition function.
     model_version
         Log position that the posterior had folded in.
     observations
@@ -208,6 +223,10 @@ class Recommendation:
         When the reward wait ends; 0 when the recommendation could not be recorded (`degraded`).
     degraded
         True when the store was away: the slate may be shown, but no reward can be posted for it.
+    position_propensities
+        Exact probability of showing each of the slate's items at its position, k numbers.
+    best_slate
+        What the acquisition function chose, where an exploration's share drew another slate; else none.
     """
 
     recommendation_id: str
@@ -222,6 +241,8 @@ class Recommendation:
     observations: int
     deadline_ms: int = 0
     degraded: bool = False
+    position_propensities: tuple[float, ...] = ()
+    best_slate: tuple[str, ...] = ()
 
 
 class RewardOutcome(StrEnum):

@@ -16,6 +16,6 @@ Here rewards say that item 3 does well at the top:
 >>> decision = decide(state, DEFAULT_EXPLORATION, context=context, eligible=eligible, rng=rng)
 >>> int(decision.ranking[0])
 3
->>> 0.98 < decision.propensity < 0.981
+>>> 0.97 < decision.propensity < 0.98
 True
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,17 @@ class PendingSlates(NamedTuple):
 
     contexts: FloatArray
     rankings: Rankings
+
+    def with_shared(self, ratio: float) -> PendingSlates:
+        """Return the same slates with `ratio` times as much shared by all contexts, of which it is the last number."""
+        return self if ratio == 1.0 else self._replace(contexts=scale_shared(self.contexts, ratio))
+
+
+def scale_shared(contexts: FloatArray, ratio: float) -> FloatArray:
+    """Return contexts (N, C) whose last number's square is `ratio` times as large."""
+    scaled = contexts.copy()
+    scaled[:, -1] *= math.sqrt(ratio)
+    return scaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -80,8 +80,18 @@ class ContextPosterior:
 
     def moments(self, rankings: Rankings) -> Moments:
         """Return the moments of `rankings` (A, k), both (A,): O(k^2 N) each."""
-        at, shown = self.contraction, np.unique(rankings)
-        self._make_pairs(shown, shown)
+        at = self.contraction
+        contraction.make_own_pairs(
+            at.features,
+            at.pairs,
+            at.made,
+            at.starts,
+            at.rows,
+            at.values,
+            at.whitener,
+            at.pending,
+            rankings.astype(np.int64),
+        )
         explained = contraction.slates(at.features, at.pairs, rankings, *self.position_weights)
         return Moments(self.means(rankings), self._variances(explained))
 

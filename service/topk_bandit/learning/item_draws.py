@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.domain.bandits import REGRET_CONFIDENCE
+
 if TYPE_CHECKING:
     from topk_bandit.learning.context_posterior import ContextPosterior
 
-__all__ = ["BOUND_CONFIDENCE", "ItemDraws", "RegretFigures"]
+__all__ = ["ItemDraws", "RegretFigures"]
 
 FloatArray = NDArray[np.float64]
-
-BOUND_CONFIDENCE = 0.9
-"""The regret bound holds with this probability, if the posterior does."""
 
 _FIGURE_DRAWS = 48
 _RIVAL_SLATES = 24
@@ -35,7 +34,7 @@ _JITTER = 1e-5
 
 
 class RegretFigures(NamedTuple):
-    """The expected regret of a slate under the posterior, and what it exceeds with probability 1 - BOUND_CONFIDENCE."""
+    """The expected regret of a slate under the posterior, and what it is below with probability REGRET_CONFIDENCE."""
 
     estimate: float
     bound: float
@@ -97,7 +96,7 @@ class ItemDraws:
         # A slate that is the one shown is as good.
         gains = np.where((slates == shown).all(axis=1), 0.0, values - values[:, :1])
         regret = gains.max(axis=1)
-        return RegretFigures(float(regret.mean()), float(np.quantile(regret, BOUND_CONFIDENCE)))
+        return RegretFigures(float(regret.mean()), float(np.quantile(regret, REGRET_CONFIDENCE)))
 
 
 def _factor(covariance: FloatArray, jitter: float) -> FloatArray:

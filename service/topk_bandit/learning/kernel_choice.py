@@ -1,9 +1,10 @@
 """Which kernel of the adaptive family a bandit gets: the one that the marginal likelihood prefers.
 
 Eq. 5 asks of the rank weights only that they are symmetric and positive. How much more the upper ranks count, how much
-the order inside a slate, and how much of a reward is due to the context alone, are matters of the shop, and its rewards
-tell (`kendall.Shape`). The choice climbs: it goes to the neighbour with the largest density, each at its own best
-noise, offset, slope and scale (`hyperparameters`) and with the prior mean that is its own, until none is better.
+the order inside a slate, how much of a reward is due to the context alone, and how much all contexts have in common,
+are matters of the shop, and its rewards tell (`kendall.Shape`, `Choice`). The choice climbs: it goes to the neighbour
+with the largest density, each at its own best noise, offset, slope and scale (`hyperparameters`) and with the prior
+mean that is its own, until none is better.
 
 While every ranking has rows of its own the densities are exact. Rows that were folded or projected are sums under the
 kernel that there was; under another they are taken for the same sums. Few rows are compared at every refit, more
@@ -12,27 +13,62 @@ whenever the rewards have grown by half, and more than `MOST_ROWS` by a projecti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.learning.hyperparameters import best_noise
 from topk_bandit.learning.observed_rows import compact, fold_by_ranking, project
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from topk_bandit.learning.hyperparameters import SlopePrior
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.prior_mean import PriorMean
 
-__all__ = ["MOST_ROWS", "choice_is_due", "choose", "condense"]
+__all__ = [
+    "FIRST_SHARED",
+    "LEAST_SHARED",
+    "MOST_ROWS",
+    "MOST_SHARED",
+    "Choice",
+    "choice_is_due",
+    "choose",
+    "condense",
+]
 
 MOST_ROWS = 256
 """Rows by which kernels are compared."""
 
+FIRST_SHARED, LEAST_SHARED, MOST_SHARED = 1.0, 4.0**-4, 4.0**8
+"""lambda: what all contexts share, in the unit of their dot products."""
+
+_SHARED_STEP = 4.0
 _FEW_ROWS = 64
 _GROWTH = 1.5
 
 _TIE = 1e-6
 """A kernel whose log density is larger by no more than this is no better: it may be the same one, rounded."""
+
+
+class Choice(NamedTuple):
+    """A kernel of the rankings, and what all contexts share, lambda (`policy.State`)."""
+
+    kernel: KendallKernel
+    shared: float
+
+    def ratio_to(self, shared: float) -> float:
+        """Return how many times as much contexts share as before; 1 for those that share nothing."""
+        return self.shared / shared if shared else 1.0
+
+    @property
+    def neighbours(self) -> Iterator[Choice]:
+        """The choices that are one step away: of the kernel's shape, or of what contexts share."""
+        for kernel in self.kernel.neighbours:
+            yield Choice(kernel, self.shared)
+        for shared in (self.shared / _SHARED_STEP, self.shared * _SHARED_STEP):
+            if LEAST_SHARED <= shared <= MOST_SHARED:
+                yield Choice(self.kernel, shared)
 
 
 def condense(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_variance: float) -> ObservedRows:
@@ -58,16 +94,17 @@ def choose(
     kernel: KendallKernel,
     rows: ObservedRows,
     *,
+    shared: float,
     noise_variance: float,
     prior_mean: PriorMean | None,
     prior: SlopePrior | None,
-) -> KendallKernel:
-    """Return the kernel where the climb from `kernel` ends.
+) -> Choice:
+    """Return where the climb from `kernel` and `shared` ends.
 
     Parameters
     ----------
-    kernel
-        Where it begins.
+    kernel, shared
+        Where it begins; contexts that share nothing stay as they are.
     rows
         At least one row, with the h of `prior_mean`.
     noise_variance
@@ -78,12 +115,14 @@ def choose(
         Of the slope, if there is a prior mean.
     """
     rows = project(kernel, rows, most_rows=MOST_ROWS, noise_variance=noise_variance)
-    best, density = kernel, best_noise(kernel, rows, prior=prior).log_density
+    best, density = Choice(kernel, shared), best_noise(kernel, rows, prior=prior).log_density
     while True:
         found, beside = best, density + _TIE
         for other in best.neighbours:
-            seen = rows if prior_mean is None else rows.with_prior_mean(prior_mean.with_kernel(other))
-            other_density = best_noise(other, seen, prior=prior).log_density
+            seen = rows.with_shared(other.ratio_to(shared))
+            if prior_mean is not None:
+                seen = seen.with_prior_mean(prior_mean.with_kernel(other.kernel))
+            other_density = best_noise(other.kernel, seen, prior=prior).log_density
             if other_density > beside:
                 found, beside = other, other_density
         if found is best:

@@ -26,6 +26,7 @@ from scipy.linalg import qr
 from scipy.linalg.lapack import dpstrf
 
 from topk_bandit.learning._layout import lay_out
+from topk_bandit.learning._rows import scale_shared
 from topk_bandit.learning._ties import leading
 from topk_bandit.learning._triangles import inverse_lower
 
@@ -56,6 +57,9 @@ _SAME_CONTEXT = 1e-10
 _SAME_ROW = 1e-12
 """A row of which this part of the largest prior variance is new is a sum of the others."""
 
+_FADED = 1e-4
+"""A row of less weight than this counts for next to nothing."""
+
 _EQUAL_REWARDS = 1e-9
 _EQUAL_SQUARES = 1e-13
 """Rewards and their squares that differ by less than these parts are equal, and were rounded when they were folded."""
@@ -83,8 +87,8 @@ class ObservedRows:
         Rewards, ones and, if there is a prior mean, h: shape (T, N), T being 2 or 3. A row of one observation has the
         one 1.
     leftovers
-        Of what was folded into each row: observations beyond one, and the products of the targets beside f, y'y, y'1,
-        1'1 and, if there is a prior mean, h'y, h'1 and h'h; shape (N, 4) or (N, 7).
+        Of what was folded into each row: observations beyond one (less than none in a row that fades), and the products
+        of the targets beside f, y'y, y'1, 1'1 and, if there is a prior mean, h'y, h'1 and h'h; shape (N, 4) or (N, 7).
     noise_shape
         V, shape (N, N), or None for the identity.
     """
@@ -167,6 +171,30 @@ class ObservedRows:
             np.concatenate([self.leftovers, later.leftovers]),
             shape,
         )
+
+    def with_shared(self, ratio: float) -> ObservedRows:
+        """Return the same rows with `ratio` times as much shared by all contexts, of which it is the last number."""
+        return self if ratio == 1.0 else replace(self, contexts=scale_shared(self.contexts, ratio))
+
+    def fade(self, weights: FloatArray) -> ObservedRows:
+        """Return the same rows counting for less, without those that count for next to nothing.
+
+        A row of weight w has the likelihood of its observations to the power w: noise 1 / w times as large, and w times
+        as many observations.
+
+        Parameters
+        ----------
+        weights
+            In (0, 1], shape (N,).
+        """
+        shape = np.eye(self.n_rows) if self.noise_shape is None else self.noise_shape
+        leftovers = self.leftovers * weights[:, None]
+        leftovers[:, 0] += weights - 1.0
+        fading = 1.0 / np.sqrt(weights)
+        shape = shape * np.outer(fading, fading)
+        faded = replace(self, leftovers=leftovers, noise_shape=shape)
+        counts = np.diag(shape) < 1.0 / _FADED
+        return faded if counts.all() else faded.select(np.flatnonzero(counts))
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> ObservedRows:
         """Return the same observations with the h of another prior mean, or of none.

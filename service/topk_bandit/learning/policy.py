@@ -27,10 +27,12 @@ from topk_bandit.learning.kendall import (
     weighted_convolutional_kendall,
     weighted_kendall,
 )
-from topk_bandit.learning.kernel_choice import choice_is_due, choose, condense
+from topk_bandit.learning.kernel_choice import FIRST_SHARED, choice_is_due, choose, condense
 from topk_bandit.learning.posterior import Posterior, capacity_for
-from topk_bandit.learning.rankings import log_count, random_rankings, validated_items
+from topk_bandit.learning.propensities import SlateDistribution
+from topk_bandit.learning.rankings import log_count, validated_items
 from topk_bandit.learning.search import best_seen, local_search
+from topk_bandit.learning.usual_rewards import NO_REWARDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.kendall import KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
-    from topk_bandit.learning.posterior import PendingSlates
+    from topk_bandit.learning.posterior import Moments, PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
+    from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.usual_rewards import UsualRewards
 
 __all__ = ["Checkpoint", "Decision", "Limits", "State", "decide", "kernel_of", "most_bytes_of"]
 
@@ -91,7 +95,8 @@ def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
     rows, pending = capacity_for(limits.rows), limits.pending_rows
     # A shown slate is pending for a moment before the oldest stops counting.
     numbers = rows * rows + (rows + pending) * pending + pending * pending + limits.rows * limits.rows
-    numbers += (rows + pending) * (context_dim + slate_size) + rows * 13
+    # A context may have one number more, which is shared by all.
+    numbers += (rows + pending) * (context_dim + 1 + slate_size) + rows * 13
     return 8 * numbers
 
 
@@ -99,7 +104,7 @@ def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
 class Checkpoint:
     """What a state that was just refit is a function of: its rows, its pending slates, its counts and choices.
 
-    `shape` is the kernel's, None for a kernel that stays as it is; `compared` is as of `State`.
+    `shape` is the kernel's, None for a kernel that stays as it is; the rest is as of `State`.
     """
 
     evidence: ObservedRows
@@ -107,8 +112,13 @@ class Checkpoint:
     pending_ids: tuple[str, ...]
     noise_variance: float
     shape: Shape | None
+    shared: float
     observations: int
     compared: int
+    unrewarded: int
+    to_count: float
+    aged_at: float
+    usual: UsualRewards
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +135,19 @@ class State:
         Rewards learned since the last refit.
     compared
         Rewards learned when kernels were compared the last time.
+    shared
+        lambda: what all contexts have in common. The kernel of two contexts is c.c' + lambda, their dot product with
+        the root of lambda as one number more; 0 for contexts that are taken as they are.
+    unrewarded
+        Slates that ended without a reward.
+    to_count
+        Part of a shown slate that is still to be counted as pending: see `shown`.
+    half_life
+        Age at which a reward counts half, in the unit of `at`; infinite for rewards that are never forgotten.
+    aged_at
+        When the rows were aged the last time.
+    usual
+        What rewards are usual.
     """
 
     posterior: Posterior
@@ -133,18 +156,43 @@ class State:
     observations: int = 0
     since_refit: int = 0
     compared: int = 0
+    shared: float = 0.0
+    unrewarded: int = 0
+    to_count: float = 0.0
+    half_life: float = math.inf
+    aged_at: float = 0.0
+    usual: UsualRewards = NO_REWARDS
 
     @classmethod
     def initial(
-        cls, kernel: KendallKernel, *, context_dim: int, limits: Limits, prior_mean: PriorMean | None = None
+        cls,
+        kernel: KendallKernel,
+        *,
+        context_dim: int,
+        limits: Limits,
+        prior_mean: PriorMean | None = None,
+        half_life: float = math.inf,
     ) -> State:
-        """Return the state of a bandit that knows nothing, but for what is believed of its items."""
-        posterior = Posterior.prior(kernel, context_dim=context_dim, noise_variance=0.1, prior_mean=prior_mean)
-        return cls(_rescale(posterior), limits)
+        """Return the state of a bandit that knows nothing, but for what is believed of its items.
+
+        With an adaptive kernel contexts of several numbers get one more, so that what they have in common is learned
+        whether they tell anything or not.
+        """
+        shared = 0.0 if kernel.shape is None or context_dim == 1 else FIRST_SHARED
+        in_all = context_dim + bool(shared)
+        prior_mean = None if prior_mean is None else prior_mean.with_context_dim(in_all)
+        posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=0.1, prior_mean=prior_mean)
+        return cls(_rescale(posterior), limits, shared=shared, half_life=half_life)
 
     @classmethod
     def restored(
-        cls, kernel: KendallKernel, checkpoint: Checkpoint, *, limits: Limits, prior_mean: PriorMean | None = None
+        cls,
+        kernel: KendallKernel,
+        checkpoint: Checkpoint,
+        *,
+        limits: Limits,
+        prior_mean: PriorMean | None = None,
+        half_life: float = math.inf,
     ) -> State:
         """Return the state that `checkpoint` was taken from, to the bit if it had just been refit.
 
@@ -152,7 +200,7 @@ class State:
         ----------
         kernel
             Of the state, or another one of its family.
-        checkpoint, limits
+        checkpoint, limits, half_life
             Of the state.
         prior_mean
             Of the state, made for its kernel.
@@ -171,6 +219,12 @@ class State:
             checkpoint.pending_ids,
             observations=checkpoint.observations,
             compared=checkpoint.compared,
+            shared=checkpoint.shared,
+            unrewarded=checkpoint.unrewarded,
+            to_count=checkpoint.to_count,
+            half_life=half_life,
+            aged_at=checkpoint.aged_at,
+            usual=checkpoint.usual,
         )
 
     @property
@@ -184,33 +238,73 @@ class State:
             shape=self.posterior.kernel.shape,
             observations=self.observations,
             compared=self.compared,
+            shared=self.shared,
+            unrewarded=self.unrewarded,
+            to_count=self.to_count,
+            aged_at=self.aged_at,
+            usual=self.usual,
         )
 
+    @property
+    def rewarded_share(self) -> float:
+        """Share of the slates that ended with a reward, near 1 before any has ended."""
+        return (self.observations + _ENDED_BEFORE) / (self.observations + self.unrewarded + _ENDED_BEFORE)
+
+    def encode(self, context: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a context as the posterior takes it: with what all contexts share."""
+        return np.append(context, math.sqrt(self.shared)) if self.shared else context
+
+    def predict(self, context: NDArray[np.float64], rankings: Rankings, *, with_constant: bool = True) -> Moments:
+        """Return `Posterior.predict` of a context that is not encoded."""
+        return self.posterior.predict(self.encode(context), rankings, with_constant=with_constant)
+
     def shown(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32]) -> State:
-        """Count a slate that was just shown."""
-        state = self if len(self.pending_ids) < self.limits.pending_rows else self.closed(self.pending_ids[0])
-        posterior = state.posterior.show(context, ranking)
+        """Count a slate that was just shown as pending, or one of several where most never get a reward.
+
+        A pending slate stands for the reward that is expected of it. So of the slates shown only the share counts that
+        gets rewards: each adds that share, and one counts whenever they add up to a whole slate.
+        """
+        to_count = self.to_count + self.rewarded_share
+        if to_count < 1.0 - _ROUNDING:
+            return replace(self, to_count=to_count)
+        state = self if len(self.pending_ids) < self.limits.pending_rows else self._discard(self.pending_ids[0])
+        posterior = state.posterior.show(self.encode(context), ranking)
         if not posterior.n_rows:
             posterior = _rescale(posterior)
-        return replace(state, posterior=posterior, pending_ids=(*state.pending_ids, slate_id))
+        pending_ids = (*state.pending_ids, slate_id)
+        return replace(state, posterior=posterior, pending_ids=pending_ids, to_count=max(to_count - 1.0, 0.0))
 
     def closed(self, slate_id: str) -> State:
-        """Stop counting a slate, as if it had never been shown."""
+        """End a slate without a reward."""
+        return replace(self._discard(slate_id), unrewarded=self.unrewarded + 1)
+
+    def _discard(self, slate_id: str) -> State:
+        """Stop counting a slate as pending, if it did."""
         if slate_id not in self.pending_ids:
             return self
         chosen = self.pending_ids.index(slate_id)
         return replace(self, posterior=self.posterior.discard(chosen), pending_ids=_without(self.pending_ids, chosen))
 
     def rewarded(
-        self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32], *, reward: float
+        self,
+        slate_id: str,
+        context: NDArray[np.float64],
+        ranking: NDArray[np.int32],
+        *,
+        reward: float,
+        at: float = 0.0,
     ) -> State:
-        """Learn a slate's reward, whether it still counts as pending or not."""
+        """Learn a slate's reward at a time, whether it still counts as pending or not.
+
+        An outlier is learned as the farthest reward that is usual.
+        """
+        reward, usual = self.usual.admit(reward)
         if slate_id in self.pending_ids:
             chosen = self.pending_ids.index(slate_id)
             posterior = self.posterior.reward(chosen, reward)
             pending_ids = _without(self.pending_ids, chosen)
         else:
-            posterior = self.posterior.observe(context, ranking, reward)
+            posterior = self.posterior.observe(self.encode(context), ranking, reward)
             pending_ids = self.pending_ids
         learned = replace(
             self,
@@ -218,28 +312,57 @@ class State:
             pending_ids=pending_ids,
             observations=self.observations + 1,
             since_refit=self.since_refit + 1,
+            usual=usual,
         )
-        return learned.refit() if learned._refit_is_due() else learned
+        return learned.refit(at) if learned._refit_is_due() else learned
 
-    def refit(self) -> State:
-        """Fold, project, choose kernel, noise and scale anew, and rebuild: a function of `checkpoint` alone."""
+    def refit(self, at: float = 0.0) -> State:
+        """Age, fold, project, choose kernel, noise and scale anew, and rebuild: a function of `checkpoint` alone.
+
+        Parameters
+        ----------
+        at
+            The time now, for rows to be aged by.
+        """
         posterior, kernel, prior = self.posterior, self.posterior.kernel, _slope_prior(self.posterior)
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
-        rows = condense(kernel, posterior.evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
+        evidence, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
+        rows = condense(kernel, evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
-            chosen = choose(kernel, rows, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior)
-            if prior_mean is not None and chosen is not kernel:
-                rows = rows.with_prior_mean(prior_mean.with_kernel(chosen))
-            kernel, compared = chosen, self.observations
+            chosen = choose(
+                kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior
+            )
+            ratio = chosen.ratio_to(shared)
+            rows, pending = rows.with_shared(ratio), pending.with_shared(ratio)
+            if prior_mean is not None and chosen.kernel is not kernel:
+                rows = rows.with_prior_mean(prior_mean.with_kernel(chosen.kernel))
+            (kernel, shared), compared = chosen, self.observations
         if rows.n_rows:
             noise_variance = best_noise(kernel, rows, prior=prior).noise_variance
-        posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel)
-        return replace(self, posterior=_rescale(posterior), since_refit=0, compared=compared)
+        posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
+        return replace(
+            self, posterior=_rescale(posterior), since_refit=0, compared=compared, shared=shared, aged_at=aged_at
+        )
+
+    def with_half_life(self, half_life: float) -> State:
+        """Return the state whose rewards count half at another age; what was forgotten stays so."""
+        return replace(self, half_life=half_life)
+
+    def _age_rows(self, at: float) -> ObservedRows:
+        """Return the rows as they count now: those of the last refit aged by all the time since, later ones by half."""
+        rows, halvings = self.posterior.evidence, max(at - self.aged_at, 0.0) / self.half_life
+        if not halvings or not self.aged_at:
+            return rows
+        weights = np.full(rows.n_rows, 0.5**halvings)
+        weights[max(rows.n_rows - self.since_refit, 0) :] = 0.5 ** (0.5 * halvings)
+        return rows.fade(weights)
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
         """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
+        if prior_mean is not None:
+            prior_mean = prior_mean.with_context_dim(self.posterior.context_dim)
         posterior = self.posterior.with_prior_mean(prior_mean, noise_variance=self.posterior.noise_variance)
-        return replace(self, posterior=posterior).refit()
+        return replace(self, posterior=posterior).refit(self.aged_at)
 
     def with_new_items(self, prior_mean: PriorMean) -> State:
         """Return the state with a prior mean that differs for items that were never shown: no row changes."""
@@ -253,6 +376,12 @@ class State:
     def _refit_is_due(self) -> bool:
         """Tell whether the rows grew by a quarter and by eight, so that all refits cost a few times the last one."""
         return self.since_refit >= max(8, (self.posterior.n_rows - self.since_refit) // 4)
+
+
+_ENDED_BEFORE = 4
+"""So many slates count as ended with a reward before any has: the first that ends without one is no rule."""
+
+_ROUNDING = 1e-9
 
 
 def _rescale(posterior: Posterior) -> Posterior:
@@ -290,20 +419,26 @@ class Decision:
     ----------
     ranking
         Item indices, best first, shape (k,).
+    best
+        The best slate by the acquisition function, shape (k,): `ranking` unless that was drawn.
     propensity
         Exact probability of this ranking, given the state, the context and the eligible items.
+    position_propensities
+        Exact probabilities of showing each of its items at its position, shape (k,).
     mean, standard_deviation
         Of its expected reward.
     regret_bound, estimated_regret
         As in `topk_bandit.domain.bandits.Recommendation`.
     explored
-        Whether the exploration share drew it.
+        Whether one of the exploration's shares drew it.
     evaluations
         Rankings that the search evaluated.
     """
 
     ranking: NDArray[np.int32]
+    best: NDArray[np.int32]
     propensity: float
+    position_propensities: NDArray[np.float64]
     mean: float
     standard_deviation: float
     regret_bound: float
@@ -336,7 +471,7 @@ def decide(
     """Choose a slate for a context.
 
     The best slate by UCB is a function of the state, the context and the eligible items alone; `rng` only decides
-    whether the exploration share draws a slate instead, and which. So the propensity is exact.
+    whether the exploration draws a slate instead, and which. So the propensities are exact.
 
     Parameters
     ----------
@@ -347,20 +482,20 @@ def decide(
     rng
         Source of the exploration's randomness.
     """
-    slate_size = state.posterior.kernel.slate_size
+    context, slate_size = state.encode(context), state.posterior.kernel.slate_size
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
     best = _best_slate(state, exploration, context, eligible)
-    share = exploration.uniform_share
-    explored = bool(rng.random() < share)
-    shown = random_rankings(eligible, slate_size=slate_size, count=1, rng=rng)[0] if explored else best.ranking
-    is_best = bool((shown == best.ranking).all())
+    slates = SlateDistribution.of(exploration, best.ranking, eligible)
+    shown, explored = slates.draw(rng)
     moments = state.posterior.predict(context, shown[None])
     regret = _regret_of(state, context, best, shown)
     return Decision(
         ranking=shown,
-        propensity=share * math.exp(-log_count(len(eligible), slate_size)) + (1.0 - share) * is_best,
+        best=best.ranking,
+        propensity=slates.propensity(shown),
+        position_propensities=slates.position_propensities(shown),
         mean=float(moments.mean[0]),
         standard_deviation=math.sqrt(float(moments.variance[0])),
         regret_bound=regret.bound,

@@ -394,8 +394,15 @@ class Posterior:
             raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
         return replace(self, offset=offset, slope=slope, amplitude=amplitude)
 
-    def refit(self, evidence: ObservedRows, *, noise_variance: float, kernel: KendallKernel | None = None) -> Posterior:
-        """Return `fit` of other evidence and of the pending rows under another noise, scaled as before.
+    def refit(
+        self,
+        evidence: ObservedRows,
+        *,
+        noise_variance: float,
+        kernel: KendallKernel | None = None,
+        pending: PendingSlates | None = None,
+    ) -> Posterior:
+        """Return `fit` of other evidence and of the pending rows, or others, under another noise, scaled as before.
 
         With another kernel the prior mean is taken through that one's features, as the h of `evidence` is.
         """
@@ -404,7 +411,8 @@ class Posterior:
             kernel = self.kernel
         elif prior_mean is not None:
             prior_mean = prior_mean.with_kernel(kernel)
-        fitted = Posterior.fit(kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=prior_mean)
+        pending = self.pending if pending is None else pending
+        fitted = Posterior.fit(kernel, evidence, pending, noise_variance=noise_variance, prior_mean=prior_mean)
         return fitted.rescaled(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
 
     def with_prior_mean(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:

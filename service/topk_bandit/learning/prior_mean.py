@@ -97,6 +97,11 @@ class PriorMean:
         """Return the prior mean of the same utilities, the bandit's items having other rows."""
         return replace(self, row_of=row_of)
 
+    def with_context_dim(self, context_dim: int) -> PriorMean:
+        """Return the same prior mean for contexts with more numbers, which tell nothing of it."""
+        missing = context_dim - self.slopes.shape[1]
+        return replace(self, slopes=lay_out(np.pad(self.slopes, ((0, 0), (0, missing))))) if missing else self
+
     def with_kernel(self, kernel: KendallKernel) -> PriorMean:
         """Return the prior mean of the same utilities, taken through another kernel's features."""
         weights = _position_weights(kernel)

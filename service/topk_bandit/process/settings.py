@@ -17,7 +17,13 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from topk_bandit.domain.bandits import DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, Exploration, PaperBeta
+from topk_bandit.domain.bandits import (
+    DEFAULT_BETA_SCALE,
+    DEFAULT_NEAR_SHARE,
+    DEFAULT_UNIFORM_SHARE,
+    Exploration,
+    PaperBeta,
+)
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.store.redis.url import StoreUrl
 
@@ -273,6 +279,12 @@ class Settings:
         "exploration of a bandit created without one: share of slates that are drawn uniformly",
         metavar="SHARE",
     )
+    near_share: float = _setting(
+        DEFAULT_NEAR_SHARE,
+        _real(0.0, 1.0),
+        "exploration of a bandit created without one: share of slates that are drawn from those near the best one",
+        metavar="SHARE",
+    )
     log_level: str = _setting(
         "INFO",
         _choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
@@ -301,7 +313,7 @@ class Settings:
     @property
     def default_exploration(self) -> Exploration:
         """How a bandit explores that was created without saying."""
-        return Exploration(beta=PaperBeta(self.beta_scale), uniform_share=self.uniform_share)
+        return Exploration(PaperBeta(self.beta_scale), self.uniform_share, self.near_share)
 
     def redacted(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""

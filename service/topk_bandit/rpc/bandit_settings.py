@@ -20,6 +20,7 @@ __all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 _MAX_BETA = 1e6
 _DEFAULT_REWARD_WAIT_MS = 10 * 60 * 1000
 _MAX_REWARD_WAIT_MS = 30 * 24 * 60 * 60 * 1000
+_MAX_HALF_LIFE_MS = 3650 * 24 * 60 * 60 * 1000
 _NANOS_PER_SECOND = 1_000_000_000
 _NANOS_PER_MS = 1_000_000
 
@@ -33,9 +34,10 @@ _KERNELS = {
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items() if number != pb.KERNEL_UNSPECIFIED}
 
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
-_EXPLORATION = _BETAS | {"exploration.uniform_share"}
+_SHARES = ("uniform_share", "near_share")
+_EXPLORATION = _BETAS | {f"exploration.{share}" for share in _SHARES}
 _FIXED = frozenset({"name", "slate_size", "context_dimension", "item_capacity", "kernel", "create_time"})
-_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), "reward_wait", "default_reward", "prior_study")
+_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), "reward_wait", "default_reward", "prior_study", "half_life")
 
 
 def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
@@ -48,33 +50,40 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         slate_size=slate_size,
         context_dim=_context_dimension(bandit),
         kernel=_kernel(bandit),
-        exploration=Exploration(beta=_beta(bandit, default), uniform_share=_uniform_share(bandit, default)),
+        exploration=Exploration(_beta(bandit, default), *(_share(bandit, default, share) for share in _SHARES)),
         reward_wait_ms=_reward_wait_ms(bandit),
         default_reward=_default_reward(bandit),
         prior_study=_prior_study(bandit),
+        half_life_ms=_half_life_ms(bandit),
     )
 
 
 def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
     """Return the message that holds `settings`, without names."""
-    seconds, milliseconds = divmod(settings.reward_wait_ms, 1000)
     return pb.Bandit(
         slate_size=settings.slate_size,
         context_dimension=settings.context_dim,
         item_capacity=settings.item_capacity,
         kernel=_KERNELS_ON_THE_WIRE[settings.kernel],
         exploration=_exploration_to_proto(settings.exploration),
-        reward_wait=Duration(seconds=seconds, nanos=milliseconds * _NANOS_PER_MS),
+        reward_wait=_duration(settings.reward_wait_ms),
         default_reward=settings.default_reward,
+        half_life=_duration(settings.half_life_ms) if settings.half_life_ms else None,
     )
 
 
+def _duration(milliseconds: int) -> Duration:
+    seconds, rest = divmod(milliseconds, 1000)
+    return Duration(seconds=seconds, nanos=rest * _NANOS_PER_MS)
+
+
 def _exploration_to_proto(exploration: Exploration) -> pb.Exploration:
+    shares = {share: getattr(exploration, share) for share in _SHARES}
     match exploration.beta:
         case ConstantBeta(value):
-            return pb.Exploration(constant_beta=value, uniform_share=exploration.uniform_share)
+            return pb.Exploration(constant_beta=value, **shares)
         case PaperBeta(scale):
-            return pb.Exploration(schedule_scale=scale, uniform_share=exploration.uniform_share)
+            return pb.Exploration(schedule_scale=scale, **shares)
 
 
 def _context_dimension(bandit: pb.Bandit) -> int:
@@ -102,22 +111,31 @@ def _beta(bandit: pb.Bandit, default: Exploration) -> ConstantBeta | PaperBeta:
             return default.beta
 
 
-def _uniform_share(bandit: pb.Bandit, default: Exploration) -> float:
+def _share(bandit: pb.Bandit, default: Exploration, share: str) -> float:
     exploration = bandit.exploration
-    if not exploration.HasField("uniform_share"):
-        return default.uniform_share
-    return fields.number("bandit.exploration.uniform_share", exploration.uniform_share, low=0.0, high=1.0)
+    if not exploration.HasField(share):
+        return float(getattr(default, share))
+    return fields.number(f"bandit.exploration.{share}", getattr(exploration, share), low=0.0, high=1.0)
 
 
 def _reward_wait_ms(bandit: pb.Bandit) -> int:
-    path, wait = "bandit.reward_wait", bandit.reward_wait
-    if not wait.seconds and not wait.nanos:
-        return _DEFAULT_REWARD_WAIT_MS
-    milliseconds, rest = divmod(wait.seconds * _NANOS_PER_SECOND + wait.nanos, _NANOS_PER_MS)
-    if abs(wait.nanos) >= _NANOS_PER_SECOND or wait.seconds * wait.nanos < 0:
+    most = _MAX_REWARD_WAIT_MS, "30 days"
+    return _milliseconds("bandit.reward_wait", bandit.reward_wait, most) or _DEFAULT_REWARD_WAIT_MS
+
+
+def _half_life_ms(bandit: pb.Bandit) -> int:
+    return _milliseconds("bandit.half_life", bandit.half_life, (_MAX_HALF_LIFE_MS, "3650 days"))
+
+
+def _milliseconds(path: str, duration: Duration, most: tuple[int, str]) -> int:
+    """Return a duration in milliseconds, 0 for one that is unset or zero."""
+    if not duration.seconds and not duration.nanos:
+        return 0
+    milliseconds, rest = divmod(duration.seconds * _NANOS_PER_SECOND + duration.nanos, _NANOS_PER_MS)
+    if abs(duration.nanos) >= _NANOS_PER_SECOND or duration.seconds * duration.nanos < 0:
         raise InvalidArgumentError(path, "is not a valid google.protobuf.Duration")
-    if not 1 <= milliseconds <= _MAX_REWARD_WAIT_MS or rest:
-        raise InvalidArgumentError(path, "must be 1 millisecond to 30 days, in whole milliseconds")
+    if not 1 <= milliseconds <= most[0] or rest:
+        raise InvalidArgumentError(path, f"must be 1 millisecond to {most[1]}, in whole milliseconds")
     return milliseconds
 
 
@@ -157,8 +175,9 @@ def masked_change(
     if named & _BETAS:
         is_named = f"exploration.{bandit.exploration.WhichOneof('beta')}" in named
         exploration["beta"] = _beta(bandit, default) if is_named else default.beta
-    if "exploration.uniform_share" in named:
-        exploration["uniform_share"] = _uniform_share(bandit, default)
+    for share in _SHARES:
+        if f"exploration.{share}" in named:
+            exploration[share] = _share(bandit, default, share)
     if "reward_wait" in named:
         others["reward_wait_ms"] = _reward_wait_ms(bandit)
     if "default_reward" in named:
@@ -166,6 +185,8 @@ def masked_change(
     if "prior_study" in named:
         # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
         others["prior_study"], others["prior_digest"] = _prior_study(bandit), ""
+    if "half_life" in named:
+        others["half_life_ms"] = _half_life_ms(bandit)
     return lambda settings: replace(settings, exploration=replace(settings.exploration, **exploration), **others)
 
 

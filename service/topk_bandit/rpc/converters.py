@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topk_bandit.domain.bandits import Item, RecommendationRequest, RewardOutcome
+from topk_bandit.domain.bandits import REGRET_CONFIDENCE, Item, RecommendationRequest, RewardOutcome
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
@@ -86,6 +86,8 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         observation_count=recommendation.observations,
         reward_deadline=None if recommendation.degraded else timestamp(recommendation.deadline_ms),
         degraded=recommendation.degraded,
+        position_propensities=recommendation.position_propensities,
+        regret_confidence=REGRET_CONFIDENCE,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -157,8 +158,10 @@ def _settings_document(settings: BanditSettings) -> Document:
         "beta_schedule": schedule,
         "beta": float(width) + 0.0,
         "uniform_share": float(settings.exploration.uniform_share) + 0.0,
+        "near_share": float(settings.exploration.near_share) + 0.0,
         "reward_wait_ms": settings.reward_wait_ms,
         "default_reward": None if default is None else float(default) + 0.0,
+        "half_life_ms": settings.half_life_ms,
         **(prior if settings.prior_study else {}),
     }
 
@@ -175,11 +178,13 @@ def _settings(fields: Fields) -> BanditSettings:
         exploration=Exploration(
             beta=fields.choice("beta_schedule", _BETA_SCHEDULES)(fields.number("beta")),
             uniform_share=fields.number("uniform_share"),
+            near_share=fields.number("near_share"),
         ),
         reward_wait_ms=fields.integer("reward_wait_ms"),
         default_reward=fields.optional_number("default_reward"),
         prior_study=study or "",
         prior_digest=fields.text("prior_digest") if study else "",
+        half_life_ms=fields.integer("half_life_ms"),
     )
 
 
@@ -230,15 +235,19 @@ def _recommendation_document(recommendation: Recommendation) -> Document:
         "observations": recommendation.observations,
         "deadline_ms": recommendation.deadline_ms,
         "degraded": bool(recommendation.degraded),
+        "position_propensities": [float(one) for one in recommendation.position_propensities],
+        "best_slate": list(recommendation.best_slate),
     }
 
 
 def _recommendation(fields: Fields) -> Recommendation:
     recommendation_id, *others = fields.several(_RECOMMENDATION)
-    return Recommendation(recommendation_id, fields.texts("slate"), *others)
+    recommendation = Recommendation(recommendation_id, fields.texts("slate"), *others)
+    by_position, best_slate = fields.numbers("position_propensities"), fields.texts("best_slate")
+    return replace(recommendation, position_propensities=by_position, best_slate=best_slate)
 
 
-# In the order of `Recommendation`, whose slate stands second.
+# In the order of `Recommendation`, whose slate stands second and whose other lists stand last.
 _RECOMMENDATION: Mapping[str, Any] = {
     "recommendation_id": str,
     "propensity": float,

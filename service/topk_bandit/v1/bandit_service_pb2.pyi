@@ -26,7 +26,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class Bandit(_message.Message):
     DEFAULT_REWARD_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     PRIOR_STUDY_FIELD_NUMBER: _ClassVar[int]
+    HALF_LIFE_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -47,17 +48,20 @@ class Bandit(_message.Message):
     default_reward: float
     create_time: _timestamp_pb2.Timestamp
     prior_study: str
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ...) -> None: ...
+    half_life: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Exploration(_message.Message):
-    __slots__ = ("constant_beta", "schedule_scale", "uniform_share")
+    __slots__ = ("constant_beta", "schedule_scale", "uniform_share", "near_share")
     CONSTANT_BETA_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_SCALE_FIELD_NUMBER: _ClassVar[int]
     UNIFORM_SHARE_FIELD_NUMBER: _ClassVar[int]
+    NEAR_SHARE_FIELD_NUMBER: _ClassVar[int]
     constant_beta: float
     schedule_scale: float
     uniform_share: float
-    def __init__(self, constant_beta: _Optional[float] = ..., schedule_scale: _Optional[float] = ..., uniform_share: _Optional[float] = ...) -> None: ...
+    near_share: float
+    def __init__(self, constant_beta: _Optional[float] = ..., schedule_scale: _Optional[float] = ..., uniform_share: _Optional[float] = ..., near_share: _Optional[float] = ...) -> None: ...
 
 class CreateBanditRequest(_message.Message):
     __slots__ = ("bandit",)

@@ -43,7 +43,7 @@ class RecommendRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
-    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded")
+    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence")
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     PROPENSITY_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,8 @@ class RecommendResponse(_message.Message):
     OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
     REWARD_DEADLINE_FIELD_NUMBER: _ClassVar[int]
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    POSITION_PROPENSITIES_FIELD_NUMBER: _ClassVar[int]
+    REGRET_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     propensity: float
@@ -68,7 +70,9 @@ class RecommendResponse(_message.Message):
     observation_count: int
     reward_deadline: _timestamp_pb2.Timestamp
     degraded: bool
-    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ...) -> None: ...
+    position_propensities: _containers.RepeatedScalarFieldContainer[float]
+    regret_confidence: float
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ...) -> None: ...
 
 class RewardRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "value")

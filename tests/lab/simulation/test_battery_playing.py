@@ -111,7 +111,7 @@ def test_the_service_s_figures_are_those_of_its_decisions() -> None:
         ranking = choose(visit)
         assert player.last_decision is not None
         told.append(player.last_decision)
-        moments = before.posterior.predict(visit.context, ranking[None])
+        moments = before.predict(visit.context, ranking[None])
         assert player.last_decision.mean == pytest.approx(float(moments.mean[0]))
         return ranking
 

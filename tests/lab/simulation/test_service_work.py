@@ -152,6 +152,6 @@ def test_it_is_the_services_state() -> None:
         approach.update(context, ranking, reward)
         state = state.shown("a", context, ranking).rewarded("a", context, ranking, reward=reward)
     asked = EVERY_SLATE[:9]
-    for ours, its in zip(approach.moments(context, asked), state.posterior.predict(context, asked), strict=True):
+    for ours, its in zip(approach.moments(context, asked), state.predict(context, asked), strict=True):
         np.testing.assert_array_equal(ours, its)
     assert approach.memory_bytes == state.memory_bytes

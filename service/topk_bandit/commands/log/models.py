@@ -104,8 +104,8 @@ def apart(one: Model, other: Model) -> Apart | None:
     rng, items, largest = np.random.default_rng(0), np.arange(kernel.n_items, dtype=np.int32), Apart(0.0, 0.0)
     rankings = random_rankings(items, slate_size=kernel.slate_size, count=RANKINGS, rng=rng)
     for context in rng.normal(size=(CONTEXTS, one.settings.context_dim)):
-        mine, theirs = (model.state.posterior.predict(context, rankings) for model in (one, other))
-        unit = np.sqrt(one.state.posterior.amplitude) * np.linalg.norm(context)
+        mine, theirs = (model.state.predict(context, rankings) for model in (one, other))
+        unit = np.sqrt(one.state.posterior.amplitude) * np.linalg.norm(one.state.encode(context))
         means = np.abs(mine.mean - theirs.mean).max() / unit
         deviations = np.abs(np.sqrt(mine.variance) - np.sqrt(theirs.variance)).max() / unit
         largest = Apart(max(largest.means, float(means)), max(largest.deviations, float(deviations)))

@@ -70,7 +70,7 @@ class ServiceApproach:
         n = len(rows)
         self.work.count += self._cross(context, rows, rankings) + n * n * count + 2 * n * count + n
         self.work.count += len(context) + count
-        return self.state.posterior.predict(context, rankings)
+        return self.state.predict(context, rankings)
 
     @property
     def _rankings(self) -> Rankings:

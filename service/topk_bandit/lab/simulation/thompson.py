@@ -49,7 +49,7 @@ class ThompsonSampling:
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
         posterior, eligible = self.state.posterior, visit.eligible
-        function = drawn(posterior, visit.context, eligible, self._rng)
+        function = drawn(posterior, self.state.encode(visit.context), eligible, self._rng)
         best = maximiser(function, starts=_seen(posterior, eligible), rng=self._rng)
         ranking = np.asarray(eligible[best], dtype=np.int32)
         self._slates[visit.number] = visit.context, ranking

@@ -25,6 +25,7 @@ __all__ = [
     "add_pair",
     "combine",
     "contract",
+    "make_own_pairs",
     "make_pairs",
     "means",
     "neighbourhoods",
@@ -189,6 +190,13 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
                 start, end = starts[f - first], starts[f - first + 1]
                 combine(features, f, whitener, pending, n_rows, rows, values, start, end)
                 made[f - first] = True
+
+
+@njit(nogil=True, cache=True)
+def make_own_pairs(features, pairs, made, starts, rows, values, whitener, pending, chosen):
+    """Make the features of the pairs of items of each slate of `chosen` (A, k) that are not there yet."""
+    for a in range(chosen.shape[0]):
+        make_pairs(features, pairs, made, starts, rows, values, whitener, pending, chosen[a], chosen[a])
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
