@@ -113,7 +113,9 @@ def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> N
                 model = await worker.residents.follow(NAME)
                 chosen = model.state.posterior.kernel.shape
                 assert chosen is not None
-                assert (await worker.bandits.stats(NAME)).rank_weight_power == chosen.power
+                stats = await worker.bandits.stats(NAME)
+                assert (stats.rank_weight_power, stats.pair_scale, stats.constant_variance) == chosen
+                assert (stats.shared_context, stats.edges_reached) == (model.state.shared, model.state.edges_reached)
 
     stores = MemoryStores()
     run(stores, scenario)

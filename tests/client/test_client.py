@@ -246,6 +246,7 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert (stats.available_item_count, stats.snapshot_position, stats.prior_variance) == (3, 9, 0.75)
     assert stats.prior_slope == -0.125
     assert stats.rank_weight_power == 0.5
+    assert (stats.outlier_count, stats.pair_scale, stats.edges_reached) == (14, 0.25, ("noise",))
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

@@ -137,14 +137,23 @@ def densities(data: Sample, shape: Shape) -> FloatArray:
     return np.array(found)
 
 
+def amplitude(data: Sample, shape: Shape, noise: float) -> float:
+    """Return the best amplitude at a noise by the textbook."""
+    gp = DenseGp(kind_of(shape), N_ITEMS, noise, *data.rows)
+    return gp.whitened_square(gp.best_offset) / len(data.rewards)
+
+
 @each_shape
-def test_the_noise_is_the_most_likely_one(shape: Shape) -> None:
+def test_the_noise_is_the_mean_one_over_the_mean_amplitude(shape: Shape) -> None:
     for seed, count in ((0, 8), (1, 25), (2, 60)):
         data = draw(shape, seed, count=count)
         table, fit = densities(data, shape), best_noise(KERNEL.with_shape(shape), evidence_of(data))
         assert fit.log_density == pytest.approx(float(table.max()), abs=1e-6)
         unit = float((data.contexts**2).sum()) / count
-        assert fit.noise_variance == pytest.approx(RELATIVE_NOISE_GRID[int(np.argmax(table))] * unit)
+        noises = RELATIVE_NOISE_GRID * unit
+        amplitudes = np.array([amplitude(data, shape, noise) for noise in noises])
+        chances = np.exp(table - table.max())
+        assert fit.noise_variance == pytest.approx((chances @ (amplitudes * noises)) / (chances @ amplitudes), rel=1e-4)
 
 
 @pytest.mark.parametrize("start", [Shape(), Shape(0.0, 0.1, 16.0)])
@@ -185,7 +194,9 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
     data.rewards[:] += 2.0 * utilities.h(kind_of(Shape(0.0, 1.0, 0.0)), data.contexts, data.rankings)
     rows = evidence_of(data).with_prior_mean(utilities.prior_mean(kind_of(shape), SLATE_SIZE))
     fit = best_noise(KERNEL.with_shape(shape), rows, prior=PRIOR)
-    assert fit.log_density == pytest.approx(believed_density(data, utilities, shape, fit.noise_variance), abs=1e-5)
+    noises = RELATIVE_NOISE_GRID * float((data.contexts**2).sum()) / 15
+    densest = max(believed_density(data, utilities, shape, noise) for noise in noises)
+    assert fit.log_density == pytest.approx(densest, abs=1e-5)
     prior_mean = utilities.prior_mean(kind_of(shape), SLATE_SIZE)
     chosen = choose(
         KERNEL.with_shape(shape), rows, shared=0.0, noise_variance=0.1, prior_mean=prior_mean, prior=PRIOR

@@ -419,4 +419,9 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         log_digest="12",
         posterior_digest="13",
         arithmetic="paper and pencil",
+        outlier_count=14,
+        pair_scale=0.25,
+        constant_variance=4.0,
+        shared_context=2.0,
+        edges_reached=["noise"],
     )

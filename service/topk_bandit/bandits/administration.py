@@ -168,7 +168,7 @@ class Bandits:
 
 def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes: int) -> BanditStats:
     state, tally = model.state, model.tally
-    posterior = state.posterior
+    posterior, shape = state.posterior, state.posterior.kernel.shape
     return BanditStats(
         log_position=max(record.log_position, model.version),
         model_version=model.version,
@@ -188,9 +188,14 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         estimated_regret_sum=tally.estimated_regret_sum,
         explored=tally.explored,
         noise_variance=posterior.amplitude * posterior.noise_variance,
-        prior_variance=posterior.amplitude,
+        prior_variance=posterior.amplitude * (1.0 + state.shared),
         prior_slope=posterior.slope,
         rank_weight_power=_find_rank_weight_power(model),
+        pair_scale=1.0 if shape is None else shape.pair_scale,
+        constant_variance=posterior.kernel.constant,
+        shared_context=state.shared,
+        edges_reached=state.edges_reached,
+        outliers=state.usual.outliers,
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,

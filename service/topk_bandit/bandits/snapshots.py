@@ -131,6 +131,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "to_count": checkpoint.to_count,
         "aged_at": checkpoint.aged_at,
         "usual_rewards": checkpoint.usual,
+        "noise_at_edge": checkpoint.noise_at_edge,
         "tally": asdict(model.tally),
         "last": {
             "position": model.last.position,
@@ -188,6 +189,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         to_count=header["to_count"],
         aged_at=header["aged_at"],
         usual=UsualRewards(*header["usual_rewards"]),
+        noise_at_edge=header["noise_at_edge"],
     )
 
 

@@ -349,4 +349,5 @@ def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsR
 
 
 def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
-    return BanditStats(**{field.name: getattr(response, field.name) for field in dataclass_fields(BanditStats)})
+    values = {field.name: getattr(response, field.name) for field in dataclass_fields(BanditStats)}
+    return BanditStats(**values | {"edges_reached": tuple(response.edges_reached)})

@@ -160,3 +160,8 @@ class BanditStats:
     log_digest: str
     posterior_digest: str
     arithmetic: str
+    outlier_count: int
+    pair_scale: float
+    constant_variance: float
+    shared_context: float
+    edges_reached: tuple[str, ...]

@@ -341,6 +341,18 @@ class BanditStats:
         Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
     prior_slope
         Reward units that a standard deviation of the prior's utilities is worth, as last learned; 0 without a prior.
+    outliers
+        Rewards so far from all others that they were learned as the farthest usual one.
+    pair_scale
+        tau of the kernel, as last chosen: how much the order of a slate's items among each other counts; 1 for a kernel
+        that stays as it is.
+    constant_variance
+        kappa of the kernel, as last chosen: the variance of what a context does to all slates alike, in units of what
+        slates differ by.
+    shared_context
+        lambda, as last chosen: what all contexts have in common, in the unit of their dot products.
+    edges_reached
+        Which of "noise", "constant" and "shared" were chosen at the end of their range.
     rank_weight_power
         p of the kernel's rank weights dcg^p, as last chosen; 0 for a kernel without weights.
     memory_bytes
@@ -377,6 +389,11 @@ class BanditStats:
     prior_variance: float
     prior_slope: float
     rank_weight_power: float
+    pair_scale: float
+    constant_variance: float
+    shared_context: float
+    edges_reached: tuple[str, ...]
+    outliers: int
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int

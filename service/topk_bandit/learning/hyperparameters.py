@@ -183,21 +183,25 @@ def _whiten(covariance: FloatArray, evidence: ObservedRows) -> tuple[FloatArray,
 
 
 class NoiseFit(NamedTuple):
-    """The best noise ratio r of a kernel, and the log density of rewards and noise there, up to a constant.
+    """The noise ratio r of a kernel, and the log density of rewards and noise at the best one, up to a constant.
 
     The constant is the same for all kernels. The log density is 0 where rewards that are all equal say nothing.
+    `at_edge` tells that no ratio beyond the best one was tried: there may be a better one.
     """
 
     noise_variance: float
     log_density: float
+    at_edge: bool
 
 
 def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePrior | None = None) -> NoiseFit:
-    """Return the noise ratio r that the marginal likelihood prefers, for rows of a posterior.
+    """Return the noise ratio r that the marginal likelihood tells of, for rows of a posterior.
 
-    A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides while there are few rows;
-    without it a dozen rewards can pass for pure noise, or for none. Rewards that are all equal say nothing, and leave
-    the prior's mean.
+    It is the mean of noise over the mean of amplitude, both over all ratios by their posterior probabilities. The most
+    likely ratio alone is often one at which all is noise while a noisy shop has few rewards, and then little is tried,
+    and regret told too small. A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides
+    while there are few rows; without it a dozen rewards can pass for pure noise, or for none. Rewards that are all
+    equal say nothing, and leave the prior's mean.
 
     Parameters
     ----------
@@ -214,9 +218,12 @@ def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePri
     unit = float(np.trace(whitened)) / (evidence.n_observations * kernel.variance)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not rewards_differ(evidence.targets, evidence.leftovers):
-        return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0)
+        return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)
     profile = _profile(whitened, targets, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
     best = int(np.argmax(log_density > log_density.max() - _TIE))
-    return NoiseFit(float(RELATIVE_NOISE_GRID[best] * unit), float(log_density[best]))
+    amplitudes = np.exp(log_density - log_density[best]) * profile.amplitude
+    ratio = float(amplitudes @ RELATIVE_NOISE_GRID) / float(amplitudes.sum())
+    at_edge = best in {0, len(RELATIVE_NOISE_GRID) - 1}
+    return NoiseFit(ratio * unit, float(log_density[best]), at_edge)

@@ -22,12 +22,13 @@ from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.hyperparameters import SlopePrior, best_noise, scaling
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.kendall import (
+    CONSTANTS,
     adaptive_kendall,
     convolutional_kendall,
     weighted_convolutional_kendall,
     weighted_kendall,
 )
-from topk_bandit.learning.kernel_choice import FIRST_SHARED, choice_is_due, choose, condense
+from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
 from topk_bandit.learning.posterior import Posterior, capacity_for
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import log_count, validated_items
@@ -119,6 +120,7 @@ class Checkpoint:
     to_count: float
     aged_at: float
     usual: UsualRewards
+    noise_at_edge: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +150,8 @@ class State:
         When the rows were aged the last time.
     usual
         What rewards are usual.
+    noise_at_edge
+        Whether the noise that was chosen last is the least or the largest that is tried.
     """
 
     posterior: Posterior
@@ -162,6 +166,7 @@ class State:
     half_life: float = math.inf
     aged_at: float = 0.0
     usual: UsualRewards = NO_REWARDS
+    noise_at_edge: bool = False
 
     @classmethod
     def initial(
@@ -225,6 +230,7 @@ class State:
             half_life=half_life,
             aged_at=checkpoint.aged_at,
             usual=checkpoint.usual,
+            noise_at_edge=checkpoint.noise_at_edge,
         )
 
     @property
@@ -243,7 +249,19 @@ class State:
             to_count=self.to_count,
             aged_at=self.aged_at,
             usual=self.usual,
+            noise_at_edge=self.noise_at_edge,
         )
+
+    @property
+    def edges_reached(self) -> tuple[str, ...]:
+        """What was chosen at the end of its range, beyond which there may be better: "noise", "constant", "shared"."""
+        shape = self.posterior.kernel.shape
+        at_edge = {
+            "noise": self.noise_at_edge,
+            "constant": shape is not None and shape.constant == CONSTANTS[-1],
+            "shared": self.shared in {LEAST_SHARED, MOST_SHARED},
+        }
+        return tuple(name for name, reached in at_edge.items() if reached)
 
     @property
     def rewarded_share(self) -> float:
@@ -324,10 +342,11 @@ class State:
         at
             The time now, for rows to be aged by.
         """
-        posterior, kernel, prior = self.posterior, self.posterior.kernel, _slope_prior(self.posterior)
+        posterior, kernel = self.posterior, self.posterior.kernel
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         evidence, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
         rows = condense(kernel, evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
+        prior = _slope_prior(prior_mean, rows.context_square)
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
             chosen = choose(
                 kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior
@@ -337,11 +356,18 @@ class State:
             if prior_mean is not None and chosen.kernel is not kernel:
                 rows = rows.with_prior_mean(prior_mean.with_kernel(chosen.kernel))
             (kernel, shared), compared = chosen, self.observations
+        at_edge = self.noise_at_edge
         if rows.n_rows:
-            noise_variance = best_noise(kernel, rows, prior=prior).noise_variance
+            noise_variance, _, at_edge = best_noise(kernel, rows, prior=prior)
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
-            self, posterior=_rescale(posterior), since_refit=0, compared=compared, shared=shared, aged_at=aged_at
+            self,
+            posterior=_rescale(posterior),
+            since_refit=0,
+            compared=compared,
+            shared=shared,
+            aged_at=aged_at,
+            noise_at_edge=at_edge,
         )
 
     def with_half_life(self, half_life: float) -> State:
@@ -389,7 +415,7 @@ def _rescale(posterior: Posterior) -> Posterior:
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
     """
-    prior, offset = _slope_prior(posterior), posterior.best_offset
+    prior, offset = _slope_prior(posterior.prior_mean, posterior.context_square), posterior.best_offset
     square = posterior.whitened_square(offset)
     varied = posterior.rewards_vary and square > 0.0
     if prior is None:
@@ -399,12 +425,11 @@ def _rescale(posterior: Posterior) -> Posterior:
     return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=float(best.amplitude))
 
 
-def _slope_prior(posterior: Posterior) -> SlopePrior | None:
-    """Return what is believed of the slope before the rewards; None without a prior mean."""
-    prior_mean = posterior.prior_mean
+def _slope_prior(prior_mean: PriorMean | None, context_square: float) -> SlopePrior | None:
+    """Return what is believed of the slope before rewards, whose contexts have that mean square; None for no slope."""
     if prior_mean is None:
         return None
-    return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else posterior.context_square)
+    return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else context_square)
 
 
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def describe(model: Model) -> Mapping[str, str]:
         else ", ".join(f"{name} {value!r}" for name, value in shape._asdict().items()),
         "noise variance": f"{posterior.amplitude * posterior.noise_variance!r}",
         "prior mean": f"{posterior.offset!r}" + (f" + {posterior.slope!r} h" if posterior.slope else ""),
-        "prior variance": f"{posterior.amplitude!r}, for a context of norm 1",
+        "prior variance": f"{posterior.amplitude * (1.0 + state.shared)!r}, for a context of norm 1",
     }
 
 
