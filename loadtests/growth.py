@@ -14,7 +14,7 @@ from played import WIDE, shown_at_random
 from topk_bandit.bandits.model import Model, fold
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded
+from topk_bandit.domain.bandits import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded, Shown
 from topk_bandit.lab.simulation.environments import Shop
 
 if TYPE_CHECKING:
@@ -106,15 +106,16 @@ class _Script:
         """Return what follows `model`: slates shown, each rewarded `PENDING` slates later, after so many without."""
         template = choose_slate(model, self.request())
         events: list[Event] = []
-        shown: list[str] = []
+        shown: list[tuple[str, Shown]] = []
         for number in range(PENDING + pairs):
             request = self.request()
             slate = self._rng.choice(len(self._shop.items), size=self._shop.slate_size, replace=False)
             named = tuple(f"item-{item}" for item in slate)
             events.append(Recommended(request, replace(template, recommendation_id=request.request_id, slate=named)))
-            shown.append(request.request_id)
+            shown.append((request.request_id, Shown(request.context, named, 3)))
             if number >= PENDING:
-                events.append(Rewarded(shown[number - PENDING], float(self._rng.normal())))
+                rewarded, then = shown[number - PENDING]
+                events.append(Rewarded(rewarded, float(self._rng.normal()), then))
         return [LoggedEvent(model.version + 1 + place, 3, event) for place, event in enumerate(events)]
 
 

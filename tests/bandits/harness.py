@@ -16,7 +16,6 @@ from tests.contracts.harness import whole_log
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.open_slates import OpenSlate
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.domain.bandits import (
@@ -340,8 +339,6 @@ def _plain(value: object) -> object:
         return _plain_posterior(value)
     if isinstance(value, Mapping):
         return [(key, _plain(entry)) for key, entry in value.items()]
-    if isinstance(value, OpenSlate):
-        return _plain((value.context, value.ranking, value.at_ms))
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, float):

@@ -27,7 +27,7 @@ from tests.long_forms import usual_or_long
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import SHORT_TAIL
 from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
-from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.policy import Limits
 from topk_bandit.store.redis.keys import KeySpace
 
@@ -110,38 +110,6 @@ def test_a_model_stays_within_its_bound(stores: Stores) -> None:
         return 8.0 * (limits.rows**2 + 16 * limits.rows)
 
     assert limits.rows < 200
-    run(stores, scenario)
-
-
-def test_slates_that_nobody_rewards_fill_a_bandit_and_no_more(stores: Stores) -> None:
-    budget = MemoryBudget(model_bytes=64 * 1024)
-
-    async def scenario(store: Store) -> None:
-        async with running_worker(store, budget=budget) as worker:
-            await Shop(worker, stores, np.random.default_rng(2)).create()
-            given: list[str] = []
-
-            async def fill() -> None:
-                while len(given) < 1000:
-                    shown = await worker.recommender.recommend(NAME, request(f"r{len(given)}"))
-                    given.append(shown.recommendation_id)
-                    await worker.residents.follow(NAME)
-
-            with pytest.raises(ExhaustedError, match="bandit_memory_mib") as full:
-                await fill()
-            assert full.value.reason == "BANDIT_MEMORY"
-            assert len(given) > 50
-            model = await worker.residents.follow(NAME)
-            assert model.waiting_bytes < budget.model_bytes
-            before = (await store.get_bandit(NAME)).log_position
-            assert (await worker.recommender.recommend(NAME, request("r0"))).recommendation_id == given[0]
-            with pytest.raises(ExhaustedError):
-                await worker.recommender.recommend(NAME, request("one more"))
-            assert (await store.get_bandit(NAME)).log_position == before
-            for one in given[:10]:
-                await worker.recommender.reward(NAME, one, 1.0)
-            assert (await worker.recommender.recommend(NAME, request("room again"))).recommendation_id
-
     run(stores, scenario)
 
 

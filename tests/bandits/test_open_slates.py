@@ -1,110 +1,178 @@
-"""The open slates behave like plain dicts, and each stays as it was whatever is built from it."""
+"""Slates that await their reward are in the store: they cost a model nothing, and are learned from their event."""
 
 from __future__ import annotations
 
-import time
-import tracemalloc
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
-from tests.long_forms import examples
+from tests.bandits.harness import NAME, SETTINGS, assert_same, request, running_worker
+from tests.contracts.harness import RedisStores, run
+from tests.contracts.samples import recommendation
+from tests.long_forms import usual_or_long
 
-from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
+from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.snapshots import decode_model, encode_model
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    Expired,
+    Item,
+    ItemsChanged,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    RewardOutcome,
+    Shown,
+)
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.policy import Limits
+from topk_bandit.store.redis.keys import KeySpace
 
-KEYS = st.integers(0, 60).map(str)
+if TYPE_CHECKING:
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.embedded import EmbeddedStore
+    from topk_bandit.store.log import Store
 
-
-def slate(number: int, *, context_dim: int = 5, slate_size: int = 6) -> OpenSlate:
-    ranking = np.arange(number, number + slate_size, dtype=np.int32)
-    return OpenSlate(np.full(context_dim, number / 7), ranking, 10**12 + number)
-
-
-def test_a_slate_gives_back_what_it_was_made_of() -> None:
-    context, ranking = np.array([0.1, -1e300, 5e-324]), np.array([9999, 0], dtype=np.int32)
-    packed = OpenSlate(context, ranking, 1_795_253_075_232)
-    assert (packed.context.tolist(), packed.ranking.tolist(), packed.at_ms) == (
-        context.tolist(),
-        [9999, 0],
-        1_795_253_075_232,
-    )
-    assert (packed.context.dtype, packed.ranking.dtype) == (np.float64, np.int32)
-    assert packed.context.flags.writeable
-
-
-class SlatesAndDicts(RuleBasedStateMachine):
-    """Every version that was ever made, beside the plain dict that it should be like."""
-
-    versions = Bundle("versions")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: list[tuple[OpenSlates, dict[str, OpenSlate]]] = []
-
-    def _keep(self, slates: OpenSlates, like: dict[str, OpenSlate]) -> tuple[OpenSlates, dict[str, OpenSlate]]:
-        self.known.append((slates, like))
-        return slates, like
-
-    @rule(target=versions, count=st.integers(0, 40))
-    def start(self, count: int) -> tuple[OpenSlates, dict[str, OpenSlate]]:
-        like = {str(number): slate(number) for number in range(count)}
-        return self._keep(OpenSlates(dict(like)), like)
-
-    @rule(target=versions, version=versions, key=KEYS, number=st.integers(0, 1000))
-    def open(self, version: tuple[OpenSlates, dict[str, OpenSlate]], key: str, number: int) -> object:
-        slates, like = version
-        if key in like:
-            with pytest.raises(ValueError, match="open already"):
-                slates.add(key, slate(number))
-            return multiple()
-        new = slate(number)
-        return self._keep(slates.add(key, new), {**like, key: new})
-
-    @rule(target=versions, version=versions, keys=st.lists(KEYS, min_size=1, max_size=30))
-    def close(self, version: tuple[OpenSlates, dict[str, OpenSlate]], keys: list[str]) -> object:
-        slates, like = version[0], dict(version[1])
-        for key in keys:
-            if key in like:
-                slates = slates.remove(key)
-                del like[key]
-            else:
-                with pytest.raises(KeyError):
-                    slates.remove(key)
-        return self._keep(slates, like)
-
-    @invariant()
-    def all_versions_are_what_they_were(self) -> None:
-        for slates, like in self.known:
-            assert list(slates.items()) == list(like.items())
-            assert len(slates) == len(like)
-            assert all((key in slates) == (key in like) for key in map(str, range(61)))
+LIMITS = Limits(rows=200, pending_rows=8)
+SLATE = ("i0", "i1", "i3")
+MOST_BYTES = 850
+"""What docs/operations.md says that an open slate of 5 numbers and 6 items costs in the store, and a little."""
 
 
-TestSlatesAndDicts = SlatesAndDicts.TestCase
-TestSlatesAndDicts.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
+def begun() -> Model:
+    """Return a model that has items and nothing else."""
+    first = LoggedEvent(1, 1, BanditCreated(SETTINGS))
+    return then(begin("birth", first, limits=LIMITS), ItemsChanged(tuple(Item(f"i{n}") for n in range(8))))
 
 
-@pytest.mark.parametrize(("context_dim", "slate_size"), [(1, 3), (5, 6), (64, 12)])
-def test_the_memory_is_about_what_is_taken(context_dim: int, slate_size: int) -> None:
-    rng = np.random.default_rng(0)
-    tracemalloc.start()
-    try:
-        slates = OpenSlates()
-        for number in range(5000):
-            slates = slates.add(rng.bytes(16).hex(), slate(number, context_dim=context_dim, slate_size=slate_size))
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert slates.memory_bytes == pytest.approx(taken, rel=0.2)
-    assert OpenSlates().memory_bytes == 0
+def then(model: Model, event: Event) -> Model:
+    return fold(model, LoggedEvent(model.version + 1, model.version, event))
 
 
-def test_a_change_of_many_slates_costs_little() -> None:
-    slates = OpenSlates({f"{number:032x}": slate(number) for number in range(50_000)})
-    oldest = list(slates)[:2000]
-    start = time.process_time()
-    for number, key in enumerate(oldest):
-        slates = slates.add(f"new{number}", slates[key]).remove(key)
-    assert (time.process_time() - start) / 4000 < 0.0001, "copying them all takes a millisecond"
+def recommended(number: int) -> Recommended:
+    asked = request(f"q{number}", context=(float(number % 7), 1.0))
+    return Recommended(asked, replace(recommendation(f"r{number}"), slate=SLATE))
+
+
+def shown(number: int) -> Shown:
+    return Shown(recommended(number).request.context, SLATE, 0)
+
+
+@pytest.mark.long_form
+def test_slates_that_wait_cost_a_model_nothing() -> None:
+    few, many = 1000, usual_or_long(20_000, long=200_000)
+    model, sizes = begun(), {}
+    for number in range(many):
+        model = then(model, recommended(number))
+        if number + 1 in {few, many}:
+            sizes[model.open_slates] = (model.memory_bytes, len(encode_model(model)))
+    assert sorted(sizes) == [few, many]
+    assert sizes[few][0] == sizes[many][0]
+    assert sizes[many][1] <= sizes[few][1] + 64, "but for digits"
+    assert decode_model(encode_model(model), limits=LIMITS).open_slates == many
+    oldest = then(model, Rewarded("r0", 0.5, shown(0)))
+    assert (oldest.open_slates, oldest.state.observations) == (many - 1, 1)
+
+
+def test_a_slate_that_counts_no_more_is_learned_from_its_event() -> None:
+    model = begun()
+    for number in range(LIMITS.pending_rows + 1):
+        model = then(model, recommended(number))
+    assert "r0" not in model.state.pending_ids
+    other = Shown((2.5, -1.0), ("i7", "i2", "i5"), 0)
+    learned = then(model, Rewarded("r0", 0.5, other)).state.posterior.evidence
+    assert learned.contexts.tolist() == [[2.5, -1.0]]
+    assert learned.rankings.tolist() == [[7, 2, 5]]
+    expired = then(model, Expired("r0", 0.5, other)).state.posterior.evidence
+    assert (expired.contexts.tolist(), expired.rankings.tolist()) == ([[2.5, -1.0]], [[7, 2, 5]])
+
+
+def test_open_slates_are_counted() -> None:
+    model = begun()
+    for number in range(5):
+        model = then(model, recommended(number))
+    for event, left in (
+        (Rewarded("r0", 1.0, shown(0)), 4),
+        (Expired("r1", None, None), 3),
+        (Expired("r2", -1.0, shown(2)), 2),
+        (Rewarded("r4", 1.0, shown(4)), 1),
+    ):
+        model = then(model, event)
+        assert model.open_slates == left
+    assert (model.state.observations, model.tally.defaults, model.tally.expirations) == (3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "event", [Rewarded("r0", 1.0, shown(0)), Expired("r0", None, None), Expired("r0", 1.0, shown(0))]
+)
+def test_more_ends_than_beginnings_are_no_log(event: Event) -> None:
+    with pytest.raises(CorruptDataError, match="none is open"):
+        then(begun(), event)
+    closed = then(then(begun(), recommended(0)), event)
+    with pytest.raises(CorruptDataError, match="none is open"):
+        then(closed, event)
+
+
+def test_a_log_that_says_too_little_or_too_much_is_refused() -> None:
+    model = then(begun(), recommended(0))
+    for event, problem in (
+        (recommended(0), "which is open"),
+        (Expired("r0", 1.0, None), "not what was shown"),
+        (Rewarded("r0", 1.0, Shown((1.0, 1.0), ("i0", "i1", "nowhere"), 0)), "'nowhere'"),
+    ):
+        with pytest.raises(CorruptDataError, match=problem):
+            then(model, event)
+
+
+def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -> None:
+    """A worker with little memory goes on recommending, and learns the oldest slate though the log has lost it."""
+    stores, count = RedisStores(embedded.url), 3000
+    settings = replace(SETTINGS, item_capacity=50, slate_size=6, context_dim=5)
+    ids, rng = [f"item-{number:03d}" for number in range(50)], np.random.default_rng(3)
+
+    async def record(store: Store, number: int, *, incarnation: str) -> None:
+        slate = tuple(rng.choice(ids, 6, replace=False).tolist())
+        asked, given = request(f"q{number}", context=rng.normal(size=5).tolist()), recommendation(f"{number:032x}")
+        await store.record_recommendation(
+            NAME, asked, replace(given, slate=slate), incarnation=incarnation, items_position=2
+        )
+
+    async def wait_for_all(store: Store) -> None:
+        born = (await store.get_bandit(NAME)).incarnation
+        for first in range(0, count, 50):
+            batch = range(first, first + 50)
+            await asyncio.gather(*(record(store, number, incarnation=born) for number in batch))
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store, budget=MemoryBudget(model_bytes=MIB // 16)) as worker:
+            await worker.bandits.create_bandit(NAME, settings)
+            await worker.bandits.upsert_items(NAME, [Item(one) for one in ids])
+            await wait_for_all(store)
+            before = await worker.residents.follow(NAME)
+            assert before.open_slates == (await store.get_bandit(NAME)).pending == count
+            assert (await store.read_log(NAME, start=1, limit=1)).first_position > 3, "the first slate is in no log"
+            given = await worker.recommender.recommend(NAME, request("one more", context=(0.5,) * 5))
+            assert not given.degraded
+            assert await worker.recommender.reward(NAME, f"{0:032x}", 2.0) is RewardOutcome.ACCEPTED
+            assert await worker.recommender.reward(NAME, given.recommendation_id, 1.0) is RewardOutcome.ACCEPTED
+            after = await worker.residents.follow(NAME)
+            assert (after.open_slates, after.state.observations) == (count - 1, 2)
+            stats = await worker.bandits.stats(NAME)
+            assert (stats.pending, stats.observations) == (count - 1, 2)
+            await assert_another_worker_agrees(store, after)
+            keys = KeySpace(stores.prefix).bandit(NAME)
+            used = [
+                await store._link.call("MEMORY USAGE", key, "SAMPLES", 0)  # type: ignore[attr-defined]
+                for key in (keys.recommendations, keys.deadlines)
+            ]
+            assert 0.8 * MOST_BYTES < sum(used) / count < MOST_BYTES
+
+    async def assert_another_worker_agrees(store: Store, model: Model) -> None:
+        async with running_worker(store) as other:
+            assert_same(await other.residents.follow(NAME), model)
+
+    run(stores, scenario)

@@ -16,7 +16,7 @@ from tests.bandits.processor_fold import job
 from tests.contracts.samples import recommendation
 from tests.processors import PROCESSORS, THIS, Processor, executable, variables
 
-from topk_bandit.domain.bandits import BanditCreated, Expired, Item, ItemsChanged, Kernel, Recommended, Rewarded
+from topk_bandit.domain.bandits import BanditCreated, Expired, Item, ItemsChanged, Kernel, Recommended, Rewarded, Shown
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.codec import encode_event
 
@@ -66,15 +66,16 @@ def log(
         where = contexts(context, dim, rng)
         drawn = random_rankings(items, slate_size=slate_size, count=1, rng=rng)[0]
         slate = popular[rng.integers(10)] if rng.random() < liked else drawn
-        shown = replace(recommendation(), recommendation_id=f"r{number}", slate=tuple(f"i{n}" for n in slate))
-        events.append(Recommended(request(f"q{number}", context=where.tolist()), shown))
+        given = replace(recommendation(), recommendation_id=f"r{number}", slate=tuple(f"i{n}" for n in slate))
+        asked = request(f"q{number}", context=where.tolist())
+        events.append(Recommended(asked, given))
+        shown = Shown(asked.context, given.slate, 1000 + len(events))
         chance = 1.0 / (1.0 + np.exp(-float((tastes[slate] @ where).sum())))
-        waiting.append((f"r{number}", float(rng.random() < chance)))
+        waiting.append((f"r{number}", shown, float(rng.random() < chance)))
         while waiting and rng.random() < 0.5:
-            recommendation_id, reward = waiting.pop(int(rng.integers(len(waiting))))
-            events.append(
-                Expired(recommendation_id, None) if rng.random() < 0.1 else Rewarded(recommendation_id, reward)
-            )
+            recommendation_id, then, reward = waiting.pop(int(rng.integers(len(waiting))))
+            expired, rewarded = Expired(recommendation_id, None, None), Rewarded(recommendation_id, reward, then)
+            events.append(expired if rng.random() < 0.1 else rewarded)
     told = [(position, 1000 + position, encode_event(event).decode()) for position, event in enumerate(events, 1)]
     return job(f"birth-{seed}", told, rows=rows)
 

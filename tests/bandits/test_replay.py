@@ -79,7 +79,7 @@ def test_the_history_has_everything_in_it(history: History) -> None:
     assert len(powers) > 1, "the kernel never changed"
     assert history.snapshots > 256
     assert history.live.state.observations > LIMITS.rows, "no row was ever forgotten"
-    assert any(len(model.open) > LIMITS.pending_rows for model in history.models), "no pending row was ever dropped"
+    assert any(model.open_slates > LIMITS.pending_rows for model in history.models), "no pending row was ever dropped"
 
 
 def test_folding_the_log_again_gives_the_same_model(history: History) -> None:

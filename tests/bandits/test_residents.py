@@ -10,6 +10,7 @@ import numpy as np
 from tests.bandits.harness import NAME, SETTINGS, Shop, assert_same, rebuilt, request, running_worker, settles
 from tests.contracts.harness import RedisStores, run
 
+from topk_bandit.bandits.resident import Resident
 from topk_bandit.domain.bandits import Expired, RewardOutcome
 
 if TYPE_CHECKING:
@@ -62,6 +63,41 @@ def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -
             assert (await one.bandits.stats(NAME)).defaults == 10
             late = await one.recommender.reward(NAME, shown[0].recommendation_id, 1.0)
             assert late is RewardOutcome.LATE
+
+    run(stores, scenario)
+
+
+def test_the_next_deadline_is_known_from_the_store(stores: Stores) -> None:
+    """The model does not have it: the first slate given out may have waited for longer than any log goes back."""
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store, look_seconds=0.02) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            shown = [await shop.recommend() for _ in range(2)]
+            resident = worker.residents._residents[NAME]
+            for number, deadline_ms in ((0, shown[0].deadline_ms), (1, shown[1].deadline_ms), (2, None)):
+                for one in shown[:number]:
+                    await worker.recommender.reward(NAME, one.recommendation_id, 1.0)
+                async with asyncio.timeout(20):
+                    while resident.next_deadline_ms != deadline_ms:
+                        await asyncio.sleep(0.01)
+
+    run(stores, scenario)
+
+
+def test_a_long_pause_ends_at_the_next_deadline(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            await Shop(worker, stores, np.random.default_rng(1)).create()
+            model = await worker.residents.follow(NAME)
+            follower = worker.residents._residents[NAME].follower
+            resident = Resident(follower, look_seconds=1.0, now=0.0)
+            for _ in range(8):
+                resident.record_look(model, now=0.0)
+            resident.next_deadline_ms = 5_000
+            async with asyncio.timeout(20):  # the pause is 32 seconds
+                assert not await resident.wait(clock_ms=4_500)
 
     run(stores, scenario)
 

@@ -34,7 +34,16 @@ from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.snapshots import SCHEMA, decode_digests, decode_model, encode_model
-from topk_bandit.domain.bandits import BanditCreated, Item, ItemsChanged, Kernel, LoggedEvent, Recommended, Rewarded
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    Item,
+    ItemsChanged,
+    Kernel,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    Shown,
+)
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.policy import State
@@ -61,14 +70,15 @@ def checkpoint(settings: BanditSettings = SETTINGS) -> Model:
     ]
     template = replace(recommendation(), slate=("i0", "i1", "i3"))
     for number in range(9):
-        shown = replace(template, recommendation_id=f"r{number}")
-        events.append(Recommended(request(f"q{number}", context=rng.normal(size=2).tolist()), shown))
+        asked = request(f"q{number}", context=rng.normal(size=2).tolist())
+        events.append(Recommended(asked, replace(template, recommendation_id=f"r{number}")))
         if number < 8:
-            events.append(Rewarded(f"r{number}", float(rng.normal())))
+            shown = Shown(asked.context, template.slate, 1000 + len(events))
+            events.append(Rewarded(f"r{number}", float(rng.normal()), shown))
     events[-1], events[-2] = events[-2], events[-1]
     logged = [LoggedEvent(position, 1000 + position, event) for position, event in enumerate(events, 1)]  # type: ignore[arg-type]
     model = replayed("birth", logged)[-1]
-    assert (model.since_checkpoint, len(model.open)) == (0, 1)
+    assert (model.since_checkpoint, model.open_slates) == (0, 1)
     return model
 
 
@@ -139,7 +149,7 @@ def _without(name: str) -> Callable[[dict[str, object]], None]:
         _without("settings"),
         _without("kernel_shape"),
         _without("compared"),
-        lambda header: header.update(open_ids=["one", "too", "many"]),
+        lambda header: header.update(pending_ids=3),
         lambda header: header.update(tally={"nonsense": 1}),
         lambda header: header.update(settings=3),
         lambda header: header.update(last=None),

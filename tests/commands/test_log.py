@@ -148,7 +148,7 @@ def test_a_difference_is_told_by_its_first_event_and_in_standard_deviations(
     file = traded.dump(tmp_path / "log.jsonl")
     log = read_file(file)
     number, rewarded = next(one for one in enumerate(log.events) if isinstance(one[1].event, Rewarded))
-    more = Rewarded(rewarded.event.recommendation_id, rewarded.event.value + 1.0)
+    more = replace(rewarded.event, value=rewarded.event.value + 1.0)
     changed = LoggedEvent(rewarded.position, rewarded.at_ms, more)
     other = tmp_path / "other.jsonl"
     events = (*log.events[:number], changed, *log.events[number + 1 :])

@@ -26,6 +26,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     RewardOutcome,
     SettingsChanged,
+    Shown,
 )
 from topk_bandit.domain.errors import (
     ConflictError,
@@ -34,7 +35,7 @@ from topk_bandit.domain.errors import (
     NotFoundError,
     TopkBanditError,
 )
-from topk_bandit.store.log import ItemRecord, RecordStatus, Snapshot
+from topk_bandit.store.log import Expiry, ItemRecord, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -68,6 +69,18 @@ async def record(store: Store, recommendation_id: str = "rec-1", *, name: Bandit
         incarnation=now.incarnation,
         items_position=now.items_position,
     )
+
+
+async def shown(store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME) -> Shown:
+    """Return what a recommendation showed, as the log said when it was recorded."""
+    recorded = [logged for logged in await whole_log(store, name) if isinstance(logged.event, Recommended)]
+    [found] = [one for one in recorded if one.event.recommendation.recommendation_id == recommendation_id]
+    return Shown(found.event.request.context, found.event.recommendation.slate, found.at_ms)
+
+
+async def expired(store: Store, name: BanditName = NAME, *, limit: int = 5) -> int:
+    """Close what is overdue, and return how many that were."""
+    return (await store.expire_due(name, limit=limit)).count
 
 
 async def filled(store: Store) -> None:
@@ -409,10 +422,13 @@ class StoreContract:
             await store.update_settings(name, OVERDUE, revision=1)
             await record(store, f"{odd}2", name=name)
             assert await store.record_reward(name, odd, 1.0) == RewardOutcome.ACCEPTED
-            assert await store.expire_due(name, limit=5) == 1
+            assert await expired(store, name) == 1
             events = [logged.event for logged in await whole_log(store, name)]
             assert events[1] == ItemsChanged(upserted=(Item(odd),), retired=(odd,))
-            assert events[-2:] == [Rewarded(odd, 1.0), Expired(f"{odd}2", -0.5)]
+            assert events[-2:] == [
+                Rewarded(odd, 1.0, await shown(store, odd, name=name)),
+                Expired(f"{odd}2", -0.5, await shown(store, f"{odd}2", name=name)),
+            ]
             assert [one.name for one in await store.list_bandits(name.tenant, after="", limit=5)] == [name]
 
         run(stores, scenario)
@@ -518,7 +534,9 @@ class StoreContract:
             await record(store)
             assert await store.record_reward(NAME, "rec-1", 0.1 + 0.2) == RewardOutcome.ACCEPTED
             assert await store.record_reward(NAME, "rec-1", 0.30000000000000004) == RewardOutcome.DUPLICATE
-            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", 0.30000000000000004)
+            assert (await whole_log(store, NAME))[-1].event == Rewarded(
+                "rec-1", 0.30000000000000004, await shown(store)
+            )
             now = await store.get_bandit(NAME)
             assert (now.log_position, now.pending, now.late_rewards) == (3, 0, 0)
 
@@ -534,7 +552,7 @@ class StoreContract:
             await record(store)
             assert await store.record_reward(NAME, "rec-1", value) == RewardOutcome.ACCEPTED
             assert await store.record_reward(NAME, "rec-1", equal) == RewardOutcome.DUPLICATE
-            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", value)
+            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", value, await shown(store))
 
         run(stores, scenario)
 
@@ -544,11 +562,11 @@ class StoreContract:
             await create(store, having=OVERDUE)
             await record(store)
             if noticed:
-                assert await store.expire_due(NAME, limit=5) == 1
+                assert await expired(store) == 1
             assert await store.record_reward(NAME, "rec-1", 3.0) == RewardOutcome.LATE
             assert await store.record_reward(NAME, "rec-1", 3.0) == RewardOutcome.DUPLICATE
-            assert await store.expire_due(NAME, limit=5) == 0
-            assert [e.event for e in await whole_log(store, NAME)][2:] == [Expired("rec-1", -0.5)]
+            assert await expired(store) == 0
+            assert [e.event for e in await whole_log(store, NAME)][2:] == [Expired("rec-1", -0.5, await shown(store))]
             now = await store.get_bandit(NAME)
             assert (now.log_position, now.pending, now.late_rewards) == (3, 0, 1)
 
@@ -560,7 +578,7 @@ class StoreContract:
             await record(store, "early")
             await record(store, "tardy")
             assert await store.record_reward(NAME, "early", 1.0) == RewardOutcome.ACCEPTED
-            assert await store.expire_due(NAME, limit=5) == 0
+            assert await expired(store) == 0
             await stores.pass_time(400)
             assert await store.record_reward(NAME, "tardy", 1.0) == RewardOutcome.LATE
 
@@ -578,12 +596,78 @@ class StoreContract:
             await record(store, "open")
             await stores.pass_time(400)
             assert (await store.get_bandit(NAME)).pending == 4
-            assert await store.expire_due(NAME, limit=2) == 2
-            assert await store.expire_due(NAME, limit=2) == 1
-            assert await store.expire_due(NAME, limit=2) == 0
-            expired = [e.event for e in await whole_log(store, NAME) if isinstance(e.event, Expired)]
-            assert expired == [Expired("sooner", None), Expired("soon", None), Expired("later", None)]
+            assert [await expired(store, limit=2) for _ in range(3)] == [2, 1, 0]
+            ended = [e.event for e in await whole_log(store, NAME) if isinstance(e.event, Expired)]
+            assert ended == [Expired(key, None, None) for key in ("sooner", "soon", "later")]
             assert (await store.get_bandit(NAME)).pending == 1
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("default_reward", [None, -0.5])
+    def test_what_was_shown_comes_with_whatever_is_learned(self, stores: Stores, default_reward: float | None) -> None:
+        """Long after the log was trimmed and the items changed, with ids and numbers that are hard to keep."""
+        slate = ('a "b" c', "], {0} \\ é 漢/\u007f %s")
+        contexts = {
+            "rewarded": (-0.0, 5e-324, 1e22),
+            "expired": (0.1, -2.5, 1e-17),
+            "late": (1.0, 1e6, 1.7976931348623157e308),
+        }
+
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=500, default_reward=default_reward))
+            await store.change_items(NAME, upserted=[Item(one) for one in slate], retired=[])
+            for key, context in contexts.items():
+                given = replace(recommendation(key), slate=slate)
+                await store.record_recommendation(
+                    NAME, request(context=context), given, incarnation="first", items_position=2
+                )
+            then = {key: await shown(store, key) for key in contexts}
+            await store.change_items(NAME, upserted=[], retired=slate)
+            for new in ("one", "two"):
+                position = (await store.change_items(NAME, upserted=[Item(new)], retired=[])).log_position
+                await store.save_snapshot(NAME, Snapshot(position, b"all"), incarnation="first")
+            assert len(await whole_log(store, NAME)) == 1
+            assert await store.record_reward(NAME, "rewarded", 1.0) == RewardOutcome.ACCEPTED
+            await stores.pass_time(500)
+            assert await store.record_reward(NAME, "late", 1.0) == RewardOutcome.LATE
+            assert await expired(store) == 1
+            ends = [logged.event for logged in await whole_log(store, NAME)][1:]
+            assert ends == [
+                Rewarded("rewarded", 1.0, then["rewarded"]),
+                Expired("late", default_reward, None if default_reward is None else then["late"]),
+                Expired("expired", default_reward, None if default_reward is None else then["expired"]),
+            ]
+            assert [then[key].context for key in contexts] == list(contexts.values())
+            assert str(ends[0]) == str(Rewarded("rewarded", 1.0, then["rewarded"])), "the sign of zero"
+            asked = request(context=contexts["rewarded"])
+            again = await store.find_recommendation(NAME, asked, "rewarded")
+            assert again is not None
+            assert again.slate == slate
+
+        run(stores, scenario)
+
+    def test_the_next_deadline_is_the_earliest_that_is_open(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=HOUR_MS))
+            assert await store.expire_due(NAME, limit=5) == Expiry(0, None)
+            deadlines = {}
+            for number, wait_ms in enumerate((HOUR_MS, HOUR_MS // 2, 2 * HOUR_MS)):
+                await store.update_settings(NAME, settings(reward_wait_ms=wait_ms), revision=max(1, number))
+                outcome = await record(store, f"rec-{number}")
+                assert outcome.recommendation is not None
+                deadlines[number] = outcome.recommendation.deadline_ms
+            assert await store.expire_due(NAME, limit=5) == Expiry(0, deadlines[1])
+            await store.record_reward(NAME, "rec-1", 1.0)
+            assert await store.expire_due(NAME, limit=5) == Expiry(0, deadlines[0])
+            await store.update_settings(NAME, OVERDUE, revision=3)
+            overdue = [await record(store, f"overdue-{number}") for number in range(2)]
+            last = overdue[1].recommendation
+            assert last is not None
+            assert await store.expire_due(NAME, limit=1) == Expiry(1, last.deadline_ms)
+            assert await store.expire_due(NAME, limit=1) == Expiry(1, deadlines[0])
+            for key in ("rec-0", "rec-2"):
+                await store.record_reward(NAME, key, 1.0)
+            assert await store.expire_due(NAME, limit=1) == Expiry(0, None)
 
         run(stores, scenario)
 
@@ -593,13 +677,13 @@ class StoreContract:
             await record(store)
             await store.update_settings(NAME, replace(OVERDUE, default_reward=1 / 3), revision=1)
             await store.expire_due(NAME, limit=1)
-            assert (await whole_log(store, NAME))[-1].event == Expired("rec-1", 1 / 3)
+            assert (await whole_log(store, NAME))[-1].event == Expired("rec-1", 1 / 3, await shown(store))
 
         run(stores, scenario)
 
     def test_a_bandit_that_does_not_exist_has_nothing_due_and_no_snapshots(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
-            assert await store.expire_due(ABSENT, limit=5) == 0
+            assert await store.expire_due(ABSENT, limit=5) == Expiry(0, None)
             assert await store.load_snapshots(ABSENT) == ()
             assert await store.save_snapshot(ABSENT, Snapshot(1, b"x"), incarnation="first") is False
 
@@ -613,7 +697,7 @@ class StoreContract:
             assert outcomes.count(RewardOutcome.ACCEPTED) == 1
             assert outcomes.count(RewardOutcome.DUPLICATE) == 49
             rewards = [e.event for e in await whole_log(connected[0], NAME) if isinstance(e.event, Rewarded)]
-            assert rewards == [Rewarded("rec-1", 0.5)]
+            assert rewards == [Rewarded("rec-1", 0.5, await shown(connected[0]))]
 
         run(stores, scenario, connections=3)
 
@@ -647,13 +731,13 @@ class StoreContract:
             await expiring
             events = [e.event for e in await whole_log(connected[0], NAME)]
             rewarded = [e.recommendation_id for e in events if isinstance(e, Rewarded)]
-            expired = [e.recommendation_id for e in events if isinstance(e, Expired)]
-            assert sorted(rewarded + expired) == sorted(outcomes)
+            overdue = [e.recommendation_id for e in events if isinstance(e, Expired)]
+            assert sorted(rewarded + overdue) == sorted(outcomes)
             assert {key for key in outcomes if outcomes[key] == RewardOutcome.ACCEPTED} == set(rewarded)
-            assert {key for key in outcomes if outcomes[key] == RewardOutcome.LATE} == set(expired)
-            assert min(len(rewarded), len(expired)) >= 20
+            assert {key for key in outcomes if outcomes[key] == RewardOutcome.LATE} == set(overdue)
+            assert min(len(rewarded), len(overdue)) >= 20
             now = await connected[0].get_bandit(NAME)
-            assert (now.pending, now.late_rewards) == (0, len(expired))
+            assert (now.pending, now.late_rewards) == (0, len(overdue))
 
         run(stores, scenario, connections=3)
 
@@ -775,9 +859,9 @@ class StoreContract:
             await record(store, "open")
             await forgetful_stores.pass_time(510)
             before = await store.get_bandit(NAME)
-            assert await store.expire_due(NAME, limit=2) == 0
+            assert await expired(store, limit=2) == 0
             assert await self._remembered(store) == ["rec-3", "expired", "open"]
-            assert await store.expire_due(NAME, limit=2) == 0
+            assert await expired(store, limit=2) == 0
             assert await self._remembered(store) == ["open"]
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rec-1", 1.0)

@@ -124,7 +124,7 @@ def assert_same_figures(stats: BanditStats, model: Model) -> None:
     assert stats.model_version == model.version
     assert stats.observation_count == model.state.observations
     assert stats.recommendation_count == tally.recommendations
-    assert stats.pending_count == len(model.open)
+    assert stats.pending_count == model.open_slates
     assert stats.mean_reward == tally.reward_sum / model.state.observations
     assert stats.regret_bound_sum == tally.regret_bound_sum
     assert stats.estimated_regret_sum == tally.estimated_regret_sum

@@ -30,6 +30,7 @@ from topk_bandit.domain.bandits import (
     Recommended,
     Rewarded,
     SettingsChanged,
+    Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store import codec
@@ -84,6 +85,7 @@ recommendations = st.builds(
     deadline_ms=counts,
     degraded=st.booleans(),
 )
+shown = st.builds(Shown, context=st.lists(numbers, max_size=4).map(tuple), slate=text_tuples, at_ms=counts)
 events = st.one_of(
     st.builds(BanditCreated, all_settings | settings_with_priors, st.none() | priors),
     st.builds(SettingsChanged, all_settings | settings_with_priors, st.none() | priors),
@@ -93,10 +95,12 @@ events = st.one_of(
         retired=text_tuples,
     ),
     st.builds(Recommended, request=requests, recommendation=recommendations),
-    st.builds(Rewarded, texts, numbers),
-    st.builds(Expired, texts, st.none() | numbers),
+    st.builds(Rewarded, texts, numbers, shown),
+    st.builds(Expired, texts, st.none(), st.none()),
+    st.builds(Expired, texts, numbers, shown),
 )
 EVENT = Recommended(request=request(candidates=("a",)), recommendation=recommendation())
+SHOWN = Shown(context=(0.1, -2.5), slate=("pear", "apple"), at_ms=17)
 
 
 @given(all_settings | settings_with_priors)
@@ -142,6 +146,19 @@ def test_events_survive(event: Event) -> None:
     assert type(read) is type(event)
 
 
+@pytest.mark.parametrize("event", [Expired("r", None, SHOWN), Expired("r", 1.0, None)])
+def test_what_was_shown_goes_with_a_default_reward(event: Expired) -> None:
+    with pytest.raises(CorruptDataError, match="shown"):
+        codec.decode_event(codec.encode_event(event))
+
+
+@given(st.lists(numbers, max_size=4))
+def test_a_context_is_one_word_of_json(context: list[float]) -> None:
+    encoded = codec.encode_context(context)
+    assert not encoded.split()[1:]
+    assert [number.hex() for number in json.loads(encoded)] == [number.hex() for number in context]
+
+
 @given(numbers)
 def test_a_context_survives_to_the_last_bit_and_sign(number: float) -> None:
     event = Recommended(request=request(context=(number,)), recommendation=recommendation())
@@ -167,7 +184,7 @@ def test_no_text_for_what_is_no_number(number: float) -> None:
     with pytest.raises(ValueError, match="not finite"):
         codec.canonical(number)
     with pytest.raises(ValueError, match="JSON"):
-        codec.encode_event(Rewarded("rec", number))
+        codec.encode_event(Rewarded("rec", number, SHOWN))
 
 
 def test_equal_settings_have_equal_bytes() -> None:
@@ -213,7 +230,15 @@ def spoiled(document: object) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "event", [EVENT, BanditCreated(SETTINGS), Rewarded("r", 1.0), Expired("r", 2.0), ItemsChanged((Item("a"),), ("b",))]
+    "event",
+    [
+        EVENT,
+        BanditCreated(SETTINGS),
+        Rewarded("r", 1.0, SHOWN),
+        Expired("r", 2.0, SHOWN),
+        Expired("r", None, None),
+        ItemsChanged((Item("a"),), ("b",)),
+    ],
 )
 def test_a_spoiled_event_is_refused(event: Event) -> None:
     for document in spoiled(json.loads(codec.encode_event(event))):

@@ -26,6 +26,7 @@ from topk_bandit.domain.errors import (
     NotFoundError,
     UnavailableError,
 )
+from topk_bandit.store.codec import encode_context
 from topk_bandit.store.log import RecordStatus, Snapshot
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.bandits import RedisStore
@@ -75,6 +76,10 @@ async def furnish(store: Store) -> None:
     await recommend(store, "pending")
 
 
+async def expire(store: Store) -> int:
+    return (await store.expire_due(NAME, limit=5)).count
+
+
 async def recommend(store: Store, key: str) -> RecordStatus:
     outcome = await store.record_recommendation(
         NAME, request(), recommendation(key), incarnation="first", items_position=0
@@ -119,7 +124,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
         RewardOutcome.DUPLICATE,
         1,
     ),
-    "expire": (lambda store: store.expire_due(NAME, limit=5), scripts.EXPIRE_DUE, 0, 1),
+    "expire": (expire, scripts.EXPIRE_DUE, 0, 1),
     "snapshot": (
         lambda store: store.save_snapshot(NAME, Snapshot(2, b"x"), incarnation="first"),
         scripts.SAVE_SNAPSHOT,
@@ -341,6 +346,26 @@ def test_a_key_that_holds_something_else_is_corrupt(valkey: RunningServer) -> No
             client.set(keys.meta, "text")
             with pytest.raises(CorruptDataError):
                 await store.get_bandit(NAME)
+
+    run(stores, scenario)
+
+
+def test_a_closed_record_no_longer_has_what_was_shown(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    records = KeySpace(stores.prefix).bandit(NAME).recommendations
+    context = encode_context(request().context)
+
+    async def scenario(store: Store) -> None:
+        await furnish(store)
+        with valkey.client() as client:
+            waiting = client.hgetall(records)
+            assert all(context in record for record in waiting.values())
+            assert await expire(store) == 1
+            await store.record_reward(NAME, "pending", 1.0)
+            for key, record in client.hgetall(records).items():
+                assert context not in record
+                assert len(record) < len(waiting[key])
+                assert record.endswith(waiting[key].partition(context)[2]), "the recommendation stays"
 
     run(stores, scenario)
 

@@ -11,17 +11,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.learning.policy import Limits
 
 if TYPE_CHECKING:
-    from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
 
 __all__ = ["MIB", "MemoryBudget", "ModelSizes"]
 
 MIB = 2**20
-WAITING_RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +28,7 @@ class MemoryBudget:
     Attributes
     ----------
     model_bytes
-        What one bandit's model may take. Three eighths are for its posterior, the rest for its items and for slates
-        that await their reward.
+        What one bandit's model may take. Three eighths are for its posterior, the rest for its items and its prior.
     worker_bytes
         What all models of a worker may take together.
     idle_seconds
@@ -45,22 +41,7 @@ class MemoryBudget:
 
     def limits(self, *, context_dim: int, slate_size: int) -> Limits:
         """Return what a posterior may grow to if contexts and slates are no longer than this."""
-        return Limits.within(self._posterior_bytes, context_dim=context_dim, slate_size=slate_size)
-
-    def check_room(self, model: Model) -> None:
-        """Raise `ExhaustedError` (BANDIT_MEMORY) unless the model has room for one more open slate."""
-        if model.waiting_bytes < self.model_bytes - self._posterior_bytes:
-            return
-        raise ExhaustedError(
-            "BANDIT_MEMORY",
-            f"{len(model.open)} recommendations await their reward, and the bandit's memory is used up: reward sooner, "
-            "shorten its reward wait, or raise bandit_memory_mib",
-            retry_after=WAITING_RETRY_SECONDS,
-        )
-
-    @property
-    def _posterior_bytes(self) -> int:
-        return self.model_bytes * 3 // 8
+        return Limits.within(self.model_bytes * 3 // 8, context_dim=context_dim, slate_size=slate_size)
 
 
 class ModelSizes:

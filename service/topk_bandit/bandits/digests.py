@@ -1,8 +1,8 @@
 """Digests of a model, by which two workers compare what they made of one log.
 
-The digest of the log covers items, settings, open slates and sums, and is the same wherever the log is folded. The
-digest of the posterior is the same where the arithmetic is the same; elsewhere numbers are rounded otherwise. Digests
-tell that two models differ, never how far.
+The digest of the log covers items, settings, counts and sums, and is the same wherever the log is folded. The digest of
+the posterior is the same where the arithmetic is the same; elsewhere numbers are rounded otherwise. Digests tell that
+two models differ, never how far.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Digests(NamedTuple):
 
 
 def digests_of(model: Model) -> Digests:
-    """Return a model's digests: O(N^2 + open slates)."""
+    """Return a model's digests: O(N^2)."""
     return Digests(_digest_of_log(model), digest_state(model.state), model.arithmetic)
 
 
@@ -80,7 +80,7 @@ def _digest_of_log(model: Model) -> str:
         [model.incarnation, last.position, last.at_ms, encode_event(last.event).decode()],
         encode_settings(model.settings).decode(),
         [items.ids, sorted(items.available), sorted(items.retired), model.items_position],
-        [model.prior_items.ids, list(model.open), model.state.observations],
+        [model.prior_items.ids, model.state.observations],
         asdict(model.tally),
     ]
     return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

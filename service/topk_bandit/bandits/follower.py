@@ -256,7 +256,7 @@ class Follower:
             if model is None:
                 model = begin(incarnation, logged, limits=self._limits)
                 continue
-            self._report_delay(model, logged)
+            self._report_delay(logged)
             model = fold(model, logged)
             if model.since_checkpoint == 0:
                 checkpoint = model
@@ -264,12 +264,10 @@ class Follower:
             raise CorruptDataError(f"{self.name}: the log is empty")
         return _Step(model, checkpoint)
 
-    def _report_delay(self, model: Model, logged: LoggedEvent) -> None:
+    def _report_delay(self, logged: LoggedEvent) -> None:
         """Report how old a reward's slate is, unless the reward was in the log before it was loaded."""
         if logged.position > self._loaded_end and isinstance(logged.event, Rewarded):
-            slate = model.open.get(logged.event.recommendation_id)
-            if slate is not None:
-                self._hooks.learned(logged.event.value, (logged.at_ms - slate.at_ms) / 1e3)
+            self._hooks.learned(logged.event.value, (logged.at_ms - logged.event.shown.at_ms) / 1e3)
 
     def _report(self, model: Model, part: LogSlice) -> None:
         lag = part.log_position - model.version
@@ -278,7 +276,7 @@ class Follower:
         self._hooks.posterior(
             str(self.name),
             observations=model.state.observations,
-            pending=len(model.open),
+            pending=model.open_slates,
             rows=model.state.posterior.n_rows,
             memory_bytes=model.memory_bytes,
         )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.bandits.items import Items
-from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.domain.bandits import (
     BanditCreated,
@@ -32,7 +31,7 @@ from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditSettings, Prior
+    from topk_bandit.domain.bandits import BanditSettings, Prior, Shown
 
 __all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold", "half_life_of"]
 
@@ -61,8 +60,6 @@ class Model:
     ----------
     prior_items
         The items that the state's prior mean knows.
-    open
-        Open slates by recommendation id.
     items_position
         Log position of the newest `ItemsChanged`.
     arithmetic
@@ -76,7 +73,6 @@ class Model:
     items: Items
     prior_items: PriorItems
     state: State
-    open: OpenSlates
     tally: Tally
     last: LoggedEvent
     arithmetic: str
@@ -89,16 +85,18 @@ class Model:
         return self.last.position
 
     @property
-    def waiting_bytes(self) -> int:
-        """About how much memory the items, the prior and the open slates take."""
-        prior_mean = self.state.posterior.prior_mean
-        prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
-        return self.items.memory_bytes + prior_bytes + self.open.memory_bytes
+    def open_slates(self) -> int:
+        """How many recommendations are neither rewarded nor expired; the store knows which."""
+        tally = self.tally
+        rewards = self.state.observations - tally.defaults
+        return tally.recommendations - rewards - tally.expirations
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory the model takes."""
-        return self.state.memory_bytes + self.waiting_bytes
+        prior_mean = self.state.posterior.prior_mean
+        prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
+        return self.state.memory_bytes + self.items.memory_bytes + prior_bytes
 
 
 def half_life_of(settings: BanditSettings) -> float:
@@ -119,7 +117,6 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         Items(),
         PriorItems(),
         state,
-        OpenSlates(),
         Tally(),
         first,
         arithmetic=describe_arithmetic(),
@@ -158,11 +155,11 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             items = model.items.apply(change)
             return replace(model, items=items, state=_place_items(model, items), items_position=logged.position)
         case Recommended() as recommended:
-            return _open_slate(model, recommended, logged.at_ms)
-        case Rewarded(recommendation_id, value):
-            return _learn_reward(model, recommendation_id, value, at_ms=logged.at_ms, tally=model.tally)
-        case Expired(recommendation_id, default_reward):
-            return _expire_slate(model, recommendation_id, default_reward, at_ms=logged.at_ms)
+            return _open_slate(model, recommended)
+        case Rewarded(recommendation_id, value, shown):
+            return _learn_reward(_check_open(model, logged), recommendation_id, value, shown, at_ms=logged.at_ms)
+        case Expired() as expired:
+            return _expire_slate(_check_open(model, logged), expired, at_ms=logged.at_ms)
 
 
 def _adopt_prior(model: Model, prior: Prior | None) -> Model:
@@ -188,15 +185,14 @@ def _place_items(model: Model, items: Items) -> State:
     )
 
 
-def _open_slate(model: Model, event: Recommended, at_ms: int) -> Model:
+def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
-    if recommendation.recommendation_id in model.open:
+    if recommendation.recommendation_id in model.state.pending_ids:
         raise CorruptDataError(f"the log opens {recommendation.recommendation_id!r}, which is open")
-    slate = OpenSlate(np.array(event.request.context), model.items.find_indices(recommendation.slate), at_ms)
+    context, ranking = np.array(event.request.context), model.items.find_indices(recommendation.slate)
     return replace(
         model,
-        state=model.state.shown(recommendation.recommendation_id, slate.context, slate.ranking),
-        open=model.open.add(recommendation.recommendation_id, slate),
+        state=model.state.shown(recommendation.recommendation_id, context, ranking),
         tally=replace(
             tally,
             recommendations=tally.recommendations + 1,
@@ -207,29 +203,27 @@ def _open_slate(model: Model, event: Recommended, at_ms: int) -> Model:
     )
 
 
-def _expire_slate(model: Model, recommendation_id: str, default_reward: float | None, *, at_ms: int) -> Model:
+def _check_open(model: Model, logged: LoggedEvent) -> Model:
+    if not model.open_slates:
+        raise CorruptDataError(f"event {logged.position} ends a recommendation, and none is open")
+    return model
+
+
+def _expire_slate(model: Model, event: Expired, *, at_ms: int) -> Model:
     tally = replace(model.tally, expirations=model.tally.expirations + 1)
-    if default_reward is not None:
-        tally = replace(tally, defaults=tally.defaults + 1)
-        return _learn_reward(model, recommendation_id, default_reward, at_ms=at_ms, tally=tally)
-    _find_open_slate(model, recommendation_id)
-    state = model.state.closed(recommendation_id)
-    return replace(model, state=state, open=model.open.remove(recommendation_id), tally=tally)
+    if event.default_reward is None:
+        return replace(model, state=model.state.closed(event.recommendation_id), tally=tally)
+    if event.shown is None:
+        raise CorruptDataError(f"the log has a default reward for {event.recommendation_id!r}, and not what was shown")
+    expired = replace(model, tally=replace(tally, defaults=tally.defaults + 1))
+    return _learn_reward(expired, event.recommendation_id, event.default_reward, event.shown, at_ms=at_ms)
 
 
-def _learn_reward(model: Model, recommendation_id: str, reward: float, *, at_ms: int, tally: Tally) -> Model:
-    slate = _find_open_slate(model, recommendation_id)
+def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Shown, *, at_ms: int) -> Model:
+    context, ranking = np.array(shown.context), model.items.find_indices(shown.slate)
     learned = model.state.usual.admit(reward).reward
     return replace(
         model,
-        state=model.state.rewarded(recommendation_id, slate.context, slate.ranking, reward=reward, at=at_ms),
-        open=model.open.remove(recommendation_id),
-        tally=replace(tally, reward_sum=tally.reward_sum + learned),
+        state=model.state.rewarded(recommendation_id, context, ranking, reward=reward, at=at_ms),
+        tally=replace(model.tally, reward_sum=model.tally.reward_sum + learned),
     )
-
-
-def _find_open_slate(model: Model, recommendation_id: str) -> OpenSlate:
-    slate = model.open.get(recommendation_id)
-    if slate is None:
-        raise CorruptDataError(f"the log closes {recommendation_id!r}, which is not open")
-    return slate

@@ -17,7 +17,6 @@ import numpy as np
 
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
-    ExhaustedError,
     InvalidArgumentError,
     NotFoundError,
     TopkBanditError,
@@ -151,14 +150,13 @@ class Recommender:
         """Choose a slate; if the model refuses, find the one given out before, or choose with a newer model."""
         try:
             return await self._choose(request, model)
-        except (NotFoundError, InvalidArgumentError, ExhaustedError):
+        except (NotFoundError, InvalidArgumentError):
             repeated = await self._store.find_recommendation(
                 name, request, recommendation_id_of(model.incarnation, request.request_id)
             )
             return repeated or await self._choose(request, await self._residents.follow(name))
 
     async def _choose(self, request: RecommendationRequest, model: Model) -> Recommendation:
-        self._residents.budget.check_room(model)
         start = time.perf_counter()
         if _is_short(model, request):
             recommendation = choose_slate(model, request)

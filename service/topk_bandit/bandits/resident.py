@@ -1,7 +1,7 @@
 """One bandit of a worker: its follower, the lock and the task that use it, and when to look at its log next.
 
-The pause between two looks is short while the log grows, doubles up to a limit while it does not, and ends when the
-oldest open slate is due. Nothing here reads the log or ends the task.
+The pause between two looks is short while the log grows, doubles up to a limit while it does not, and ends at the next
+deadline. Nothing here reads the log or ends the task.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Resident:
         When the bandit was asked for, or its log was seen to grow, the last time.
     expire_at
         When its overdue slates are closed next.
+    next_deadline_ms
+        The earliest open deadline by the store's clock, when overdue slates were closed last; None without any.
     """
 
     def __init__(self, follower: Follower, *, look_seconds: float, now: float) -> None:
@@ -50,6 +52,7 @@ class Resident:
         self.task: asyncio.Task[None] | None = None
         self.used_at = now
         self.expire_at = 0.0
+        self.next_deadline_ms: int | None = None
         self._woken = asyncio.Event()
         self._look_seconds = look_seconds
         self._pause_seconds = look_seconds
@@ -82,10 +85,8 @@ class Resident:
             self._pause_seconds = min(2.0 * self._pause_seconds, LONGEST_PAUSE_LOOKS * self._look_seconds)
 
     def _find_pause(self, clock_ms: int) -> float:
-        """Return how long to wait: not beyond the time when the oldest open slate is about to expire."""
-        model = self.follower.model
-        oldest = next(iter(model.open.values()), None) if model else None
-        if model is None or oldest is None:
+        """Return how long to wait: not beyond the next deadline that was open."""
+        if self.next_deadline_ms is None:
             return self._pause_seconds
-        due_seconds = (oldest.at_ms + model.settings.reward_wait_ms - clock_ms) / 1e3
+        due_seconds = (self.next_deadline_ms - clock_ms) / 1e3
         return min(self._pause_seconds, max(due_seconds, self._look_seconds))

@@ -135,12 +135,14 @@ class Residents:
         """Fold the bandit's log to its end as of now, and return the model; the errors of `Follower.follow`."""
         return await self._follow(self._admit(name))
 
-    async def expire(self, name: BanditName) -> None:
-        """Close the slates of a bandit whose deadline has passed."""
-        while count := await self._store.expire_due(name, limit=EXPIRIES_PER_CALL):
-            self._hooks.expired(count)
-            if count < EXPIRIES_PER_CALL:
-                return
+    async def expire(self, name: BanditName) -> int | None:
+        """Close the slates of a bandit whose deadline has passed; return the next deadline, None without any."""
+        while True:
+            expiry = await self._store.expire_due(name, limit=EXPIRIES_PER_CALL)
+            if expiry.count:
+                self._hooks.expired(expiry.count)
+            if expiry.count < EXPIRIES_PER_CALL:
+                return expiry.next_deadline_ms
 
     def _admit(self, name: BanditName) -> Resident:
         """Return the bandit's resident, new if there is none, as the one that was used last."""
@@ -248,7 +250,7 @@ class Residents:
             return
         if now >= resident.expire_at:
             resident.expire_at = now + self._look_seconds
-            await self.expire(resident.follower.name)
+            resident.next_deadline_ms = await self.expire(resident.follower.name)
         resident.record_look(await self._follow(resident), now=now)
         await asyncio.sleep(GATHER_SECONDS)
 

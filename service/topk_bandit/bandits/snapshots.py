@@ -17,7 +17,6 @@ import numpy as np
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally, half_life_of
-from topk_bandit.bandits.open_slates import OpenSlate, OpenSlates
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_model", "encode_model"]
 
-SCHEMA = 6
+SCHEMA = 7
 """Number of the layout of a model; a reader refuses any other."""
 
 
 def encode_model(model: Model) -> bytes:
     """Return a model at a checkpoint as bytes."""
-    checkpoint, slates = model.state.checkpoint, list(model.open.values())
+    checkpoint = model.state.checkpoint
     prior_mean = model.state.posterior.prior_mean
     buffer = io.BytesIO()
     np.savez_compressed(
@@ -57,11 +56,6 @@ def encode_model(model: Model) -> bytes:
         prior_slopes=np.zeros((0, 0)) if prior_mean is None else prior_mean.slopes,
         pending_contexts=checkpoint.pending.contexts,
         pending_rankings=checkpoint.pending.rankings,
-        open_contexts=np.array([slate.context for slate in slates]).reshape(-1, model.settings.context_dim),
-        open_rankings=np.array([slate.ranking for slate in slates], dtype=np.int32).reshape(
-            -1, model.settings.slate_size
-        ),
-        open_at_ms=np.array([slate.at_ms for slate in slates], dtype=np.int64),
     )
     return buffer.getvalue()
 
@@ -120,7 +114,6 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "retired": sorted(model.items.retired),
         "prior_items": model.prior_items.ids,
         "items_position": model.items_position,
-        "open_ids": list(model.open),
         "pending_ids": checkpoint.pending_ids,
         "noise_variance": checkpoint.noise_variance,
         "kernel_shape": checkpoint.shape,
@@ -161,7 +154,6 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         state=State.restored(
             kernel, checkpoint, limits=limits, prior_mean=prior_mean, half_life=half_life_of(settings)
         ),
-        open=_read_open_slates(header, arrays),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
         arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
@@ -204,10 +196,3 @@ def _mirror_half(half: NDArray[np.float64], size: int) -> NDArray[np.float64] | 
     matrix = np.zeros((size, size))
     matrix[np.tril_indices(size)] = half
     return matrix + np.tril(matrix, -1).T
-
-
-def _read_open_slates(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> OpenSlates:
-    columns = zip(
-        header["open_ids"], arrays["open_contexts"], arrays["open_rankings"], arrays["open_at_ms"].tolist(), strict=True
-    )
-    return OpenSlates({key: OpenSlate(context, ranking, at_ms) for key, context, ranking, at_ms in columns})

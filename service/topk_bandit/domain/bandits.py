@@ -37,6 +37,7 @@ __all__ = [
     "RewardOutcome",
     "Rewarded",
     "SettingsChanged",
+    "Shown",
 ]
 
 
@@ -286,19 +287,30 @@ class Recommended:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What a reward is learned for: the slate, its context, and the store's clock when it was recommended."""
+
+    context: tuple[float, ...]
+    slate: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rewarded:
     """A reward arrived before its deadline."""
 
     recommendation_id: str
     value: float
+    shown: Shown
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A deadline passed; `default_reward` is what is learned instead, None when nothing is."""
+    """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is."""
 
     recommendation_id: str
     default_reward: float | None
+    shown: Shown | None
 
 
 Event: TypeAlias = BanditCreated | SettingsChanged | ItemsChanged | Recommended | Rewarded | Expired

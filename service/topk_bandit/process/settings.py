@@ -248,8 +248,7 @@ class Settings:
     bandit_memory_mib: int = _setting(
         16,
         _whole(8, 65_536),
-        "what one bandit's model may take in a worker's memory; how many observations it keeps, and how many "
-        "recommendations may wait for a reward, follows from it",
+        "what one bandit's model may take in a worker's memory; how many observations it keeps follows from it",
         metavar="MIB",
     )
     worker_memory_mib: int = _setting(

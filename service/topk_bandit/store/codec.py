@@ -1,8 +1,9 @@
 """Encode a bandit's values as bytes, and decode them: JSON with a schema number, and snapshots with a checksum.
 
 Every number is decoded exactly, because a float is written as its shortest ``repr``. Bytes that no encoder here could
-have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events `items_changed` and `expired` are
-written by the Lua scripts, because only the store knows their contents, and are decoded here like all others.
+have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events `items_changed`,
+`rewarded` and `expired` are written by the Lua scripts, because only the store knows their contents, and are decoded
+here like all others.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from topk_bandit.domain.bandits import (
     Recommended,
     Rewarded,
     SettingsChanged,
+    Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.domain.bandits import Event
 
@@ -47,6 +49,7 @@ __all__ = [
     "decode_recommendation",
     "decode_settings",
     "decode_snapshot",
+    "encode_context",
     "encode_event",
     "encode_recommended",
     "encode_settings",
@@ -99,6 +102,11 @@ def decode_settings(data: bytes) -> BanditSettings:
 def decode_recommendation(data: bytes) -> Recommendation:
     """Return the recommendation in `data`, or raise `CorruptDataError`."""
     return decode(data, _recommendation)
+
+
+def encode_context(context: Sequence[float]) -> bytes:
+    """Return a context as it stands in events: JSON without spaces."""
+    return pack([float(number) for number in context])
 
 
 def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
@@ -291,11 +299,33 @@ def _event_document(event: Event) -> Document:
         case Recommended(request, recommendation):
             recorded = _recommendation_document(recommendation)
             return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
-        case Rewarded(recommendation_id, value):
-            return {"type": "rewarded", "recommendation_id": recommendation_id, "value": float(value) + 0.0}
-        case Expired(recommendation_id, default):
+        case Rewarded(recommendation_id, value, shown):
+            ended = {"type": "rewarded", "recommendation_id": recommendation_id, "value": float(value) + 0.0}
+            return {**ended, "shown": _shown_document(shown)}
+        case Expired(recommendation_id, default, shown):
             default = None if default is None else float(default) + 0.0
-            return {"type": "expired", "recommendation_id": recommendation_id, "default_reward": default}
+            ended = {"type": "expired", "recommendation_id": recommendation_id, "default_reward": default}
+            return {**ended, "shown": None if shown is None else _shown_document(shown)}
+
+
+def _shown_document(shown: Shown) -> Document:
+    return {
+        "context": [float(number) for number in shown.context],
+        "slate": list(shown.slate),
+        "at_ms": shown.at_ms,
+    }
+
+
+def _shown(fields: Fields) -> Shown:
+    return Shown(context=fields.numbers("context"), slate=fields.texts("slate"), at_ms=fields.integer("at_ms"))
+
+
+def _expired(fields: Fields) -> Expired:
+    default = fields.optional_number("default_reward")
+    if fields.is_null("shown") != (default is None):
+        refuse("shown", fields.document["shown"])
+    shown = None if default is None else _shown(fields.child("shown"))
+    return Expired(fields.text("recommendation_id"), default, shown)
 
 
 def _items_changed(fields: Fields) -> ItemsChanged:
@@ -315,8 +345,10 @@ _EVENTS: Mapping[str, Callable[[Fields], Event]] = {
     "recommended": lambda fields: Recommended(
         request=_request(fields.child("request")), recommendation=_recommendation(fields.child("recommendation"))
     ),
-    "rewarded": lambda fields: Rewarded(fields.text("recommendation_id"), fields.number("value")),
-    "expired": lambda fields: Expired(fields.text("recommendation_id"), fields.optional_number("default_reward")),
+    "rewarded": lambda fields: Rewarded(
+        fields.text("recommendation_id"), fields.number("value"), _shown(fields.child("shown"))
+    ),
+    "expired": _expired,
 }
 
 

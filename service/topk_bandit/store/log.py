@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
     "BanditRecord",
+    "Expiry",
     "ItemRecord",
     "LogSlice",
     "RecordOutcome",
@@ -112,6 +113,22 @@ class RecordOutcome:
     status: RecordStatus
     recommendation: Recommendation | None = None
     position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """The answer to `Store.expire_due`.
+
+    Attributes
+    ----------
+    count
+        How many deadlines were ended now.
+    next_deadline_ms
+        The earliest deadline that is still open, None without any.
+    """
+
+    count: int
+    next_deadline_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +286,9 @@ class Store(Protocol):
     ) -> RecordOutcome:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
-        A recommendation id that is recorded already is REPEATED when its request has the same context and candidates,
-        whatever `incarnation` and `items_position` say.
+        What was shown is kept until the recommendation ends: nobody else knows all that are open. A recommendation id
+        that is recorded already is REPEATED when its request has the same context and candidates, whatever
+        `incarnation` and `items_position` say.
 
         Raises
         ------
@@ -290,8 +308,8 @@ class Store(Protocol):
     async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
         """Decide a recommendation's reward.
 
-        ACCEPTED appends `Rewarded`. After the deadline it is LATE: counted, and `Expired` is appended first if it was
-        not yet. The same value again (by ``==``) is DUPLICATE.
+        ACCEPTED appends `Rewarded`, with what was shown. After the deadline it is LATE: counted, and `Expired` is
+        appended first if it was not yet. The same value again (by ``==``) is DUPLICATE.
 
         Raises
         ------
@@ -302,11 +320,11 @@ class Store(Protocol):
         """
         ...
 
-    async def expire_due(self, name: BanditName, *, limit: int) -> int:
-        """Append `Expired` for up to `limit` deadlines that have passed, earliest first; return how many.
+    async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
+        """Append `Expired` for up to `limit` deadlines that have passed, earliest first.
 
-        The bandit's default reward at this moment goes into the event. Records closed longer ago than records are kept
-        are forgotten on the way. A bandit that does not exist has nothing due.
+        The bandit's default reward at this moment goes into the event, and with one also what was shown. Records closed
+        longer ago than records are kept are forgotten on the way. A bandit that does not exist has nothing due.
         """
         ...
 

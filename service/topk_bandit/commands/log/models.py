@@ -77,7 +77,7 @@ def describe(model: Model) -> Mapping[str, str]:
         "arithmetic": digests.arithmetic,
         "items": f"{len(items.ids)}, {len(items.available)} available, {len(items.retired)} retired",
         "observations": f"{state.observations}, in {posterior.n_rows} rows",
-        "open slates": f"{len(model.open)}, {posterior.n_pending} of them count for the variance",
+        "open slates": f"{model.open_slates}, {posterior.n_pending} of them count for the variance",
         **{name.replace("_", " "): f"{value}" for name, value in asdict(model.tally).items()},
         "kernel": f"{model.settings.kernel}",
         "kernel's shape": "fixed"

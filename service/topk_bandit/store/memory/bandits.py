@@ -20,10 +20,12 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     RewardOutcome,
     SettingsChanged,
+    Shown,
 )
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     BanditRecord,
+    Expiry,
     ItemRecord,
     LogSlice,
     RecordOutcome,
@@ -63,12 +65,17 @@ class _Recorded:
 
     request: RecommendationRequest
     recommendation: Recommendation
+    at_ms: int
     state: _State = _State.PENDING
     value: float | None = None
     closed_ms: int = 0
 
     def answers(self, request: RecommendationRequest) -> bool:
         return (self.request.context, self.request.candidates) == (request.context, request.candidates)
+
+    @property
+    def shown(self) -> Shown:
+        return Shown(self.request.context, self.recommendation.slate, self.at_ms)
 
 
 @dataclass(slots=True)
@@ -115,7 +122,9 @@ class _Bandit:
 
     def expiry(self, recommendation_id: str) -> Expired:
         default = self.settings.default_reward
-        return Expired(recommendation_id, None if default is None else default + 0.0)
+        if default is None:
+            return Expired(recommendation_id, None, None)
+        return Expired(recommendation_id, default + 0.0, self.recorded[recommendation_id].shown)
 
     def close(self, recommendation_id: str, state: _State, *, at_ms: int, value: float | None = None) -> None:
         recorded = self.recorded[recommendation_id]
@@ -273,7 +282,7 @@ class MemoryStore(Store):
             return RecordOutcome(status=RecordStatus.STALE)
         now_ms = self._clock_ms()
         dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
-        bandit.recorded[dated.recommendation_id] = _Recorded(request=request, recommendation=dated)
+        bandit.recorded[dated.recommendation_id] = _Recorded(request, dated, now_ms)
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
@@ -298,7 +307,7 @@ class MemoryStore(Store):
         now_ms = self._clock_ms()
         if recorded.state is _State.PENDING and now_ms < recorded.recommendation.deadline_ms:
             bandit.close(recommendation_id, _State.REWARDED, at_ms=now_ms, value=value)
-            self._append(bandit, Rewarded(recommendation_id, value), at_ms=now_ms)
+            self._append(bandit, Rewarded(recommendation_id, value, recorded.shown), at_ms=now_ms)
             return RewardOutcome.ACCEPTED
         if recorded.state is _State.PENDING:
             self._append(bandit, bandit.expiry(recommendation_id), at_ms=now_ms)
@@ -306,11 +315,11 @@ class MemoryStore(Store):
         bandit.late_rewards += 1
         return RewardOutcome.LATE
 
-    async def expire_due(self, name: BanditName, *, limit: int) -> int:
+    async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
         bandit = self._bandits.get(name)
         if bandit is None:
-            return 0
+            return Expiry(0, None)
         now_ms = self._clock_ms()
         due = [(deadline, key.encode(), key) for key, deadline in bandit.deadlines.items() if deadline <= now_ms]
         chosen = [key for _, _, key in sorted(due)[:limit]]
@@ -318,7 +327,7 @@ class MemoryStore(Store):
             bandit.close(key, _State.EXPIRED, at_ms=now_ms)
             self._append(bandit, bandit.expiry(key), at_ms=now_ms)
         bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
-        return len(chosen)
+        return Expiry(len(chosen), min(bandit.deadlines.values(), default=None))
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

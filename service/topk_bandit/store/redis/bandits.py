@@ -13,18 +13,19 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from topk_bandit.domain.bandits import BanditCreated, BanditName, Recommended, Rewarded, RewardOutcome, SettingsChanged
+from topk_bandit.domain.bandits import BanditCreated, BanditName, Recommended, RewardOutcome, SettingsChanged
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
+    encode_context,
     encode_event,
     encode_recommended,
     encode_settings,
     encode_snapshot,
     fingerprint,
 )
-from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, RecordOutcome, RecordStatus, Store
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, Expiry, RecordOutcome, RecordStatus, Store
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.inspection import report
@@ -199,7 +200,7 @@ class RedisStore(Store):
         """See `Store.record_recommendation`."""
         keys = self._keys.bandit(name)
         encoded = encode_recommended(Recommended(request=request, recommendation=recommendation))
-        recorded = (recommendation.recommendation_id, fingerprint(request), *encoded)
+        recorded = (recommendation.recommendation_id, fingerprint(request), *encoded, encode_context(request.context))
         status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
             name,
@@ -236,19 +237,19 @@ class RedisStore(Store):
             scripts.RECORD_REWARD,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
-            (*self._announcing(name), recommendation_id, text, encode_event(Rewarded(recommendation_id, value))),
+            (*self._announcing(name), recommendation_id, text),
         )
         return RewardOutcome(status.decode())
 
-    async def expire_due(self, name: BanditName, *, limit: int) -> int:
+    async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
         keys = self._keys.bandit(name)
-        count = await self._link.run(
+        count, *next_deadlines_ms = await self._link.run(
             scripts.EXPIRE_DUE,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
             (*self._announcing(name), limit, self._record_retention_ms),
         )
-        return int(count)
+        return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None)
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

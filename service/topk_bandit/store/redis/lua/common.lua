@@ -23,19 +23,28 @@ local function append(meta, log, at_ms, event, ...)
   return position
 end
 
--- A recommendation's record: "state deadline_ms fingerprint value recommendation", with value "-" until there is one.
+-- A recommendation's record: "state deadline_ms fingerprint value at_ms context recommendation", with value "-" until
+-- there is one, and at_ms and context "-" once it is closed: what was shown is in the event then.
 local function unpack_record(packed)
-  local state, deadline_ms, fingerprint, value, recommendation =
-    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (.*)$')
+  local state, deadline_ms, fingerprint, value, at_ms, context, recommendation =
+    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%S+) (%S+) (.*)$')
   return {
-    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint,
-    value = value, recommendation = recommendation,
+    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, value = value,
+    at_ms = at_ms, context = context, recommendation = recommendation,
   }
 end
 
 local function pack_record(record)
-  return record.state .. ' ' .. record.deadline_ms .. ' ' .. record.fingerprint .. ' ' .. record.value
-    .. ' ' .. record.recommendation
+  return table.concat({
+    record.state, record.deadline_ms, record.fingerprint, record.value,
+    record.at_ms, record.context, record.recommendation,
+  }, ' ')
+end
+
+-- What a pending recommendation showed, as events have it.
+local function shown(record)
+  local slate = cjson.encode(cjson.decode(record.recommendation).slate)
+  return '{"context":' .. record.context .. ',"slate":' .. slate .. ',"at_ms":' .. record.at_ms .. '}'
 end
 
 -- Answer for a recommendation id that is recorded already.
@@ -52,14 +61,25 @@ local function close_record(keys, id, record, state, at_ms)
   if redis.call('ZREM', keys.deadlines, id) == 1 then
     redis.call('HINCRBY', keys.meta, 'pending', -1)
   end
-  record.state = state
+  record.state, record.at_ms, record.context = state, '-', '-'
   redis.call('HSET', keys.recommendations, id, pack_record(record))
   redis.call('ZADD', keys.closed, text(at_ms), id)
 end
 
--- Append `Expired`, with the default reward as it is now. The codec reads what is put together here.
-local function append_expired(meta, log, id, at_ms)
+-- Append how a pending recommendation ended. The codec reads what is put together here and below.
+local function append_end(meta, log, at_ms, id, kind, field, value, shown_then)
+  append(meta, log, at_ms, '{"v":1,"type":"' .. kind .. '","recommendation_id":' .. cjson.encode(id)
+    .. ',"' .. field .. '":' .. value .. ',"shown":' .. shown_then .. '}')
+end
+
+-- Append `Rewarded`; `value` is the one text of its number.
+local function append_rewarded(meta, log, id, record, value, at_ms)
+  append_end(meta, log, at_ms, id, 'rewarded', 'value', value, shown(record))
+end
+
+-- Append `Expired`, with the default reward as it is now.
+local function append_expired(meta, log, id, record, at_ms)
   local default_reward = redis.call('HGET', meta, 'default_reward')
-  append(meta, log, at_ms, '{"v":1,"type":"expired","recommendation_id":' .. cjson.encode(id)
-    .. ',"default_reward":' .. default_reward .. '}')
+  local shown_then = default_reward == 'null' and 'null' or shown(record)
+  append_end(meta, log, at_ms, id, 'expired', 'default_reward', default_reward, shown_then)
 end

@@ -8,8 +8,9 @@
 -- ARGV[4] fingerprint of the request
 -- ARGV[5] recommendation
 -- ARGV[6] Recommended
--- ARGV[7] incarnation that the caller decided for
--- ARGV[8] items_position that the caller decided for
+-- ARGV[7] context, as events have it
+-- ARGV[8] incarnation that the caller decided for
+-- ARGV[9] items_position that the caller decided for
 -- Returns {'recorded', deadline_ms, position}, {'repeated', deadline_ms, recommendation}, {'stale'}, {'no_bandit'} or
 -- {'request_id_reused'}.
 
@@ -21,14 +22,15 @@ local known = redis.call('HGET', KEYS[3], ARGV[3])
 if known then
   return recall(known, ARGV[4])
 end
-if bandit[1] ~= ARGV[7] or bandit[2] ~= ARGV[8] then
+if bandit[1] ~= ARGV[8] or bandit[2] ~= ARGV[9] then
   return {'stale'}
 end
 local at_ms = now_ms()
 local deadline_ms = text(at_ms + bandit[3])
 local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], 'deadline_ms', deadline_ms)
 redis.call('HSET', KEYS[3], ARGV[3], pack_record({
-  state = 'pending', deadline_ms = deadline_ms, fingerprint = ARGV[4], value = '-', recommendation = ARGV[5],
+  state = 'pending', deadline_ms = deadline_ms, fingerprint = ARGV[4], value = '-',
+  at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],
 }))
 redis.call('ZADD', KEYS[4], deadline_ms, ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'pending', 1)

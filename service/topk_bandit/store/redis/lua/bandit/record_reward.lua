@@ -7,7 +7,6 @@
 -- KEYS[5] closed            written: when the record was closed
 -- ARGV[3] recommendation id
 -- ARGV[4] value, as the one text of its number
--- ARGV[5] Rewarded
 -- Returns {'accepted'}, {'duplicate'}, {'late'}, {'no_bandit'}, {'no_recommendation', id} or {'reward_exists', id}.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -26,13 +25,13 @@ local keys = {meta = KEYS[1], recommendations = KEYS[3], deadlines = KEYS[4], cl
 local at_ms = now_ms()
 record.value = ARGV[4]
 if record.state == 'pending' and at_ms < tonumber(record.deadline_ms) then
-  append(KEYS[1], KEYS[2], at_ms, ARGV[5])
+  append_rewarded(KEYS[1], KEYS[2], ARGV[3], record, ARGV[4], at_ms)
   close_record(keys, ARGV[3], record, 'rewarded', at_ms)
   announce()
   return {'accepted'}
 end
 if record.state == 'pending' then
-  append_expired(KEYS[1], KEYS[2], ARGV[3], at_ms)
+  append_expired(KEYS[1], KEYS[2], ARGV[3], record, at_ms)
   announce()
 end
 close_record(keys, ARGV[3], record, 'late', at_ms)
