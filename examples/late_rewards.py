@@ -32,14 +32,14 @@ async def run(address: str) -> None:
         ids = await recommend_many(client, 8)
         rewards = dict.fromkeys(ids[:4], 1.0)
         posted = await client.rewards(BANDIT, rewards)
-        print("posted:", *sorted(posted.outcomes.values()))
+        print("posted:", *sorted(receipt.outcome for receipt in posted.receipts.values()))
         again = await client.rewards(BANDIT, rewards)
-        print("posted again, as after a crash:", *sorted(again.outcomes.values()))
+        print("posted again, as after a crash:", *sorted(receipt.outcome for receipt in again.receipts.values()))
         while (stats := await client.stats(BANDIT)).observation_count < len(ids):
             await asyncio.sleep(0.2)
         print(f"learned from {stats.observation_count} slates, {stats.default_count} of them by the default reward")
         late = await client.reward(BANDIT, ids[-1], 1.0)
-        print("posted after the wait:", late)
+        print("posted after the wait:", late.outcome)
         await client.delete_bandit(BANDIT)
 
 

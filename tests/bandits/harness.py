@@ -272,7 +272,7 @@ class Shop:
         await self._update(reward_wait_ms=1, default_reward=default)
         missed = [(await self.recommend()).recommendation_id for _ in range(6)]
         await self.stores.pass_time(10)
-        outcomes = [await self.worker.recommender.reward(NAME, one, 3.0) for one in missed[:3]]
+        outcomes = [(await self.worker.recommender.reward(NAME, one, 3.0)).outcome for one in missed[:3]]
         assert set(outcomes) == {"late"}
         await self.worker.residents.expire(NAME)
         await self._update(reward_wait_ms=HOUR_MS, default_reward=None)

@@ -229,7 +229,7 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             await stores.pass_time(800)
             assert (await store.get_bandit(NAME)).pending == 5, "nobody looks after a bandit at rest"
             late = await worker.recommender.reward(NAME, shown[0].recommendation_id, 9.0)
-            assert late is RewardOutcome.LATE
+            assert late.outcome is RewardOutcome.LATE
             assert rests(worker), "a reward alone brings no model back"
             await worker.residents.get_model(NAME)
 

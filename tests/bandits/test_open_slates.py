@@ -157,8 +157,10 @@ def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -
             assert (await store.read_log(NAME, start=1, limit=1)).first_position > 3, "the first slate is in no log"
             given = await worker.recommender.recommend(NAME, request("one more", context=(0.5,) * 5))
             assert not given.degraded
-            assert await worker.recommender.reward(NAME, f"{0:032x}", 2.0) is RewardOutcome.ACCEPTED
-            assert await worker.recommender.reward(NAME, given.recommendation_id, 1.0) is RewardOutcome.ACCEPTED
+            assert (await worker.recommender.reward(NAME, f"{0:032x}", 2.0)).outcome is RewardOutcome.ACCEPTED
+            assert (
+                await worker.recommender.reward(NAME, given.recommendation_id, 1.0)
+            ).outcome is RewardOutcome.ACCEPTED
             after = await worker.residents.follow(NAME)
             assert (after.open_slates, after.state.observations) == (count - 1, 2)
             stats = await worker.bandits.stats(NAME)

@@ -62,7 +62,7 @@ def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -
             assert_same(await one.residents.get_model(NAME), await other.residents.get_model(NAME))
             assert (await one.bandits.stats(NAME)).defaults == 10
             late = await one.recommender.reward(NAME, shown[0].recommendation_id, 1.0)
-            assert late is RewardOutcome.LATE
+            assert late.outcome is RewardOutcome.LATE
 
     run(stores, scenario)
 

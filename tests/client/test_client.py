@@ -29,6 +29,7 @@ from topk_bandit.client import (
     Recommendation,
     ResourceExhausted,
     RewardOutcome,
+    RewardReceipt,
     Tls,
     Unavailable,
     Unexpected,
@@ -84,6 +85,15 @@ def test_recommend_makes_its_own_request_ids(server: RunningServer, client: Eith
     assert not any(one.startswith("made-") for one in ids)
 
 
+def test_recommend_asks_for_a_version(server: RunningServer, client: EitherClient, home: str) -> None:
+    client.recommend(home)
+    client.recommend(home, min_model_version=2**62)
+    assert server.shop.asked_versions == [0, 2**62]
+    with pytest.raises(InvalidArgument) as caught:
+        client.recommend(home, min_model_version=-1)
+    assert caught.value.field == "min_model_version"
+
+
 def test_recommend_takes_any_numbers(server: RunningServer, client: EitherClient, home: str) -> None:
     client.recommend(home, array("f", [0.5]), request_id="r1")
     client.recommend(home, (number for number in [2]), request_id="r2")
@@ -99,8 +109,8 @@ def test_recommend_does_not_take_no_candidates_for_all(server: RunningServer, cl
 
 def test_rewards_one_by_one(client: EitherClient, home: str) -> None:
     recommendation = client.recommend(home)
-    assert client.reward(home, recommendation.id, 0) is RewardOutcome.ACCEPTED
-    assert client.reward(home, recommendation.id, 0.0) is RewardOutcome.DUPLICATE
+    assert client.reward(home, recommendation.id, 0) == RewardReceipt(RewardOutcome.ACCEPTED, 2)
+    assert client.reward(home, recommendation.id, 0.0) == RewardReceipt(RewardOutcome.DUPLICATE, 2)
     with pytest.raises(AlreadyExists) as caught:
         client.reward(home, recommendation.id, 1.0)
     assert caught.value.reason == "REWARD_EXISTS"
@@ -111,18 +121,24 @@ def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: s
     server.shop.now_ms += 600_001
     first = client.recommend(home, request_id="first").id
     batch = client.rewards(home, {first: 1.0, late: 2.0, "none": 0.0, "bad\n": 1.0})
-    assert batch.outcomes == {first: RewardOutcome.ACCEPTED, late: RewardOutcome.LATE}
+    assert batch.receipts == {
+        first: RewardReceipt(RewardOutcome.ACCEPTED, 2),
+        late: RewardReceipt(RewardOutcome.LATE),
+    }
     assert {one: type(error) for one, error in batch.errors.items()} == {"none": NotFound, "bad\n": InvalidArgument}
     assert batch.errors["bad\n"].field == "rewards[3].recommendation_id"
 
 
 def test_a_batch_of_any_size(server: RunningServer, client: EitherClient, home: str) -> None:
     empty = client.rewards(home, {})
-    assert (empty.outcomes, empty.errors) == ({}, {})
+    assert (empty.receipts, empty.errors) == ({}, {})
     ids = [client.recommend(home, request_id="first").id, *(f"none-{number}" for number in range(2000)), "last"]
     client.recommend(home, request_id="last")
     batch = client.rewards(home, dict.fromkeys(ids, 1.0))
-    assert batch.outcomes == {"first": RewardOutcome.ACCEPTED, "last": RewardOutcome.ACCEPTED}
+    assert batch.receipts == {
+        "first": RewardReceipt(RewardOutcome.ACCEPTED, 2),
+        "last": RewardReceipt(RewardOutcome.ACCEPTED, 3),
+    }
     assert list(batch.errors) == ids[1:-1]
     assert [method for _, method in server.ledger.started].count("BatchReward") == 3
 

@@ -112,8 +112,8 @@ class Forgetful(Shop):
         }:
             return attribute
 
-        async def lossy(*arguments: object) -> object:
-            answer = await attribute(*arguments)
+        async def lossy(*arguments: object, **named: object) -> object:
+            answer = await attribute(*arguments, **named)
             if name not in self.lost:
                 self.lost.add(name)
                 raise errors.UnavailableError("the reply was lost", retry_after=0.01)
@@ -130,7 +130,7 @@ def test_repeatable_calls_have_one_effect_when_replies_are_lost(make: Callable[.
         assert client.upsert_items("home", ["a", "b"]) == 2
         assert client.retire_items("home", ["b"]) == 1
         recommendation = client.recommend("home")
-        assert client.reward("home", recommendation.id, 1.0) == "duplicate"
+        assert client.reward("home", recommendation.id, 1.0).outcome == "duplicate"
         loop = shop.loops[NAME]
     assert list(loop.given) == [recommendation.id]
     assert loop.rewards == {recommendation.id: 1.0}
@@ -267,18 +267,19 @@ def test_the_deadline_holds_when_the_answer_is_slow(make: Callable[..., EitherCl
 
 
 def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], server: RunningServer) -> None:
-    seen: list[RecommendationRequest] = []
+    seen: list[tuple[RecommendationRequest, int]] = []
 
-    async def recommend(name: BanditName, request: RecommendationRequest) -> Recommendation:
-        seen.append(request)
+    async def recommend(name: BanditName, request: RecommendationRequest, *, min_model_version: int) -> Recommendation:
+        seen.append((request, min_model_version))
         if len(seen) < 4:
             raise errors.UnavailableError("away", retry_after=0.0)
-        return await Shop.recommend(server.shop, name, request)
+        return await Shop.recommend(server.shop, name, request, min_model_version=min_model_version)
 
     client = make(server.target, random=random.Random(7).random)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     server.shop.recommend = recommend
-    assert client.recommend("home").items == ("a",)
+    assert client.recommend("home", min_model_version=7).items == ("a",)
     assert len(seen) == 4
     assert len(set(seen)) == 1
+    assert seen[0][1] == 7

@@ -25,6 +25,7 @@ from topk_bandit.domain.bandits import (
     Recommended,
     Rewarded,
     RewardOutcome,
+    RewardReceipt,
     SettingsChanged,
     Shown,
 )
@@ -421,7 +422,7 @@ class StoreContract:
             await record(store, odd, name=name)
             await store.update_settings(name, OVERDUE, revision=1)
             await record(store, f"{odd}2", name=name)
-            assert await store.record_reward(name, odd, 1.0) == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(name, odd, 1.0)).outcome == RewardOutcome.ACCEPTED
             assert await expired(store, name) == 1
             events = [logged.event for logged in await whole_log(store, name)]
             assert events[1] == ItemsChanged(upserted=(Item(odd),), retired=(odd,))
@@ -532,13 +533,32 @@ class StoreContract:
         async def scenario(store: Store) -> None:
             await create(store)
             await record(store)
-            assert await store.record_reward(NAME, "rec-1", 0.1 + 0.2) == RewardOutcome.ACCEPTED
-            assert await store.record_reward(NAME, "rec-1", 0.30000000000000004) == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 0.1 + 0.2)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rec-1", 0.30000000000000004)).outcome == RewardOutcome.DUPLICATE
             assert (await whole_log(store, NAME))[-1].event == Rewarded(
                 "rec-1", 0.30000000000000004, await shown(store)
             )
             now = await store.get_bandit(NAME)
             assert (now.log_position, now.pending, now.late_rewards) == (3, 0, 0)
+
+        run(stores, scenario)
+
+    def test_a_receipt_has_the_place_of_the_reward_in_the_log(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for key in ("rec-1", "rec-2"):
+                await record(store, key)
+            for key in ("rec-2", "rec-1"):
+                receipt = await store.record_reward(NAME, key, 1.0)
+                assert receipt == RewardReceipt(RewardOutcome.ACCEPTED, (await store.get_bandit(NAME)).log_position)
+                [logged] = (await store.read_log(NAME, start=receipt.log_position, limit=9)).events
+                assert logged.event == Rewarded(key, 1.0, await shown(store, key))
+            await record(store, "rec-3")
+            assert await store.record_reward(NAME, "rec-2", 1.0) == RewardReceipt(RewardOutcome.DUPLICATE, 4)
+            await store.update_settings(NAME, OVERDUE, revision=1)
+            await record(store, "late")
+            for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
+                assert await store.record_reward(NAME, "late", 1.0) == RewardReceipt(outcome, 0)
 
         run(stores, scenario)
 
@@ -550,8 +570,8 @@ class StoreContract:
         async def scenario(store: Store) -> None:
             await create(store)
             await record(store)
-            assert await store.record_reward(NAME, "rec-1", value) == RewardOutcome.ACCEPTED
-            assert await store.record_reward(NAME, "rec-1", equal) == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", value)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rec-1", equal)).outcome == RewardOutcome.DUPLICATE
             assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", value, await shown(store))
 
         run(stores, scenario)
@@ -563,8 +583,8 @@ class StoreContract:
             await record(store)
             if noticed:
                 assert await expired(store) == 1
-            assert await store.record_reward(NAME, "rec-1", 3.0) == RewardOutcome.LATE
-            assert await store.record_reward(NAME, "rec-1", 3.0) == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 3.0)).outcome == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "rec-1", 3.0)).outcome == RewardOutcome.DUPLICATE
             assert await expired(store) == 0
             assert [e.event for e in await whole_log(store, NAME)][2:] == [Expired("rec-1", -0.5, await shown(store))]
             now = await store.get_bandit(NAME)
@@ -577,10 +597,10 @@ class StoreContract:
             await create(store, having=settings(reward_wait_ms=400))
             await record(store, "early")
             await record(store, "tardy")
-            assert await store.record_reward(NAME, "early", 1.0) == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "early", 1.0)).outcome == RewardOutcome.ACCEPTED
             assert await expired(store) == 0
             await stores.pass_time(400)
-            assert await store.record_reward(NAME, "tardy", 1.0) == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "tardy", 1.0)).outcome == RewardOutcome.LATE
 
         run(stores, scenario)
 
@@ -627,9 +647,9 @@ class StoreContract:
                 position = (await store.change_items(NAME, upserted=[Item(new)], retired=[])).log_position
                 await store.save_snapshot(NAME, Snapshot(position, b"all"), incarnation="first")
             assert len(await whole_log(store, NAME)) == 1
-            assert await store.record_reward(NAME, "rewarded", 1.0) == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rewarded", 1.0)).outcome == RewardOutcome.ACCEPTED
             await stores.pass_time(500)
-            assert await store.record_reward(NAME, "late", 1.0) == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "late", 1.0)).outcome == RewardOutcome.LATE
             assert await expired(store) == 1
             ends = [logged.event for logged in await whole_log(store, NAME)][1:]
             assert ends == [
@@ -693,9 +713,9 @@ class StoreContract:
         async def scenario(*connected: Store) -> None:
             await create(connected[0])
             await record(connected[0])
-            outcomes = await asyncio.gather(*(connected[i % 3].record_reward(NAME, "rec-1", 0.5) for i in range(50)))
-            assert outcomes.count(RewardOutcome.ACCEPTED) == 1
-            assert outcomes.count(RewardOutcome.DUPLICATE) == 49
+            receipts = await asyncio.gather(*(connected[i % 3].record_reward(NAME, "rec-1", 0.5) for i in range(50)))
+            assert receipts.count(RewardReceipt(RewardOutcome.ACCEPTED, 3)) == 1
+            assert receipts.count(RewardReceipt(RewardOutcome.DUPLICATE, 3)) == 49
             rewards = [e.event for e in await whole_log(connected[0], NAME) if isinstance(e.event, Rewarded)]
             assert rewards == [Rewarded("rec-1", 0.5, await shown(connected[0]))]
 
@@ -712,9 +732,9 @@ class StoreContract:
                     NAME, request(), recommendation(key), incarnation="first", items_position=0
                 )
                 if number % 10 == 0:
-                    return key, await store.record_reward(NAME, key, float(number))
+                    return key, (await store.record_reward(NAME, key, float(number))).outcome
             await asyncio.sleep(delay)
-            return key, await store.record_reward(NAME, key, float(number))
+            return key, (await store.record_reward(NAME, key, float(number))).outcome
 
         async def expire(store: Store, done: asyncio.Event) -> None:
             while not done.is_set():
@@ -866,7 +886,7 @@ class StoreContract:
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rec-1", 1.0)
             assert await store.get_bandit(NAME) == before
-            assert await store.record_reward(NAME, "open", 1.0) == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "open", 1.0)).outcome == RewardOutcome.ACCEPTED
 
         run(forgetful_stores, scenario)
 
@@ -881,9 +901,9 @@ class StoreContract:
             await record(store)
             await store.expire_due(NAME, limit=9)
             await forgetful_stores.pass_time(510)
-            assert await store.record_reward(NAME, "rec-1", 1.0) == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome == RewardOutcome.LATE
             await store.expire_due(NAME, limit=9)
-            assert await store.record_reward(NAME, "rec-1", 1.0) == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome == RewardOutcome.DUPLICATE
 
         run(forgetful_stores, scenario)
 

@@ -78,7 +78,7 @@ class Customers:
 
     def _post(self, client: Client, chosen: str, unanswered: list[str]) -> None:
         try:
-            outcome = client.reward(self._bandit, chosen, self.sent[chosen])
+            outcome = client.reward(self._bandit, chosen, self.sent[chosen]).outcome
         except ClientError:
             unanswered.append(chosen)
             raise

@@ -41,8 +41,8 @@ def test_the_default_is_learned_when_the_wait_is_over(client: Client) -> None:
     until(lambda: client.recommend("home", [0.0, 1.0], candidates="ab").observations >= 1, what="learned unasked")
     stats = client.stats("home")
     assert (stats.default_count, stats.mean_reward, stats.late_reward_count) == (stats.observation_count, 0.25, 0)
-    assert client.reward("home", shown.id, 1.0) is RewardOutcome.LATE
-    assert client.reward("home", shown.id, 1.0) is RewardOutcome.DUPLICATE
+    assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.LATE
+    assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.DUPLICATE
     with pytest.raises(AlreadyExists) as other:
         client.reward("home", shown.id, 2.0)
     assert other.value.reason == "REWARD_EXISTS"
@@ -54,7 +54,7 @@ def test_the_default_is_learned_when_the_wait_is_over(client: Client) -> None:
 def test_a_real_zero_is_no_default(client: Client) -> None:
     opened(client, default_reward=0.0)
     shown = client.recommend("home", [1.0, 0.0])
-    assert client.reward("home", shown.id, 0.0) is RewardOutcome.ACCEPTED
+    assert client.reward("home", shown.id, 0.0).outcome is RewardOutcome.ACCEPTED
     stats = client.stats("home")
     assert (stats.observation_count, stats.default_count, stats.expiration_count) == (1, 0, 0)
 
@@ -72,7 +72,7 @@ def test_without_a_default_a_slate_is_closed_without_a_trace(client: Client) -> 
     client.update_bandit("touched", reward_wait=SHORT)
     missed = [client.recommend("touched", context).id for context in contexts]
     until(lambda: client.stats("touched").expiration_count == len(missed), what="the missed are closed")
-    assert client.reward("touched", missed[0], 9.0) is RewardOutcome.LATE
+    assert client.reward("touched", missed[0], 9.0).outcome is RewardOutcome.LATE
     client.update_bandit("touched", reward_wait=timedelta(hours=1))
 
     touched, untouched = client.stats("touched"), client.stats("untouched")
@@ -99,4 +99,4 @@ def test_a_longer_wait_does_not_move_deadlines_that_were_given(client: Client) -
     client.update_bandit("home", reward_wait=timedelta(milliseconds=1))
     assert client.recommend("home", [1.0, 0.0]).reward_deadline < shown.reward_deadline
     until(lambda: client.stats("home").expiration_count == 1, what="the second is closed")
-    assert client.reward("home", shown.id, 1.0) is RewardOutcome.ACCEPTED
+    assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.ACCEPTED

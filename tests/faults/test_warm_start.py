@@ -83,7 +83,7 @@ def test_a_study_a_restart_and_a_bandit_that_follows_it(folder: Path) -> None:
             context = next(iter(queries.values()))
             assert first_slate(client, "other", context) == preferred(client, "q0")[:3]
             given = client.recommend("other", context.tolist())
-            assert client.reward("other", given.id, 1.0) is RewardOutcome.ACCEPTED
+            assert client.reward("other", given.id, 1.0).outcome is RewardOutcome.ACCEPTED
             ask_people(client, count=30, queries=queries)
             client.delete_study("tastes")
             assert client.get_bandit("other").prior_study == "tastes"

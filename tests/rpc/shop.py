@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import BanditStats, ConstantBeta, Exploration, Recommendation, RewardOutcome
+from topk_bandit.domain.bandits import (
+    BanditStats,
+    ConstantBeta,
+    Exploration,
+    Recommendation,
+    RewardOutcome,
+    RewardReceipt,
+)
 from topk_bandit.domain.errors import (
     ConflictError,
     ExhaustedError,
@@ -82,6 +89,7 @@ class Shop:
         self.gate: asyncio.Event | None = None
         self.faults: dict[str, BaseException] = {}
         self.calls: list[str] = []
+        self.asked_versions: list[int] = []
         self.finished: list[str] = []
 
     async def _enter(self, call: str, name: BanditName | None = None) -> Loop:
@@ -99,7 +107,10 @@ class Shop:
             raise NotFoundError("bandit")
         return self.loops[name]
 
-    async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
+    async def recommend(
+        self, name: BanditName, request: RecommendationRequest, *, min_model_version: int = 0
+    ) -> Recommendation:
+        self.asked_versions.append(min_model_version)
         loop = await self._enter("recommend", name)
         settings = loop.record.settings
         context = request.context or (1.0,)
@@ -138,7 +149,7 @@ class Shop:
         loop.given[request.request_id] = (request, recommendation)
         return recommendation
 
-    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
         loop = await self._enter("reward", name)
         if recommendation_id in self.faults:
             raise self.faults[recommendation_id]
@@ -147,10 +158,12 @@ class Shop:
         if recommendation_id in loop.rewards:
             if loop.rewards[recommendation_id] != value:
                 raise ConflictError("REWARD_EXISTS", "another value was posted before")
-            return RewardOutcome.DUPLICATE
+            return RewardReceipt(RewardOutcome.DUPLICATE, 2 + list(loop.rewards).index(recommendation_id))
         loop.rewards[recommendation_id] = value
         late = self.now_ms > loop.given[recommendation_id][1].deadline_ms
-        return RewardOutcome.LATE if late else RewardOutcome.ACCEPTED
+        return (
+            RewardReceipt(RewardOutcome.LATE) if late else RewardReceipt(RewardOutcome.ACCEPTED, 1 + len(loop.rewards))
+        )
 
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         await self._enter("create_bandit")

@@ -78,6 +78,8 @@ BAD_RECOMMENDS: list[tuple[dict[str, Any], str]] = [
     ({"request_id": "r" * 129}, "request_id"),
     ({"request_id": "r" * 10**6}, "request_id"),
     ({"request_id": "r\t"}, "request_id"),
+    ({"min_model_version": -1}, "min_model_version"),
+    ({"min_model_version": -(2**63)}, "min_model_version"),
 ]
 
 
@@ -134,11 +136,12 @@ def test_reward_outcomes(server: RunningServer, channel: grpc.Channel, stub: Rec
     recommend(channel, request_id="r1")
     recommend(channel, request_id="r2")
     reward = pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=0.0)
-    assert stub.Reward(reward, timeout=10).outcome == pb.REWARD_OUTCOME_ACCEPTED
-    assert stub.Reward(reward, timeout=10).outcome == pb.REWARD_OUTCOME_DUPLICATE
+    accepted = pb.RewardResponse(outcome=pb.REWARD_OUTCOME_ACCEPTED, log_position=2)
+    assert stub.Reward(reward, timeout=10) == accepted
+    assert stub.Reward(reward, timeout=10) == pb.RewardResponse(outcome=pb.REWARD_OUTCOME_DUPLICATE, log_position=2)
     server.shop.now_ms += 600_001
     reward.recommendation_id = "r2"
-    assert stub.Reward(reward, timeout=10).outcome == pb.REWARD_OUTCOME_LATE
+    assert stub.Reward(reward, timeout=10) == pb.RewardResponse(outcome=pb.REWARD_OUTCOME_LATE)
 
 
 def test_reward_conflict_and_unknown_id(channel: grpc.Channel, stub: RecommenderServiceStub) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.bandits.harness import Notebook
-from tests.rpc.harness import Ledger
-from tests.rpc.studies import studies_of
+from tests.rpc.whole import served
 
-from topk_bandit.bandits.administration import Bandits
-from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Residents
 from topk_bandit.client import (
     AlreadyExists,
     AsyncClient,
@@ -26,12 +19,7 @@ from topk_bandit.client import (
     ResourceExhausted,
     RewardOutcome,
 )
-from topk_bandit.domain.bandits import ConstantBeta, Exploration
-from topk_bandit.domain.hooks import Hooks
-from topk_bandit.learning.policy import Limits
-from topk_bandit.rpc.server import Server
 from topk_bandit.store.memory.bandits import MemoryStore
-from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,33 +27,12 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def service() -> AsyncIterator[AsyncClient]:
-    counter = itertools.count()
-    async with AsyncExitStack() as stack:
-        executor = stack.enter_context(ThreadPoolExecutor(1))
-        store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
-        stack.push_async_callback(store.close)
-        residents = Residents(store, executor, limits=Limits(), hooks=Hooks(), clock_ms=lambda: 0, worker_id="here")
-        stack.push_async_callback(residents.stop)
-        residents.start()
-        server = Server(
-            "127.0.0.1:0",
-            recommender=Recommender(store, residents, executor, hooks=Hooks(), new_id=lambda: f"id-{next(counter)}"),
-            bandits=Bandits(
-                store,
-                residents,
-                default_exploration=Exploration(ConstantBeta(1.0), 0.1),
-                quota=2,
-                new_id=lambda: f"birth-{next(counter)}",
-                priors=Notebook(),
-            ),
-            studies=studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
-            hooks=Ledger(),
-            max_in_flight=16,
-            max_message_bytes=8 * 1024 * 1024,
-        )
-        port = await server.start()
-        stack.push_async_callback(server.drain, 5.0)
-        yield await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0))
+    store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
+    try:
+        async with served(store) as client:
+            yield client
+    finally:
+        await store.close()
 
 
 def run(scenario: Callable[[AsyncClient], Awaitable[None]]) -> None:
@@ -89,15 +56,16 @@ def test_a_slate_earns_its_reward() -> None:
         assert set(first.items) <= set("abcd")
         assert 0.0 < first.propensity <= 1.0
         assert await client.recommend("home", [1.0, 0.5], request_id="r1") == first
-        assert await client.reward("home", first.id, 1.0) is RewardOutcome.ACCEPTED
-        assert await client.reward("home", first.id, 1.0) is RewardOutcome.DUPLICATE
+        assert (await client.reward("home", first.id, 1.0)).outcome is RewardOutcome.ACCEPTED
+        assert (await client.reward("home", first.id, 1.0)).outcome is RewardOutcome.DUPLICATE
         stats = await client.stats("home")
         assert (stats.recommendation_count, stats.observation_count, stats.mean_reward) == (1, 1, 1.0)
         assert (stats.item_count, stats.available_item_count) == (5, 4)
         second = await client.recommend("home", [1.0, 0.5])
         assert second.observations == 1
         batch = await client.rewards("home", {second.id: 2.0, "none": 1.0})
-        assert (batch.outcomes, list(batch.errors)) == ({second.id: RewardOutcome.ACCEPTED}, ["none"])
+        assert {one: receipt.outcome for one, receipt in batch.receipts.items()} == {second.id: RewardOutcome.ACCEPTED}
+        assert list(batch.errors) == ["none"]
 
     run(scenario)
 

@@ -18,7 +18,7 @@ from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, reque
 from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
-from topk_bandit.domain.bandits import BanditName, Item, RewardOutcome
+from topk_bandit.domain.bandits import BanditName, Item, RewardOutcome, RewardReceipt
 from topk_bandit.domain.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -115,13 +115,13 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
     "reward": (
         lambda store: store.record_reward(NAME, "pending", 2.0),
         scripts.RECORD_REWARD,
-        RewardOutcome.DUPLICATE,
+        RewardReceipt(RewardOutcome.DUPLICATE, 5),
         1,
     ),
     "late": (
         lambda store: store.record_reward(NAME, "overdue", 2.0),
         scripts.RECORD_REWARD,
-        RewardOutcome.DUPLICATE,
+        RewardReceipt(RewardOutcome.DUPLICATE),
         1,
     ),
     "expire": (expire, scripts.EXPIRE_DUE, 0, 1),
@@ -227,8 +227,8 @@ def test_a_server_that_hangs_is_unavailable_at_once(mortal: RunningServer) -> No
             assert sorted(await asyncio.gather(*calls))[48] < 0.5 * timeout
         finally:
             mortal.send_signal(signal.SIGCONT)
-        outcome = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
-        assert outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE)
+        receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
+        assert receipt.outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE)
         assert (await store.get_bandit(NAME)).log_position == 5
 
     run(stores, scenario)
@@ -268,8 +268,8 @@ def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> N
         rewarded = [getattr(event.event, "recommendation_id", "") for event in events]
         assert set(accepted) <= set(rewarded)
         for key in accepted:
-            assert await store.record_reward(NAME, key, 1.0) == RewardOutcome.DUPLICATE
-        assert await store.record_reward(NAME, "pending", 1.0) == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, key, 1.0)).outcome == RewardOutcome.DUPLICATE
+        assert (await store.record_reward(NAME, "pending", 1.0)).outcome == RewardOutcome.ACCEPTED
 
     run(stores, scenario)
 
@@ -308,7 +308,7 @@ def test_a_server_may_forget_the_scripts(valkey: RunningServer) -> None:
         await furnish(store)
         with valkey.client() as client:
             client.script_flush()
-            assert await store.record_reward(NAME, "pending", 1.0) == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "pending", 1.0)).outcome == RewardOutcome.ACCEPTED
             client.script_flush()
         assert len(await whole_log(store, NAME)) == 5
 
@@ -324,7 +324,7 @@ def test_a_replica_is_unavailable_until_it_is_promoted(own_valkey: RunningServer
                 with pytest.raises(UnavailableError):
                     await store.record_reward(NAME, "pending", 1.0)
             client.replicaof("NO", "ONE")
-        assert await store.record_reward(NAME, "pending", 1.0) == RewardOutcome.ACCEPTED
+        assert (await store.record_reward(NAME, "pending", 1.0)).outcome == RewardOutcome.ACCEPTED
 
     run(RedisStores(own_valkey.url), scenario)
 
@@ -596,8 +596,8 @@ def test_sentinel_leads_to_the_new_primary() -> None:
             await asyncio.to_thread(pair.until_ready_to_fail_over)
             async with listening(store) as following:
                 pair.primary.kill()
-                outcome = await insist(lambda: store.record_reward(NAME, "pending", 1.0), seconds=40)
-                assert outcome == RewardOutcome.ACCEPTED
+                receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0), seconds=40)
+                assert receipt.outcome == RewardOutcome.ACCEPTED
                 assert await following() is None
             with pair.replica.client() as client:
                 assert client.info("replication")["role"] == "master"

@@ -2,7 +2,8 @@
 
 Every slate with an id is in the log, and was chosen from a model that knew the newest items. A request id that is sent
 again gets the slate that it got before. While the store is away, slates are given out without an id and marked as
-degraded. A call waits for the log only while there is no model, after a change of items, or if the model refuses.
+degraded. A call waits for the log only while there is no model, after a change of items, if the model refuses, or if it
+asks for a newer one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotFoundError,
+    NotReadyError,
     TopkBanditError,
     UnavailableError,
 )
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.residents import Residents
-    from topk_bandit.domain.bandits import BanditName, RewardOutcome
+    from topk_bandit.domain.bandits import BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
@@ -112,11 +114,31 @@ class Recommender:
         self._hooks = hooks
         self._new_id = new_id
 
-    async def recommend(self, name: BanditName, request: RecommendationRequest) -> Recommendation:
-        """Recommend a slate; an empty `request.request_id` is replaced by a fresh one."""
+    async def recommend(
+        self, name: BanditName, request: RecommendationRequest, *, min_model_version: int = 0
+    ) -> Recommendation:
+        """Recommend a slate; an empty `request.request_id` is replaced by a fresh one.
+
+        Parameters
+        ----------
+        min_model_version
+            The slate is chosen by a model that knows the log up to there at least, unless the request is a repeated
+            one.
+
+        Raises
+        ------
+        NotReadyError
+            MODEL_VERSION_AHEAD: the log ends before `min_model_version`.
+        UnavailableError
+            The store is away, and the model is older than that.
+        """
         model = await self._residents.get_model(name)
         request = self._complete(request, model)
         for _ in range(DECISIONS_PER_CALL):
+            if model.version < min_model_version:
+                model = await self._residents.catch_up(name, min_model_version)
+            if model.version < min_model_version:
+                return await self._repeat(name, request, model, min_model_version)
             recommendation = await self._decide(name, request, model)
             try:
                 outcome = await self._record(name, request, recommendation, model)
@@ -131,15 +153,15 @@ class Recommender:
             model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
-    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
         """Take in a slate's reward."""
         try:
-            outcome = await self._store.record_reward(name, recommendation_id, value)
+            receipt = await self._store.record_reward(name, recommendation_id, value)
         except TopkBanditError as error:
             self._hooks.rewarded(_name_refusal(error), value)
             raise
-        self._hooks.rewarded(outcome, value)
-        return outcome
+        self._hooks.rewarded(receipt.outcome, value)
+        return receipt
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out: the request id, and the context of a bandit that has none."""
@@ -151,10 +173,25 @@ class Recommender:
         try:
             return await self._choose(request, model)
         except (NotFoundError, InvalidArgumentError):
-            repeated = await self._store.find_recommendation(
-                name, request, recommendation_id_of(model.incarnation, request.request_id)
-            )
+            repeated = await self._find_repeated(name, request, model)
             return repeated or await self._choose(request, await self._residents.follow(name))
+
+    async def _repeat(
+        self, name: BanditName, request: RecommendationRequest, model: Model, min_model_version: int
+    ) -> Recommendation:
+        """Return what the request was answered with before; refuse a new one, since the log does not go so far."""
+        repeated = await self._find_repeated(name, request, model)
+        if repeated is None:
+            raise NotReadyError(
+                "MODEL_VERSION_AHEAD", f"the log ends at {model.version}, before min_model_version {min_model_version}"
+            )
+        return repeated
+
+    async def _find_repeated(
+        self, name: BanditName, request: RecommendationRequest, model: Model
+    ) -> Recommendation | None:
+        recommendation_id = recommendation_id_of(model.incarnation, request.request_id)
+        return await self._store.find_recommendation(name, request, recommendation_id)
 
     async def _choose(self, request: RecommendationRequest, model: Model) -> Recommendation:
         start = time.perf_counter()

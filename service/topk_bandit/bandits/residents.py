@@ -135,6 +135,16 @@ class Residents:
         """Fold the bandit's log to its end as of now, and return the model; the errors of `Follower.follow`."""
         return await self._follow(self._admit(name))
 
+    async def catch_up(self, name: BanditName, version: int) -> Model:
+        """Return the bandit's model once it knows the log up to `version`, or to its end if that comes first.
+
+        The errors are those of `Follower.follow`.
+        """
+        resident = self._admit(name)
+        async with self._hold(resident):
+            model = resident.follower.model
+            return model if model is not None and model.version >= version else await resident.follower.follow()
+
     async def expire(self, name: BanditName) -> int | None:
         """Close the slates of a bandit whose deadline has passed; return the next deadline, None without any."""
         while True:

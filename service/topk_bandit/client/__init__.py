@@ -41,6 +41,7 @@ from topk_bandit.client.values import (
     Kernel,
     Recommendation,
     RewardOutcome,
+    RewardReceipt,
     Tls,
     Unchanged,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "ResourceExhausted",
     "RetryPolicy",
     "RewardOutcome",
+    "RewardReceipt",
     "Study",
     "Tls",
     "Unavailable",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         BatchOutcome,
         Item,
         Recommendation,
-        RewardOutcome,
+        RewardReceipt,
         Tls,
         Unchanged,
     )
@@ -121,6 +121,7 @@ class AsyncClient(AsyncStudies):
         candidates: Iterable[str] | None = None,
         request_id: str | None = None,
         *,
+        min_model_version: int = 0,
         timeout: float | None = None,
     ) -> Recommendation:
         """Return the slate to show.
@@ -133,14 +134,20 @@ class AsyncClient(AsyncStudies):
             Ids of the items that may be shown now; None for every available item.
         request_id
             The same id, with the same context and candidates, gives the same recommendation again; None makes a new id.
+        min_model_version
+            The slate is chosen by a model that has learned from the log up to there at least, such as the
+            `log_position` of one's own last reward; 0 takes the model as it is. `FailedPrecondition` if the log ends
+            before it.
         """
-        operation = self._operations.recommend(bandit, context, candidates=candidates, request_id=request_id)
+        operation = self._operations.recommend(
+            bandit, context, candidates=candidates, request_id=request_id, min_model_version=min_model_version
+        )
         return await self._run(operation, timeout)
 
     async def reward(
         self, bandit: str, recommendation_id: str, value: float, *, timeout: float | None = None
-    ) -> RewardOutcome:
-        """Post the one number that a slate earned; return what became of it."""
+    ) -> RewardReceipt:
+        """Post the one number that a slate earned; return what became of it, and where it stands in the log."""
         return await self._run(self._operations.reward(bandit, recommendation_id, value), timeout)
 
     async def rewards(self, bandit: str, values: Mapping[str, float], *, timeout: float | None = None) -> BatchOutcome:

@@ -20,6 +20,7 @@ from topk_bandit.client.values import (
     Kernel,
     Recommendation,
     RewardOutcome,
+    RewardReceipt,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -104,7 +105,13 @@ class Operations:
         return f"{self._parent}/studies/{study}" if study else ""
 
     def recommend(
-        self, bandit: str, context: Iterable[float], *, candidates: Iterable[str] | None, request_id: str | None
+        self,
+        bandit: str,
+        context: Iterable[float],
+        *,
+        candidates: Iterable[str] | None,
+        request_id: str | None,
+        min_model_version: int,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
         wanted = [] if candidates is None else list(candidates)
@@ -116,15 +123,16 @@ class Operations:
             context=map(float, context),
             candidate_item_ids=wanted,
             request_id=request_id or self._new_request_id(),
+            min_model_version=min_model_version,
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
 
-    def reward(self, bandit: str, recommendation_id: str, value: float) -> Operation[RewardOutcome]:
+    def reward(self, bandit: str, recommendation_id: str, value: float) -> Operation[RewardReceipt]:
         """Post a reward."""
         request = recommender_pb.RewardRequest(
             bandit=self._name(bandit), recommendation_id=recommendation_id, value=float(value)
         )
-        return Operation(RecommenderServiceStub, "Reward", request, lambda response: _OUTCOMES[response.outcome])
+        return Operation(RecommenderServiceStub, "Reward", request, _receipt)
 
     def rewards(self, bandit: str, values: Mapping[str, float]) -> Iterator[Operation[BatchOutcome]]:
         """Post many rewards, as many to a call as the service takes."""
@@ -292,22 +300,26 @@ def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendatio
     )
 
 
+def _receipt(response: recommender_pb.RewardResponse | recommender_pb.RewardResult) -> RewardReceipt:
+    return RewardReceipt(_OUTCOMES[response.outcome], response.log_position)
+
+
 def _batch_outcome(ids: Iterable[str], response: recommender_pb.BatchRewardResponse) -> BatchOutcome:
     results = dict(zip(ids, response.results, strict=True))
     return BatchOutcome(
-        outcomes={one: _OUTCOMES[result.outcome] for one, result in results.items() if not result.HasField("error")},
+        receipts={one: _receipt(result) for one, result in results.items() if not result.HasField("error")},
         errors={one: error_of_entry(result.error) for one, result in results.items() if result.HasField("error")},
     )
 
 
 def merged(parts: Iterable[BatchOutcome]) -> BatchOutcome:
     """Return what became of the rewards of several calls."""
-    outcomes: dict[str, RewardOutcome] = {}
+    receipts: dict[str, RewardReceipt] = {}
     errors: dict[str, ClientError] = {}
     for part in parts:
-        outcomes |= part.outcomes
+        receipts |= part.receipts
         errors |= part.errors
-    return BatchOutcome(outcomes, errors)
+    return BatchOutcome(receipts, errors)
 
 
 def _bandit_of_response(response: Any) -> Bandit:  # noqa: ANN401, three responses have a bandit

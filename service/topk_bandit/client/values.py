@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Item, Kernel, RewardOutcome
+from topk_bandit.domain.bandits import Item, Kernel, RewardOutcome, RewardReceipt
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -22,6 +22,7 @@ __all__ = [
     "Kernel",
     "Recommendation",
     "RewardOutcome",
+    "RewardReceipt",
     "Tls",
     "Unchanged",
 ]
@@ -94,7 +95,7 @@ class Recommendation:
 class BatchOutcome:
     """What became of a batch of rewards: each recommendation id is in exactly one of the two."""
 
-    outcomes: dict[str, RewardOutcome]
+    receipts: dict[str, RewardReceipt]
     errors: dict[str, ClientError]
 
 

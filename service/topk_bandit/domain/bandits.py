@@ -35,6 +35,7 @@ __all__ = [
     "RecommendationRequest",
     "Recommended",
     "RewardOutcome",
+    "RewardReceipt",
     "Rewarded",
     "SettingsChanged",
     "Shown",
@@ -252,6 +253,14 @@ class RewardOutcome(StrEnum):
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
     LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class RewardReceipt:
+    """What became of a posted reward, and where it stands in the log: 0 for one that was late."""
+
+    outcome: RewardOutcome
+    log_position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

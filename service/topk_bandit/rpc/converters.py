@@ -7,7 +7,7 @@ wire; what takes a bandit's settings or items to judge is left to the use cases.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -22,7 +22,14 @@ from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, BanditStats, Exploration, Recommendation
+    from topk_bandit.domain.bandits import (
+        BanditName,
+        BanditSettings,
+        BanditStats,
+        Exploration,
+        Recommendation,
+        RewardReceipt,
+    )
     from topk_bandit.store.log import BanditRecord, ItemRecord
 
 __all__ = [
@@ -38,13 +45,15 @@ __all__ = [
     "item_retirement",
     "item_upsert",
     "items_to_proto",
-    "outcome_to_proto",
+    "receipt_to_proto",
     "recommendation_request",
     "recommendation_to_proto",
     "reward_request",
     "stats_to_proto",
     "timestamp",
 ]
+
+Receipt = TypeVar("Receipt", recommender_pb.RewardResponse, recommender_pb.RewardResult)
 
 _MAX_BATCH = 1000
 _DEFAULT_BANDITS_PER_PAGE = 100
@@ -58,16 +67,19 @@ _OUTCOMES = {
 }
 
 
-def recommendation_request(request: recommender_pb.RecommendRequest) -> tuple[BanditName, RecommendationRequest]:
-    """Return whom a Recommend asks, and what."""
+def recommendation_request(
+    request: recommender_pb.RecommendRequest,
+) -> tuple[BanditName, RecommendationRequest, int]:
+    """Return whom a Recommend asks, what, and how much of the log the model has to know."""
     name = fields.bandit_name("bandit", request.bandit)
     if request.request_id:
         fields.opaque_id("request_id", request.request_id)
-    return name, RecommendationRequest(
+    wanted = RecommendationRequest(
         request_id=request.request_id,
         context=fields.context_vector("context", request.context),
         candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
     )
+    return name, wanted, fields.log_position("min_model_version", request.min_model_version)
 
 
 def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.RecommendResponse:
@@ -134,9 +146,9 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
     )
 
 
-def outcome_to_proto(outcome: RewardOutcome) -> recommender_pb.RewardOutcome:
-    """Return an outcome as it is called on the wire."""
-    return _OUTCOMES[outcome]
+def receipt_to_proto(receipt: RewardReceipt, message: type[Receipt]) -> Receipt:
+    """Return what became of a reward, as a message of this type."""
+    return message(outcome=_OUTCOMES[receipt.outcome], log_position=receipt.log_position)
 
 
 def bandit_creation(request: bandit_pb.CreateBanditRequest, default: Exploration) -> tuple[BanditName, BanditSettings]:

@@ -24,6 +24,7 @@ __all__ = [
     "context_vector",
     "integer",
     "item_ids",
+    "log_position",
     "number",
     "opaque_id",
     "page_size",
@@ -159,6 +160,13 @@ def integer(path: str, value: int, *, low: int, high: int) -> int:
     """Return an integer in [low, high]."""
     if not low <= value <= high:
         raise InvalidArgumentError(path, f"must be an integer from {low} to {high}, not {value}")
+    return value
+
+
+def log_position(path: str, value: int) -> int:
+    """Return a position in a log; 0 stands for none."""
+    if value < 0:
+        raise InvalidArgumentError(path, f"must not be negative, but is {value}")
     return value
 
 

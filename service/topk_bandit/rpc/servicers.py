@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
-    from topk_bandit.domain.bandits import BanditName, RewardOutcome
+    from topk_bandit.domain.bandits import BanditName, RewardReceipt
     from topk_bandit.rpc.converters import PostedReward
     from topk_bandit.rpc.failures import FailureReporter
 
@@ -51,14 +51,15 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         self, request: recommender_pb.RecommendRequest, _context: Context
     ) -> recommender_pb.RecommendResponse:
         """Give out a slate."""
-        name, wanted = converters.recommendation_request(request)
-        return converters.recommendation_to_proto(await self._use_cases.recommend(name, wanted))
+        name, wanted, version = converters.recommendation_request(request)
+        recommendation = await self._use_cases.recommend(name, wanted, min_model_version=version)
+        return converters.recommendation_to_proto(recommendation)
 
     async def Reward(self, request: recommender_pb.RewardRequest, _context: Context) -> recommender_pb.RewardResponse:
         """Take in a reward."""
         name, reward = converters.reward_request(request)
-        outcome = await self._use_cases.reward(name, reward.recommendation_id, reward.value)
-        return recommender_pb.RewardResponse(outcome=converters.outcome_to_proto(outcome))
+        receipt = await self._use_cases.reward(name, reward.recommendation_id, reward.value)
+        return converters.receipt_to_proto(receipt, recommender_pb.RewardResponse)
 
     async def BatchReward(
         self, request: recommender_pb.BatchRewardRequest, _context: Context
@@ -68,14 +69,14 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         response = recommender_pb.BatchRewardResponse()
         away: UnavailableError | None = None
         for entry in entries:
-            outcome = await self._attempt(name, entry, away)
-            away = outcome if isinstance(outcome, UnavailableError) else away
-            response.results.append(self._result(outcome))
+            receipt = await self._attempt(name, entry, away)
+            away = receipt if isinstance(receipt, UnavailableError) else away
+            response.results.append(self._result(receipt))
         return response
 
     async def _attempt(
         self, name: BanditName, entry: PostedReward | InvalidArgumentError, away: UnavailableError | None
-    ) -> RewardOutcome | Exception:
+    ) -> RewardReceipt | Exception:
         if isinstance(entry, InvalidArgumentError):
             return entry
         if away is not None:  # each further try might wait as long as the one that found the store away
@@ -85,11 +86,11 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         except Exception as error:  # noqa: BLE001, it becomes this entry's result and stops no other
             return error
 
-    def _result(self, outcome: RewardOutcome | Exception) -> recommender_pb.RewardResult:
-        if isinstance(outcome, Exception):
-            failure = self._failures.failure(outcome, call="BatchReward")
+    def _result(self, receipt: RewardReceipt | Exception) -> recommender_pb.RewardResult:
+        if isinstance(receipt, Exception):
+            failure = self._failures.failure(receipt, call="BatchReward")
             return recommender_pb.RewardResult(error=reward_error(failure))
-        return recommender_pb.RewardResult(outcome=converters.outcome_to_proto(outcome))
+        return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
 
 
 class BanditServicer(bandit_grpc.BanditServiceServicer):

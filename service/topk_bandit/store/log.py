@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         Prior,
         Recommendation,
         RecommendationRequest,
-        RewardOutcome,
+        RewardReceipt,
     )
 
 __all__ = [
@@ -305,11 +305,12 @@ class Store(Protocol):
         """Return what `record_recommendation` would call REPEATED, None when nothing is recorded; same errors."""
         ...
 
-    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
         """Decide a recommendation's reward.
 
         ACCEPTED appends `Rewarded`, with what was shown. After the deadline it is LATE: counted, and `Expired` is
-        appended first if it was not yet. The same value again (by ``==``) is DUPLICATE.
+        appended first if it was not yet. The same value again (by ``==``) is DUPLICATE, with the position of the reward
+        that was accepted.
 
         Raises
         ------

@@ -31,16 +31,18 @@ REWARD_OUTCOME_DUPLICATE: RewardOutcome
 REWARD_OUTCOME_LATE: RewardOutcome
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version")
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    min_model_version: int
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
     __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence")
@@ -85,10 +87,12 @@ class RewardRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class RewardResponse(_message.Message):
-    __slots__ = ("outcome",)
+    __slots__ = ("outcome", "log_position")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     outcome: RewardOutcome
-    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ...) -> None: ...
+    log_position: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
 
 class BatchRewardRequest(_message.Message):
     __slots__ = ("bandit", "rewards")
@@ -113,12 +117,14 @@ class BatchRewardResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[RewardResult, _Mapping]]] = ...) -> None: ...
 
 class RewardResult(_message.Message):
-    __slots__ = ("outcome", "error")
+    __slots__ = ("outcome", "error", "log_position")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     outcome: RewardOutcome
     error: RewardError
-    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ...) -> None: ...
+    log_position: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ..., log_position: _Optional[int] = ...) -> None: ...
 
 class RewardError(_message.Message):
     __slots__ = ("code", "message", "field", "reason")

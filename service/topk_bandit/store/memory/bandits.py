@@ -19,6 +19,7 @@ from topk_bandit.domain.bandits import (
     Recommended,
     Rewarded,
     RewardOutcome,
+    RewardReceipt,
     SettingsChanged,
     Shown,
 )
@@ -69,6 +70,7 @@ class _Recorded:
     state: _State = _State.PENDING
     value: float | None = None
     closed_ms: int = 0
+    reward_position: int = 0
 
     def answers(self, request: RecommendationRequest) -> bool:
         return (self.request.context, self.request.candidates) == (request.context, request.candidates)
@@ -293,7 +295,7 @@ class MemoryStore(Store):
         """See `Store.find_recommendation`."""
         return self._bandit(name).recall(request, recommendation_id)
 
-    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
         """See `Store.record_reward`."""
         value = float(finite_text("value", value))
         bandit = self._bandit(name)
@@ -303,17 +305,18 @@ class MemoryStore(Store):
         if recorded.value is not None and recorded.value != value:
             raise refusal("reward_exists", name, recommendation_id)
         if recorded.value is not None:
-            return RewardOutcome.DUPLICATE
+            return RewardReceipt(RewardOutcome.DUPLICATE, recorded.reward_position)
         now_ms = self._clock_ms()
         if recorded.state is _State.PENDING and now_ms < recorded.recommendation.deadline_ms:
             bandit.close(recommendation_id, _State.REWARDED, at_ms=now_ms, value=value)
-            self._append(bandit, Rewarded(recommendation_id, value, recorded.shown), at_ms=now_ms)
-            return RewardOutcome.ACCEPTED
+            rewarded = Rewarded(recommendation_id, value, recorded.shown)
+            recorded.reward_position = self._append(bandit, rewarded, at_ms=now_ms)
+            return RewardReceipt(RewardOutcome.ACCEPTED, recorded.reward_position)
         if recorded.state is _State.PENDING:
             self._append(bandit, bandit.expiry(recommendation_id), at_ms=now_ms)
         bandit.close(recommendation_id, _State.LATE, at_ms=now_ms, value=value)
         bandit.late_rewards += 1
-        return RewardOutcome.LATE
+        return RewardReceipt(RewardOutcome.LATE)
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""

@@ -13,7 +13,14 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from topk_bandit.domain.bandits import BanditCreated, BanditName, Recommended, RewardOutcome, SettingsChanged
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    BanditName,
+    Recommended,
+    RewardOutcome,
+    RewardReceipt,
+    SettingsChanged,
+)
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.codec import (
     canonical,
@@ -229,17 +236,17 @@ class RedisStore(Store):
         )
         return None if status == b"none" else read_recommendation(*details)
 
-    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardOutcome:
+    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
         """See `Store.record_reward`."""
         text = finite_text("value", value)
         keys = self._keys.bandit(name)
-        status, *_ = await self._bandits.ask(
+        status, position = await self._bandits.ask(
             scripts.RECORD_REWARD,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
             (*self._announcing(name), recommendation_id, text),
         )
-        return RewardOutcome(status.decode())
+        return RewardReceipt(RewardOutcome(status.decode()), int(position))
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""

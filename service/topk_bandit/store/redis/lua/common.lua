@@ -23,20 +23,21 @@ local function append(meta, log, at_ms, event, ...)
   return position
 end
 
--- A recommendation's record: "state deadline_ms fingerprint value at_ms context recommendation", with value "-" until
--- there is one, and at_ms and context "-" once it is closed: what was shown is in the event then.
+-- A recommendation's record: "state deadline_ms fingerprint value position at_ms context recommendation", with value "-"
+-- until there is one, position 0 but that of Rewarded, and at_ms and context "-" once it is closed: what was shown is in
+-- the event then.
 local function unpack_record(packed)
-  local state, deadline_ms, fingerprint, value, at_ms, context, recommendation =
-    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%S+) (%S+) (.*)$')
+  local state, deadline_ms, fingerprint, value, position, at_ms, context, recommendation =
+    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%d+) (%S+) (%S+) (.*)$')
   return {
     state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, value = value,
-    at_ms = at_ms, context = context, recommendation = recommendation,
+    position = position, at_ms = at_ms, context = context, recommendation = recommendation,
   }
 end
 
 local function pack_record(record)
   return table.concat({
-    record.state, record.deadline_ms, record.fingerprint, record.value,
+    record.state, record.deadline_ms, record.fingerprint, record.value, record.position,
     record.at_ms, record.context, record.recommendation,
   }, ' ')
 end
@@ -66,15 +67,15 @@ local function close_record(keys, id, record, state, at_ms)
   redis.call('ZADD', keys.closed, text(at_ms), id)
 end
 
--- Append how a pending recommendation ended. The codec reads what is put together here and below.
+-- Append how a pending recommendation ended, and return the position. The codec reads what is put together here and below.
 local function append_end(meta, log, at_ms, id, kind, field, value, shown_then)
-  append(meta, log, at_ms, '{"v":1,"type":"' .. kind .. '","recommendation_id":' .. cjson.encode(id)
+  return append(meta, log, at_ms, '{"v":1,"type":"' .. kind .. '","recommendation_id":' .. cjson.encode(id)
     .. ',"' .. field .. '":' .. value .. ',"shown":' .. shown_then .. '}')
 end
 
--- Append `Rewarded`; `value` is the one text of its number.
+-- Append `Rewarded`, and return its position; `value` is the one text of its number.
 local function append_rewarded(meta, log, id, record, value, at_ms)
-  append_end(meta, log, at_ms, id, 'rewarded', 'value', value, shown(record))
+  return append_end(meta, log, at_ms, id, 'rewarded', 'value', value, shown(record))
 end
 
 -- Append `Expired`, with the default reward as it is now.

@@ -7,7 +7,8 @@
 -- KEYS[5] closed            written: when the record was closed
 -- ARGV[3] recommendation id
 -- ARGV[4] value, as the one text of its number
--- Returns {'accepted'}, {'duplicate'}, {'late'}, {'no_bandit'}, {'no_recommendation', id} or {'reward_exists', id}.
+-- Returns {'accepted', position}, {'duplicate', position}, {'late', 0}, {'no_bandit'}, {'no_recommendation', id} or
+-- {'reward_exists', id}. The position is that of Rewarded, 0 if there is none.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return {'no_bandit'}
@@ -17,18 +18,21 @@ if not packed then
   return {'no_recommendation', ARGV[3]}
 end
 local record = unpack_record(packed)
+if record.value == ARGV[4] then
+  return {'duplicate', record.position}
+end
 if record.value ~= '-' then
-  return {record.value == ARGV[4] and 'duplicate' or 'reward_exists', ARGV[3]}
+  return {'reward_exists', ARGV[3]}
 end
 
 local keys = {meta = KEYS[1], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 local at_ms = now_ms()
 record.value = ARGV[4]
 if record.state == 'pending' and at_ms < tonumber(record.deadline_ms) then
-  append_rewarded(KEYS[1], KEYS[2], ARGV[3], record, ARGV[4], at_ms)
+  record.position = append_rewarded(KEYS[1], KEYS[2], ARGV[3], record, ARGV[4], at_ms)
   close_record(keys, ARGV[3], record, 'rewarded', at_ms)
   announce()
-  return {'accepted'}
+  return {'accepted', record.position}
 end
 if record.state == 'pending' then
   append_expired(KEYS[1], KEYS[2], ARGV[3], record, at_ms)
@@ -36,4 +40,4 @@ if record.state == 'pending' then
 end
 close_record(keys, ARGV[3], record, 'late', at_ms)
 redis.call('HINCRBY', KEYS[1], 'late_rewards', 1)
-return {'late'}
+return {'late', record.position}

@@ -1,0 +1,74 @@
+"""The wire over the real use cases and any store, as one worker has them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tests.bandits.harness import Notebook
+from tests.rpc.harness import Ledger
+from tests.rpc.studies import studies_of
+
+from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.recommender import Recommender
+from topk_bandit.bandits.residents import Residents
+from topk_bandit.client import AsyncClient
+from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.domain.hooks import Hooks
+from topk_bandit.learning.policy import Limits
+from topk_bandit.rpc.server import Server
+from topk_bandit.store.memory.studies import MemoryStudies
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from topk_bandit.store.log import Store
+
+__all__ = ["served"]
+
+_births = itertools.count()
+
+
+@asynccontextmanager
+async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncClient]:
+    """Serve a store until the end of the block, and give a client; without `follows` logs are read only when asked."""
+
+    def new_id() -> str:
+        return f"id-{next(_births)}"
+
+    async with AsyncExitStack() as stack:
+        executor = stack.enter_context(ThreadPoolExecutor(1))
+        residents = Residents(
+            store,
+            executor,
+            limits=Limits(),
+            hooks=Hooks(),
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            worker_id=new_id(),
+            look_seconds=1.0 if follows else 600.0,
+        )
+        stack.push_async_callback(residents.stop)
+        if follows:
+            residents.start()
+        server = Server(
+            "127.0.0.1:0",
+            recommender=Recommender(store, residents, executor, hooks=Hooks(), new_id=new_id),
+            bandits=Bandits(
+                store,
+                residents,
+                default_exploration=Exploration(ConstantBeta(1.0), 0.1),
+                quota=2,
+                new_id=new_id,
+                priors=Notebook(),
+            ),
+            studies=studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
+            hooks=Ledger(),
+            max_in_flight=64,
+            max_message_bytes=8 * 1024 * 1024,
+        )
+        port = await server.start()
+        stack.push_async_callback(server.drain, 5.0)
+        yield await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0))
