@@ -1,0 +1,129 @@
+"""The value of another policy on the logged requests, with its standard error and an interval of 95 %.
+
+All estimates are of the mean, over the logged requests, of the reward that the target's slate would have had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.evaluation.weights import importance_weights, pseudo_inverse_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.evaluation.reward_model import RewardModel
+    from topk_bandit.evaluation.slate_log import SlateLog
+    from topk_bandit.evaluation.targets import Target
+    from topk_bandit.evaluation.weights import Weights
+
+__all__ = ["Estimate", "balanced", "doubly_robust", "ips", "pseudo_inverse", "snips"]
+
+FloatArray = NDArray[np.float64]
+
+_QUANTILE = 1.959963984540054
+
+
+class Estimate(NamedTuple):
+    """A value, its standard error, and the ends of an interval that has the truth with a probability of 95 %."""
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+
+def ips(log: SlateLog, target: Target) -> Estimate:
+    """Return the mean of importance weights times rewards: unbiased whatever rewards depend on."""
+    return _weighted(log, importance_weights(log, target), log.rewards)
+
+
+def snips(log: SlateLog, target: Target) -> Estimate:
+    """Return the mean reward by importance weights (Swaminathan and Joachims 2015); NaN if none is above zero."""
+    weights = importance_weights(log, target)
+    total = float(weights.values.sum())
+    if total <= 0.0:
+        return Estimate(np.nan, np.inf, -np.inf, np.inf)
+    value = float(weights.values @ log.rewards) / total
+    residuals = log.rewards - value
+    seen = float(((weights.values * residuals) ** 2).sum()) / total**2
+    return _estimate(value, max(seen, _expected_variance(weights, log.rewards - log.rewards.mean())))
+
+
+def pseudo_inverse(log: SlateLog, target: Target) -> Estimate:
+    """Return the mean of pseudo-inverse weights times rewards: unbiased if an item's worth at a position is its own.
+
+    That is, if the expected reward in each context is a sum over positions of what the item there earns there.
+    Swaminathan et al. 2017, "Off-policy evaluation for slate recommendation", Eq. 3.
+    """
+    return _weighted(log, pseudo_inverse_weights(log, target), log.rewards)
+
+
+def doubly_robust(
+    log: SlateLog,
+    target: Target,
+    model: RewardModel,
+    weights: Callable[[SlateLog, Target], Weights] = pseudo_inverse_weights,
+) -> Estimate:
+    """Return what a model expects of the target, plus the weighted mean of what it missed (Dudik et al. 2011).
+
+    With a fold's residuals from a model that was learned from other folds it is unbiased where the weights are,
+    whatever the model is; a good model makes it narrower.
+
+    Parameters
+    ----------
+    weights
+        `importance_weights` or `pseudo_inverse_weights`.
+    """
+    missed = _weighted(log, weights(log, target), model.residuals(log))
+    return _estimate(float(model.expected(log, target).mean()) + missed.value, missed.standard_error**2)
+
+
+def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
+    """Return the doubly robust estimate with weights that balance the model's features over many requests.
+
+    The weights of a fold are v . x for the rows x of its slates, with the v that makes the estimate's mean square error
+    least: that of noise, and of what the weights leave of the target's mean row, times the effects as the prior has
+    them (Hirshberg and Wager 2021, "Augmented minimax linear estimation"). They need no support request by request, so
+    that the interval is narrow; it holds as far as the model's form does. Folds see the future of none
+    of their own noise, and are averaged by their expected errors.
+    """
+    features, prior = model.features, model.prior
+    row, precision, residuals = features.mean_of_target(log, target), prior.precision(features), model.residuals(log)
+    parts = []
+    for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
+        missed, count = residuals[fold.rows], len(log.rewards[fold.rows])
+        v = np.asarray(np.linalg.solve(fold.gram / prior.noise + precision, row), float) * count / prior.noise
+        weights = features.applied(v, log.slates[fold.rows], fold.rows)
+        square, left = float((weights**2).mean()), row - fold.gram @ v / count
+        variance = max(float(((weights * missed) ** 2).mean()), square * float((missed**2).mean())) / count
+        bias = prior.variance_of(left, features)
+        parts.append(
+            (row @ coefficients + (weights * missed).mean(), variance, bias, square * prior.noise / count + bias)
+        )
+    values, variances, biases, expected = np.array(parts).T
+    shares = (1.0 / expected) / (1.0 / expected).sum()
+    return _estimate(float(shares @ values), float(shares**2 @ variances + (shares @ np.sqrt(biases)) ** 2))
+
+
+def _weighted(log: SlateLog, weights: Weights, earned: FloatArray) -> Estimate:
+    """Return the mean of weights times what was earned; its variance as seen, or as expected if that is more.
+
+    A log without the rare slates whose weights are large has a small variance by chance, and no interval of what was
+    seen would be wide enough; but how large weights can be is known.
+    """
+    terms = weights.values * earned
+    seen = float(terms.var()) / len(log)
+    return _estimate(float(terms.mean()), max(seen, _expected_variance(weights, earned)))
+
+
+def _expected_variance(weights: Weights, earned: FloatArray) -> float:
+    return float(weights.second_moments.mean() * (earned**2).mean()) / len(earned)
+
+
+def _estimate(value: float, variance: float) -> Estimate:
+    error = float(np.sqrt(variance))
+    return Estimate(value, error, value - _QUANTILE * error, value + _QUANTILE * error)
