@@ -92,8 +92,8 @@ def test_rewards_without_noise_are_told_in_full() -> None:
 
 
 def test_what_is_too_little_or_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidArgumentError, match="at least 5 requests"):
-        learn_rewards(small_log(4))
+    with pytest.raises(InvalidArgumentError, match="at least 10 requests"):
+        learn_rewards(small_log(9))
     monkeypatch.setattr(reward_model, "_MOST_COEFFICIENTS", 20)
     with pytest.raises(InvalidArgumentError, match="more than 20"):
         learn_rewards(small_log())

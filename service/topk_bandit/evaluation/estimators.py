@@ -88,8 +88,7 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     The weights of a fold are v . x for the rows x of its slates, with the v that makes the estimate's mean square error
     least: that of noise, and of what the weights leave of the target's mean row, times the effects as the prior has
     them (Hirshberg and Wager 2021, "Augmented minimax linear estimation"). They need no support request by request, so
-    that the interval is narrow; it holds as far as the model's form does. Folds see the future of none
-    of their own noise, and are averaged by their expected errors.
+    that the interval is narrow; it holds as far as the model's form does. Folds are averaged by their expected errors.
     """
     features, prior = model.features, model.prior
     row, precision, residuals = features.mean_of_target(log, target), prior.precision(features), model.residuals(log)

@@ -185,6 +185,7 @@ def test_the_service_s_policy_explores_as_the_service_does() -> None:
         ["drift", "--quick", "--rounds=7"],
         ["table-2", "--quick"],
         ["table-2"],
+        ["off-policy", "--near-share=0.1", "--trials=4"],
         ["shops"],
         ["shops", "--quick", "--policies=service,linear", "--ratings=u.data", "--rounds=5,70"],
     ],

@@ -33,6 +33,7 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
   shops         the service's policy and others in 21 kinds of shops, up to 20,000 rounds: regret, and whether figures
                 hold (hours; see --shops, --policies and --seeds)
   warm-start    a bandit that starts with what a study learned, and one that does not
+  off-policy    what other policies would have earned, from 20,000 logged slates: intervals, and whether they hold
 
 Asking people:
   dope          which lists to ask about: ranking loss by number of questions
@@ -49,7 +50,7 @@ features.
 
 NAMES = (
     "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
-    "late-rewards", "drift", "warm-start", "dope", "dopewolfe", "aggregation",
+    "late-rewards", "drift", "warm-start", "off-policy", "dope", "dopewolfe", "aggregation",
 )  # fmt: skip
 """All experiments, in the order of the report; `shops`, which takes hours, is run alone."""
 
@@ -68,6 +69,7 @@ QUICK: dict[str, dict[str, object]] = {
     "drift": {"trials": 2, "rounds": 80},
     "shops": {"seeds": 2, "rounds": (40, 80), "shops": ("additive", "clicks-8", "candidates")},
     "warm-start": {"trials": 2, "rounds": 60},
+    "off-policy": {"trials": 2, "rounds": 500},
     "dope": {"trials": 2, "questions": (10, 40)},
     "dopewolfe": {"trials": 2, "questions": (100, 400), "list_sizes": (2,)},
     "aggregation": {"trials": 2, "items": (200, 400)},
@@ -90,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _added(words, "figure-4", "whether local search finds the best of 10^10 rankings", trials=100)
     warm = _added(words, "warm-start", "what a study is worth to a bandit", trials=20)
     _add_rounds(warm, 300)
+    _add_off_policy(words)
     _add_shops(words)
     _add_preferences(words)
     _add_everything(words)
@@ -123,6 +126,15 @@ def _add_shops(words: _Words) -> None:
     policies = "service, random, popularity, linear, vw-ccb, vw-slates"
     word.add_argument("--policies", type=_listed, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)")
     _add_source(word)
+
+
+def _add_off_policy(words: _Words) -> None:
+    word = _added(words, "off-policy", "what other policies would have earned, from a log", trials=50)
+    _add_rounds(word, 20_000)
+    for flag, share, told in (("--near-share", 0.04, "near the best one"), ("--uniform-share", 0.01, "of any items")):
+        word.add_argument(
+            flag, type=_share, default=share, metavar="SHARE", help=f"of slates {told} (default: {share:g})"
+        )
 
 
 def _add_everything(words: _Words) -> None:
@@ -227,6 +239,16 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+    if not 0.0 < share < 0.5:
+        raise argparse.ArgumentTypeError(f"expected a share above 0 and below 0.5, got {text!r}")
+    return share
 
 
 def _positive(text: str) -> int:

@@ -120,8 +120,8 @@ def _play(
 def _explored(best: Rankings, how: Logging, rng: np.random.Generator) -> Rankings:
     """Return each slate, one near it, or any other, with the shares."""
     shown, luck = best.copy(), rng.random(len(best))
-    near = np.flatnonzero(luck < how.near_share)
-    shown[near] = [_near(best[row], how.n_items, rng) for row in near]
+    for row in np.flatnonzero(luck < how.near_share).tolist():
+        shown[row] = _near(best[row], how.n_items, rng)
     anything = np.flatnonzero((luck >= how.near_share) & (luck < how.near_share + how.uniform_share))
     items = np.arange(how.n_items)
     shown[anything] = random_rankings(items, slate_size=how.slate_size, count=len(anything), rng=rng)
