@@ -28,7 +28,7 @@ _QUANTILE = 1.959963984540054
 
 
 class Estimate(NamedTuple):
-    """A value, its standard error, and the ends of an interval that has the truth with a probability of 95 %."""
+    """A value, its standard error, and the ends of an interval of 95 %, as far as what the estimate assumes holds."""
 
     value: float
     standard_error: float
