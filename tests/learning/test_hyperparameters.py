@@ -218,6 +218,20 @@ def test_an_amplitude_that_is_given_is_kept() -> None:
     assert found.slope == pytest.approx((1.5 * 2.0 + 0.6 * -2.0) / (1.0 + 0.6 * 5.0))
 
 
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+def test_the_spread_of_the_slope_is_that_of_its_density_at_the_amplitude(prior: SlopePrior) -> None:
+    amplitude, products = 4.0, Products(np.float64(30.0), np.float64(-2.0), np.float64(5.0), 9.0)
+    found = scaling(products, prior, amplitude=amplitude)
+    deviation, width = math.sqrt(amplitude), math.sqrt(prior.variance)
+    # The density of t on a fine grid: of the rest that it leaves, times its prior.
+    t = prior.mean + width * np.linspace(-9.0, 9.0, 20_001)
+    rest = 30.0 - 2.0 * t * deviation * -2.0 + (t * deviation) ** 2 * 5.0
+    density = np.exp(-0.5 * (rest - rest.min()) / amplitude) * norm.pdf(np.linspace(-9.0, 9.0, 20_001))
+    mean = float(density @ t / density.sum())
+    assert found.slope == pytest.approx(deviation * mean, rel=1e-6)
+    assert found.spread == pytest.approx(deviation * math.sqrt(density @ (t - mean) ** 2 / density.sum()), rel=1e-6)
+
+
 def test_the_slope_is_found_from_enough_rewards_whatever_its_sign() -> None:
     data, utilities = draw(10, count=200), some_utilities(11)
     evidence, h = believed(data, utilities)

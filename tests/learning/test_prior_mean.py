@@ -223,3 +223,22 @@ def test_what_an_item_adds_to_the_mean_counts_its_utility(kind: Kind) -> None:
     of_items = utilities.prior_mean(kind, SLATE_SIZE)
     expected = SLOPE * of_items.position_weights[0] * of_items.utilities(context, np.arange(N_ITEMS))
     np.testing.assert_allclose(added, expected, atol=1e-9)
+
+
+@each_kind
+@each_of
+def test_the_weights_of_the_slope_are_what_another_slope_changes_in_a_contraction(kind: Kind, of: str) -> None:
+    utilities = drawn(18, context_dim=2, of=of)
+    data, items = repeating(kind, 19, count=25, context_dim=2), np.array([0, 2, 3, 5], dtype=np.int32)
+    posterior = believing(kind, utilities, context_dim=2).observe(*data.rows)
+    posterior = posterior.show(data.contexts[:3], data.rankings[:3])
+    for context in (question(2), 3.0 * question(2)):
+        weights = posterior.weights_of_slope(context, items)
+        low, high = (
+            posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=AMPLITUDE).at(context, items)
+            for slope in (-0.5, 1.5)
+        )
+        difference = (high.contraction.weights - low.contraction.weights)[: 2 * len(items)]
+        np.testing.assert_allclose(2.0 * weights.reshape(-1), difference, atol=1e-9)
+    plain = Posterior.prior(kind.make(N_ITEMS, SLATE_SIZE), context_dim=2, noise_variance=NOISE).observe(*data.rows)
+    assert not plain.weights_of_slope(question(2), items).any()

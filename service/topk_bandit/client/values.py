@@ -60,7 +60,8 @@ class Recommendation:
     propensity
         Probability with which this slate is shown for this context, these candidates and this model version.
     mean, standard_deviation, regret_bound, estimated_regret
-        What the model expects of the slate, in reward units.
+        What the model expects of the slate, in reward units. Until two rewards differ these have no unit, and the mean
+        is what all of them were: 0 before the first.
     explored
         Whether the slate was drawn at random by one of the exploration's shares.
     observations

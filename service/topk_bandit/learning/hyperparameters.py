@@ -23,7 +23,7 @@ integrated over t, with S_yy, S_yh and S_hh the products above of y and h, less 
     s     = [ sqrt(c^2 + 4 n a) - c ] / (2 n)
     t     = (rho + omega^2 S_yh / s) / P
 
-s is where the derivative vanishes, and t its posterior mean: closed forms again.
+s is where the derivative vanishes, t its posterior mean, and omega^2 / P its posterior variance: closed forms again.
 """
 
 from __future__ import annotations
@@ -95,9 +95,13 @@ class Products(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """The best s^2 and, in units of the rewards, slope t s; `misfit` is -2 log L less log|.| and n log s^2 there."""
+    """The best s^2 and, in units of the rewards, slope t s and its posterior standard deviation.
+
+    `misfit` is -2 log L less log|.| and n log s^2 there.
+    """
 
     slope: Numbers
+    spread: Numbers
     amplitude: Numbers
     misfit: Numbers
 
@@ -115,7 +119,8 @@ def scaling(products: Products, prior: SlopePrior, *, amplitude: float | None = 
         deviation = np.full_like(square, np.sqrt(amplitude))
     slope = (prior.mean * deviation + prior.variance * products.yh) / precision
     misfit = square / deviation**2 - 2.0 * cross / deviation + prior.mean**2 * products.hh / precision
-    return Scaling(slope, deviation**2, misfit + np.log(precision))
+    spread = deviation * np.sqrt(prior.variance / precision)
+    return Scaling(slope, spread, deviation**2, misfit + np.log(precision))
 
 
 class Profile(NamedTuple):

@@ -38,6 +38,7 @@ from topk_bandit.learning.usual_rewards import NO_REWARDS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.kendall import KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
@@ -432,6 +433,14 @@ def _slope_prior(prior_mean: PriorMean | None, context_square: float) -> SlopePr
     return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else context_square)
 
 
+def _spread_of_slope(posterior: Posterior) -> float:
+    """Return the posterior standard deviation of the slope, in units of the rewards; 0 without a prior mean."""
+    prior = _slope_prior(posterior.prior_mean, posterior.context_square)
+    if prior is None:
+        return 0.0
+    return float(scaling(posterior.centred_products, prior, amplitude=posterior.amplitude).spread)
+
+
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:
     return ids[:chosen] + ids[chosen + 1 :]
 
@@ -451,7 +460,8 @@ class Decision:
     position_propensities
         Exact probabilities of showing each of its items at its position, shape (k,).
     mean, standard_deviation
-        Of its expected reward.
+        Of its expected reward. Until two rewards differ there is no unit, and the mean is what all of them were: 0
+        before the first.
     regret_bound, estimated_regret
         As in `topk_bandit.domain.bandits.Recommendation`.
     explored
@@ -521,7 +531,7 @@ def decide(
         best=best.ranking,
         propensity=slates.propensity(shown),
         position_propensities=slates.position_propensities(shown),
-        mean=float(moments.mean[0]),
+        mean=float(moments.mean[0]) if state.posterior.rewards_vary else state.posterior.best_offset,
         standard_deviation=math.sqrt(float(moments.variance[0])),
         regret_bound=regret.bound,
         estimated_regret=regret.estimate,
@@ -532,6 +542,9 @@ def decide(
 
 DRAW_WIDTH = 0.2
 """Width of the draw of the items' parts, in units of that of the upper confidence bound."""
+
+SLOPE_DRAW_WIDTH = 1.0
+"""Width of the draw of a prior mean's slope, in units of its posterior standard deviation."""
 
 
 class _Best(NamedTuple):
@@ -554,21 +567,46 @@ def _best_slate(
     """Search for the best slate: a function of the state, the context and the eligible items.
 
     It has the largest mean + sqrt(beta) (sd + DRAW_WIDTH d), with d of a draw of the items' parts. The bound alone
-    prefers slates of which every item is little known; a draw alone seldom tries what only a pair can make good.
+    prefers slates of which every item is little known; a draw alone seldom tries what only a pair can make good. With a
+    prior mean the slope is drawn too: the slates that it puts first hardly tell how far to follow it.
     """
     rng = _rng_of(state, eligible)
-    items = _items_to_search(state.posterior, context, eligible, rng)
+    believed = _with_slope_drawn(state.posterior, _rng_of(state, eligible, _OF_SLOPE))
+    items = _items_to_search(believed, context, eligible, rng)
     at_context = state.posterior.at(context, items)
     log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
     beta = _beta(exploration, log_n_slates, state.observations + 1)
     draws = ItemDraws(at_context)
     # Before the first reward there is nothing to explore around: what is believed is shown.
-    drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng) if state.posterior.n_rows else at_context
+    drawn = at_context
+    if state.posterior.n_rows:
+        drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
+        drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
     found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
     return _Best(items, found.ranking, draws, found.evaluations)
 
 
-_OF_FIGURES = 1
+def _with_slope_drawn(posterior: Posterior, rng: np.random.Generator) -> Posterior:
+    """Return a posterior at a slope that is drawn from what is believed of it, if it has a prior mean and rewards."""
+    if posterior.prior_mean is None or not posterior.n_rows:
+        return posterior
+    slope = posterior.slope + SLOPE_DRAW_WIDTH * _spread_of_slope(posterior) * float(rng.standard_normal())
+    return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=posterior.amplitude)
+
+
+def _with_means_of(
+    at: ContextPosterior, believed: Posterior, context: NDArray[np.float64], *, slope: float
+) -> ContextPosterior:
+    """Return a posterior at a context that was contracted at a slope, with the items' means at that of `believed`."""
+    if believed.slope == slope:
+        return at
+    weights = at.contraction.weights.copy()
+    change = (believed.slope - slope) * believed.weights_of_slope(context, at.items)
+    weights[: 2 * len(at.items)] += change.reshape(-1)
+    return replace(at, contraction=at.contraction._replace(weights=weights))
+
+
+_OF_FIGURES, _OF_SLOPE = 1, 2
 
 
 def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.Generator:

@@ -511,6 +511,34 @@ class Posterior:
             means = means + self.slope * self.prior_mean.position_weights[0] * of_items
         return np.asarray(means, dtype=np.float64)
 
+    def weights_of_slope(self, context: ArrayLike, items: ArrayLike) -> FloatArray:
+        """Return what the weights of the u and v of items grow by with the slope, at its best offset: O(k N).
+
+        It is what h adds to a mean, less what the rewards would then explain differently; pairs are left out.
+
+        Parameters
+        ----------
+        context, items
+            As for `at`.
+
+        Returns
+        -------
+        Shape (2, E): zero without a prior mean.
+        """
+        point, chosen = self._validated_context(context), validated_items(items, n_items=self.kernel.n_items)
+        if self.prior_mean is None:
+            return np.zeros((2, len(chosen)))
+        n, rows, kernel = self.n_rows, self._rows, self.kernel
+        alpha = self._mean_of(2) * self._weights[1] - self._weights[2]
+        alpha *= (rows.contexts[:n] @ point) * kernel.scale
+        of_positions = kernel.n_items * kernel.item_weight + kernel.divergence, kernel.item_weight
+        shown, utilities = rows.rankings[:n].reshape(-1), self.prior_mean.utilities(point, chosen)
+        explained = [
+            np.bincount(shown, weights=(alpha[:, None] * image).reshape(-1), minlength=kernel.n_items)[chosen]
+            for image in of_positions
+        ]
+        return np.asarray(explained + np.multiply.outer([kernel.n_items, 1.0], utilities), dtype=np.float64)
+
     def _cross(self, context: FloatArray, orders: Rankings, *, with_constant: bool = True) -> FloatArray:
         """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last.
 
