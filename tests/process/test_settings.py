@@ -126,8 +126,8 @@ def test_the_defaults() -> None:
         max_message_bytes=8 * 1024 * 1024,
         drain_seconds=10.0,
         beta_scale=0.1,
-        uniform_share=0.005,
-        near_share=0.02,
+        uniform_share=0.01,
+        near_share=0.04,
         log_level="INFO",
         log_format="json",
         tls_certificate=None,
@@ -159,7 +159,7 @@ def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path
     environ = {"TOPK_BANDIT_WORKERS": "3", "TOPK_BANDIT_BETA_SCALE": "4"}
     settings = read("--config", str(config), "--workers", "5", environ=environ)
     assert (settings.workers, settings.beta_scale, settings.uniform_share) == (5, 4.0, 0.5)
-    assert settings.default_exploration == Exploration(beta=PaperBeta(4.0), uniform_share=0.5, near_share=0.02)
+    assert settings.default_exploration == Exploration(beta=PaperBeta(4.0), uniform_share=0.5, near_share=0.04)
     assert settings.drain_seconds == 10.0
 
 
