@@ -248,7 +248,7 @@ def test_noise_is_chosen_from_the_rewards() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [(Kernel.WEIGHTED_CONVOLUTIONAL, WCK), (Kernel.CONVOLUTIONAL, CK), (Kernel.WEIGHTED, WK)],
-    ids=str,
+    ids=["wck", "ck", "wk"],
 )
 def test_settings_name_their_kernel(name: Kernel, kind: Kind) -> None:
     rankings = EVERYTHING[::17]
