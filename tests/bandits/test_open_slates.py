@@ -85,10 +85,10 @@ def test_a_slate_that_counts_no_more_is_learned_from_its_event() -> None:
     assert "r0" not in model.state.pending_ids
     other = Shown((2.5, -1.0), ("i7", "i2", "i5"), 0)
     learned = then(model, Rewarded("r0", 0.5, other)).state.posterior.evidence
-    assert learned.contexts.tolist() == [[2.5, -1.0]]
+    assert learned.contexts.tolist() == [model.state.encode(np.array([2.5, -1.0])).tolist()]
     assert learned.rankings.tolist() == [[7, 2, 5]]
     expired = then(model, Expired("r0", 0.5, other)).state.posterior.evidence
-    assert (expired.contexts.tolist(), expired.rankings.tolist()) == ([[2.5, -1.0]], [[7, 2, 5]])
+    assert (expired.contexts.tolist(), expired.rankings.tolist()) == (learned.contexts.tolist(), [[7, 2, 5]])
 
 
 def test_open_slates_are_counted() -> None:

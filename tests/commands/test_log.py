@@ -171,7 +171,7 @@ def plain_difference(one: Model, two: Model) -> float:
     items = np.arange(settings.item_capacity, dtype=np.int32)
     rankings = random_rankings(items, slate_size=settings.slate_size, count=200, rng=rng)
     for context in rng.normal(size=(8, settings.context_dim)):
-        prior = one.state.posterior.amplitude * float(context @ context)
+        prior = one.state.posterior.amplitude * (float(context @ context) + one.state.shared)
         for ranking in rankings:
             pair = [model.state.predict(context, ranking[None]).mean[0] for model in (one, two)]
             largest = max(largest, abs(pair[0] - pair[1]) / math.sqrt(prior))

@@ -129,7 +129,7 @@ def assert_same_figures(stats: BanditStats, model: Model) -> None:
     assert stats.regret_bound_sum == tally.regret_bound_sum
     assert stats.estimated_regret_sum == tally.estimated_regret_sum
     assert stats.noise_variance == posterior.amplitude * posterior.noise_variance
-    assert stats.prior_variance == posterior.amplitude
+    assert stats.prior_variance == posterior.amplitude * (1.0 + model.state.shared)
 
 
 def _is_reward(event: object) -> bool:

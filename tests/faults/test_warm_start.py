@@ -54,7 +54,9 @@ def test_a_study_a_restart_and_a_bandit_that_follows_it(folder: Path) -> None:
                 "tastes", ITEMS, answer_kind=AnswerKind.RANKING, list_size=4, budget=60, queries=queries
             )
             client.wait_for_design("tastes")
-            client.create_bandit("home", slate_size=3, item_capacity=12, context_dimension=2, uniform_share=0.0)
+            client.create_bandit(
+                "home", slate_size=3, item_capacity=12, context_dimension=2, uniform_share=0.0, near_share=0.0
+            )
             client.upsert_items("home", list(ITEMS))
             with pytest.raises(InvalidArgument, match="no answers yet"):
                 client.update_bandit("home", prior_study="tastes")
@@ -72,7 +74,7 @@ def test_a_study_a_restart_and_a_bandit_that_follows_it(folder: Path) -> None:
         service.start()
         with service.client() as client:
             assert client.get_bandit("home").prior_study == "tastes"
-            wide = {"slate_size": 3, "item_capacity": 12, "uniform_share": 0.0}
+            wide = {"slate_size": 3, "item_capacity": 12, "uniform_share": 0.0, "near_share": 0.0}
             with pytest.raises(InvalidArgument, match="prior_study"):
                 client.create_bandit("narrow", context_dimension=3, prior_study="tastes", **wide)
             client.create_bandit("other", context_dimension=2, prior_study="tastes", **wide)

@@ -347,7 +347,7 @@ class State:
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         evidence, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
         rows = condense(kernel, evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
-        prior = _slope_prior(prior_mean, rows.context_square)
+        prior = _slope_prior(prior_mean, rows)
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
             chosen = choose(
                 kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior
@@ -416,7 +416,7 @@ def _rescale(posterior: Posterior) -> Posterior:
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
     """
-    prior, offset = _slope_prior(posterior.prior_mean, posterior.context_square), posterior.best_offset
+    prior, offset = _slope_prior(posterior.prior_mean, posterior), posterior.best_offset
     square = posterior.whitened_square(offset)
     varied = posterior.rewards_vary and square > 0.0
     if prior is None:
@@ -426,16 +426,16 @@ def _rescale(posterior: Posterior) -> Posterior:
     return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=float(best.amplitude))
 
 
-def _slope_prior(prior_mean: PriorMean | None, context_square: float) -> SlopePrior | None:
-    """Return what is believed of the slope before rewards, whose contexts have that mean square; None for no slope."""
+def _slope_prior(prior_mean: PriorMean | None, rows: ObservedRows | Posterior) -> SlopePrior | None:
+    """Return what is believed of the slope before the rewards of some rows; None without a prior mean."""
     if prior_mean is None:
         return None
-    return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else context_square)
+    return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else rows.context_square)
 
 
 def _spread_of_slope(posterior: Posterior) -> float:
     """Return the posterior standard deviation of the slope, in units of the rewards; 0 without a prior mean."""
-    prior = _slope_prior(posterior.prior_mean, posterior.context_square)
+    prior = _slope_prior(posterior.prior_mean, posterior)
     if prior is None:
         return 0.0
     return float(scaling(posterior.centred_products, prior, amplitude=posterior.amplitude).spread)

@@ -10,7 +10,8 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.arm_players import RandomPlayer
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.lab.simulation.episodes import GpTopK, Visit, play
+from topk_bandit.lab.simulation.episodes import GpTopK, ProblemSize, Visit, play
+from topk_bandit.lab.simulation.policies import ageing_service
 from topk_bandit.lab.simulation.scenarios import (
     Batches,
     ComingAndGoing,
@@ -314,3 +315,17 @@ def test_the_same_generators_give_the_same_episode() -> None:
     scenario = replace(eventful(), stock=Scenario(shop()).stock)
     runs = [play(scenario, gp_player(seed=4), rounds=40, rng=np.random.default_rng(5)).regret for _ in range(2)]
     assert runs[0].tobytes() == runs[1].tobytes()
+
+
+def test_a_round_is_the_unit_of_a_half_life() -> None:
+    size = ProblemSize(n_items=10, slate_size=SLATE_SIZE, context_dim=3, n_contexts=0)
+    counted = {}
+    for half_life in (20.0, 1e9):
+        player = ageing_service(half_life).make(size, np.random.default_rng(0))
+        for number in range(1, 101):
+            player.choose(visit_of(number))
+            player.observe(number, float(number % 3))
+        assert isinstance(player, GpTopK)
+        counted[half_life] = player.state.posterior.n_observations
+    assert counted[1e9] == pytest.approx(100.0, rel=1e-3)
+    assert counted[20.0] < 45.0

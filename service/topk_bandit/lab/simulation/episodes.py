@@ -79,9 +79,11 @@ class GpTopK:
         self._count_pending = count_pending
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
         self.last_decision: Decision | None = None
+        self._now = 0
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
-        """Decide as the service does."""
+        """Decide as the service does; a round is the unit of time."""
+        self._now = visit.number
         decision = decide(self.state, self._exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
         self.last_decision = decision
         self._slates[visit.number] = (visit.context, decision.ranking)
@@ -92,7 +94,7 @@ class GpTopK:
     def observe(self, number: int, reward: float) -> None:
         """Learn as the service does."""
         context, ranking = self._slates.pop(number)
-        self.state = self.state.rewarded(str(number), context, ranking, reward=reward)
+        self.state = self.state.rewarded(str(number), context, ranking, reward=reward, at=self._now)
 
     def close(self, number: int) -> None:
         """Stop counting the slate, as the service does."""

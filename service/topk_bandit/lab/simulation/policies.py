@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Exploration
     from topk_bandit.lab.simulation.episodes import Player, ProblemSize
 
-__all__ = ["SERVICE", "Policy", "armwise", "random_slates", "service", "service_player", "shipped_service"]
+__all__ = [
+    "SERVICE",
+    "Policy",
+    "ageing_service",
+    "armwise",
+    "random_slates",
+    "service",
+    "service_player",
+    "shipped_service",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +80,14 @@ def shipped_service() -> Policy:
     return Policy(SERVICE, SERVICE, _shipped_player)
 
 
-def _shipped_player(size: ProblemSize, rng: np.random.Generator) -> Player:
+def ageing_service(half_life: float) -> Policy:
+    """Return the service's policy as it is shipped, for rewards that count half after so many rounds."""
+    return Policy(f"half-life {half_life:g}", "half-life", partial(_shipped_player, half_life=half_life))
+
+
+def _shipped_player(size: ProblemSize, rng: np.random.Generator, *, half_life: float = math.inf) -> Player:
     limits = MemoryBudget().limits(context_dim=size.context_dim, slate_size=size.slate_size)
-    return service_player(DEFAULT_EXPLORATION, size, rng, limits=limits)
+    return service_player(DEFAULT_EXPLORATION, size, rng, limits=limits, half_life=half_life)
 
 
 def service_player(
@@ -82,8 +97,9 @@ def service_player(
     *,
     limits: Limits | None = None,
     count_pending: bool = True,
+    half_life: float = math.inf,
 ) -> Player:
     """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
     kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
-    state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits())
+    state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits(), half_life=half_life)
     return GpTopK(state, exploration, rng=rng, count_pending=count_pending)
