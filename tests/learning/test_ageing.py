@@ -123,6 +123,7 @@ def test_a_new_half_life_counts_from_now_on() -> None:
     assert later.posterior.n_observations < 60.0
 
 
+@pytest.mark.bits
 def test_a_restored_state_ages_as_the_one_it_was_taken_from() -> None:
     state = live(
         State.initial(KERNEL, context_dim=1, limits=Limits(rows=50), half_life=60.0), count=130, at=5.0, seed=6

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-pytestmark = pytest.mark.bits
-
 KERNEL = adaptive_kendall(N_ITEMS, SLATE_SIZE)
 GRIDS = (POWERS, PAIR_SCALES, CONSTANTS)
 SHAPES = [Shape(*numbers) for numbers in itertools.product(*GRIDS)]
@@ -346,6 +344,7 @@ def test_the_prior_mean_is_that_of_the_kernel_that_was_chosen(of: str) -> None:
     np.testing.assert_allclose(evidence.targets[2], h, atol=1e-10)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("of", ["nothing", "contexts", "items"])
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, of: str) -> None:
@@ -360,6 +359,7 @@ def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, o
     assert (shape_of(live), live.posterior.slope) == (shape_of(restored), restored.posterior.slope)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("limits", LIMITS)
 def test_the_same_happenings_give_the_same_state_to_the_bit(limits: Limits) -> None:
     drawn, shapes = happenings(1, 250), []
