@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["decode_digests", "decode_model", "encode_model"]
+    from topk_bandit.domain.bandits import BanditSettings
+
+__all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
 SCHEMA = 7
 """Number of the layout of a model; a reader refuses any other."""
@@ -82,6 +84,19 @@ def decode_digests(payload: bytes) -> Digests:
     """
     with _open_archive(payload) as arrays:
         return Digests(**_read_header(arrays)["digests"])
+
+
+def decode_items(payload: bytes) -> tuple[BanditSettings, Items]:
+    """Return the settings and the items of a model, without what it learned.
+
+    Raises
+    ------
+    CorruptDataError
+        As for `decode_model`.
+    """
+    with _open_archive(payload) as arrays:
+        header = _read_header(arrays)
+        return decode_settings(header["settings"].encode()), _read_items(header)
 
 
 @contextmanager
@@ -137,7 +152,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
 def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
     settings = decode_settings(header["settings"].encode())
     last = header["last"]
-    items = Items.of(header["items"], available=header["available"], retired=header["retired"])
+    items = _read_items(header)
     checkpoint = _read_checkpoint(header, arrays)
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
     kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
@@ -159,6 +174,10 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
         items_position=header["items_position"],
     )
+
+
+def _read_items(header: Mapping[str, Any]) -> Items:
+    return Items.of(header["items"], available=header["available"], retired=header["retired"])
 
 
 def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Checkpoint:

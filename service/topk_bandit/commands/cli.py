@@ -34,7 +34,7 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
-  topk-bandit log         write down a bandit's log, replay it, and show how two of them differ
+  topk-bandit log         write down a bandit's log, replay it, compare two, and evaluate other policies on it
 """
 
 
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words, text in (
         ("study", study, "ask people about items, and learn what they prefer"),
         ("experiment", experiment, "run one of the papers' experiments again"),
-        ("log", log, "write down a bandit's log, replay it, compare two"),
+        ("log", log, "write down a bandit's log, replay it, compare two, evaluate policies"),
     ):
         raw = argparse.RawDescriptionHelpFormatter
         words.add_arguments(commands.add_parser(name, help=text, description=words.DESCRIPTION, formatter_class=raw))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topk_bandit.evaluation.targets import Target
     from topk_bandit.evaluation.weights import Weights
 
-__all__ = ["Estimate", "balanced", "doubly_robust", "ips", "pseudo_inverse", "snips"]
+__all__ = ["Estimate", "balanced", "doubly_robust", "ips", "on_policy", "pseudo_inverse", "snips"]
 
 FloatArray = NDArray[np.float64]
 
@@ -34,6 +34,11 @@ class Estimate(NamedTuple):
     standard_error: float
     low: float
     high: float
+
+
+def on_policy(log: SlateLog) -> Estimate:
+    """Return the mean reward of the slates that were shown: what the logging policy earned."""
+    return _estimate(float(log.rewards.mean()), float(log.rewards.var()) / len(log))
 
 
 def ips(log: SlateLog, target: Target) -> Estimate:

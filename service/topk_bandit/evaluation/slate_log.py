@@ -117,6 +117,16 @@ class SlateLog:
         """How many items there are."""
         return int(self.policy.eligible.shape[1])
 
+    def part(self, rows: NDArray[np.bool_]) -> SlateLog:
+        """Return the log of some of the requests, those where `rows` (N,) is true."""
+        policy = LoggingPolicy(
+            self.policy.eligible[rows],
+            self.policy.best[rows],
+            self.policy.near_share[rows],
+            self.policy.uniform_share[rows],
+        )
+        return SlateLog(self.contexts[rows], policy, self.slates[rows], self.rewards[rows])
+
 
 def slate_log(
     contexts: FloatArray,
@@ -143,7 +153,8 @@ def slate_log(
     best
         The slate that would be shown without exploration, shape (N, k).
     near_share, uniform_share
-        As of `LoggingPolicy`; one for all, or shape (N,).
+        As of `LoggingPolicy`, each the probability altogether: a bandit's settings have the near share among the slates
+        that are not drawn uniformly, which here is (1 - uniform_share) times that. One for all, or shape (N,).
 
     Raises
     ------

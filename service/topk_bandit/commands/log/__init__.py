@@ -1,1 +1,1 @@
-"""`topk-bandit log`: write down a bandit's log, replay it to a position, and show the difference of two."""
+"""`topk-bandit log`: write down a bandit's log, replay it, compare two, and evaluate other policies on it."""

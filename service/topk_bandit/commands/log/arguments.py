@@ -18,6 +18,7 @@ Look at what a bandit has learned from. Nothing in the store is changed.
   topk-bandit log dump shop/home > home.jsonl    write its log down, one JSON event a line
   topk-bandit log replay home.jsonl --to 4711    fold it up to a position, and tell what the model is
   topk-bandit log diff home.jsonl other.jsonl    the first event that differs, and what differs in the models
+  topk-bandit log evaluate home.jsonl            what other policies would have earned on its requests
 """
 
 _STORE = ("redis_url", "data_dir", "fsync", "key_prefix", "store_timeout_seconds")
@@ -42,6 +43,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Show the first event that differs and what differs in the models; exit 1 if anything does.",
     )
     diff.add_argument("logs", type=Path, nargs=2, metavar="FILE", help="what `dump` has written")
+    evaluate = words.add_parser(
+        "evaluate",
+        help="tell what other policies would have earned",
+        description="Tell what was earned, and what slates drawn uniformly and given slates would have earned on the "
+        "same requests, each by five estimators with intervals of 95 % (docs/off-policy.md).",
+    )
+    evaluate.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")
+    evaluate.add_argument(
+        "--slate",
+        dest="slates",
+        action="append",
+        default=[],
+        metavar="ITEM,ITEM,...",
+        help="ids of a slate to show always, best first; can be given again for another one",
+    )
+    evaluate.set_defaults(run=_called, word="evaluate")
     for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):
         parsed.add_argument("--to", dest="last", type=int, metavar="POSITION", help="last event (default: all)")
         parsed.set_defaults(run=_called, word=word)
@@ -52,4 +69,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _called(given: argparse.Namespace) -> int:
     from topk_bandit.commands.log import command  # noqa: PLC0415 - other commands need not wait for it
 
-    return {"dump": command.dump, "replay": command.replay, "diff": command.diff}[given.word](given)
+    run = {"dump": command.dump, "replay": command.replay, "diff": command.diff, "evaluate": command.evaluate}
+    return run[given.word](given)

@@ -1,4 +1,4 @@
-"""What `topk-bandit log dump`, `replay` and `diff` do."""
+"""What `topk-bandit log dump`, `replay`, `diff` and `evaluate` do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TextIO
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
-from topk_bandit.commands.log import dumps, models
+from topk_bandit.commands.log import dumps, models, slates, values
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
 from topk_bandit.rpc import fields
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.policy import Limits
     from topk_bandit.process.settings import Settings
 
-__all__ = ["diff", "dump", "replay"]
+__all__ = ["diff", "dump", "evaluate", "replay"]
 
 _WIDTH = 24
 
@@ -69,6 +69,14 @@ def diff(given: argparse.Namespace) -> int:
         found.append(f"one log ends at {ends[0]}, the other at {ends[1]}")
     _print(found or [f"no difference up to {last}"], sys.stdout)
     return 1 if found else 0
+
+
+def evaluate(given: argparse.Namespace) -> int:
+    """Print what other policies would have earned on a log's requests; return 0."""
+    log = dumps.read_file(given.log)
+    fixed = [tuple(text.split(",")) for text in given.slates]
+    _print([log.bandit, *values.describe(slates.read_slates(log), fixed)], sys.stdout)
+    return 0
 
 
 def _differing_events(one: Dump, other: Dump, *, last: int) -> Iterable[str]:

@@ -1,0 +1,220 @@
+"""The slates of a bandit's log as `topk_bandit.evaluation` wants them: what was drawn, from what, and what it earned.
+
+A slate was drawn by the shares of the settings that its model knew, from the items that were available when it was
+recorded: the store refuses a slate of older items, and not one of older settings. That the propensities that were
+logged are those of `LoggingPolicy` is checked for every slate.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from topk_bandit.bandits.items import Items
+from topk_bandit.bandits.snapshots import decode_items
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    Expired,
+    ItemsChanged,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
+from topk_bandit.evaluation.slate_log import LoggingPolicy, slate_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.commands.log.dumps import Dump
+    from topk_bandit.domain.bandits import BanditSettings, Exploration, LoggedEvent
+    from topk_bandit.evaluation.slate_log import SlateLog
+
+__all__ = ["LeftOut", "LoggedSlates", "read_slates"]
+
+_ROUNDING = 1e-9
+
+
+class LeftOut(NamedTuple):
+    """How many recommendations a `SlateLog` does not have, by the first reason that holds.
+
+    Attributes
+    ----------
+    before_snapshot
+        Their models are older than what the file begins with, so that their shares are not known.
+    without_reward
+        They are open, or expired without a default reward.
+    without_share
+        They were drawn with a uniform share of 0, where some slates are never shown.
+    """
+
+    before_snapshot: int
+    without_reward: int
+    without_share: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedSlates:
+    """The slates with a reward in the order in which they were given out, and the ids of items by their indices."""
+
+    log: SlateLog
+    item_ids: tuple[str, ...]
+    left_out: LeftOut
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    """A recommendation: where it is logged, what it was drawn from and by which shares, and its reward if it has one.
+
+    Items are indices; `exploration` is None if the settings of the slate's model are not in the file.
+    """
+
+    position: int
+    context: tuple[float, ...]
+    eligible: NDArray[np.int32]
+    slate: NDArray[np.int32]
+    best: NDArray[np.int32]
+    propensity: float
+    exploration: Exploration | None
+    reward: float | None = None
+
+
+def read_slates(dump: Dump) -> LoggedSlates:
+    """Return the slates of a log that begins with its first event or a snapshot.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No recommendation has a reward, or none that has one was drawn with a uniform share above 0.
+    CorruptDataError
+        The log begins in the middle, an event can't follow, or a slate was logged with another propensity than its
+        settings, items and best slate give; the message names the event.
+    """
+    reader = _Reader(dump)
+    for logged in dump.events:
+        reader.fold(logged)
+    known = [one for one in reader.drawn if one.exploration is not None]
+    rewarded = [one for one in known if one.reward is not None]
+    if not rewarded:
+        raise InvalidArgumentError("log", "no recommendation in it has a reward")
+    n_items = len(reader.items.ids)
+    _check_propensities(known, n_items)
+    used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
+    if not used:
+        raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be told from it")
+    left_out = LeftOut(len(reader.drawn) - len(known), len(known) - len(rewarded), len(rewarded) - len(used))
+    return LoggedSlates(_slate_log(used, n_items), reader.items.ids, left_out)
+
+
+class _Reader:
+    """Folds events into slates and their rewards."""
+
+    def __init__(self, dump: Dump) -> None:
+        self.drawn: list[_Drawn] = []
+        self.items = Items()
+        self._open: dict[str, int] = {}
+        self._settings: list[BanditSettings] = []
+        self._since: list[int] = []
+        self._last = 0
+        if dump.snapshot is not None:
+            settings, self.items = decode_items(dump.snapshot.payload)
+            self._last = dump.snapshot.position
+            self._change_settings(settings, self._last)
+        elif not (dump.events and isinstance(dump.events[0].event, BanditCreated)):
+            found = type(dump.events[0].event).__name__ if dump.events else "nothing"
+            raise CorruptDataError(f"a log begins with BanditCreated or a snapshot, not with {found}")
+        else:
+            self._last = dump.events[0].position - 1
+
+    def fold(self, logged: LoggedEvent) -> None:
+        """Take in the next event."""
+        if logged.position != self._last + 1:
+            raise CorruptDataError(f"event {logged.position} can't follow event {self._last}")
+        self._last = logged.position
+        match logged.event:
+            case BanditCreated(settings, _) | SettingsChanged(settings, _):
+                self._change_settings(settings, logged.position)
+            case ItemsChanged() as change:
+                self.items = self.items.apply(change)
+            case Recommended() as event:
+                self._open[event.recommendation.recommendation_id] = len(self.drawn)
+                self.drawn.append(self._draw(event, logged.position))
+            case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
+                self._end(recommendation_id, value)
+
+    def _change_settings(self, settings: BanditSettings, position: int) -> None:
+        self._settings.append(settings)
+        self._since.append(position)
+
+    def _draw(self, event: Recommended, position: int) -> _Drawn:
+        request, recommendation = event.request, event.recommendation
+        size, dim = self._settings[-1].slate_size, self._settings[-1].context_dim
+        place = bisect_right(self._since, recommendation.model_version) - 1
+        try:
+            eligible = self.items.find_eligible(request.candidates, at_least=size)
+            slate = self.items.find_indices(recommendation.slate)
+            best = self.items.find_indices(recommendation.best_slate or recommendation.slate)
+        except TopkBanditError as error:
+            raise CorruptDataError(f"event {position}: {error}") from error
+        if len(request.context) != dim:
+            raise CorruptDataError(f"event {position}: a context has {dim} numbers, not {len(request.context)}")
+        for shown in (slate, best):
+            if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
+                raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
+        exploration = self._settings[place].exploration if place >= 0 else None
+        return _Drawn(position, request.context, eligible, slate, best, recommendation.propensity, exploration)
+
+    def _end(self, recommendation_id: str, reward: float | None) -> None:
+        """Note how a recommendation ended; one from before the snapshot is in no event."""
+        place = self._open.pop(recommendation_id, None)
+        if place is not None:
+            self.drawn[place] = replace(self.drawn[place], reward=reward)
+
+
+def _check_propensities(drawn: Sequence[_Drawn], n_items: int) -> None:
+    best, (near, uniform) = np.array([one.best for one in drawn]), _shares(drawn)
+    computed = LoggingPolicy(_mask(drawn, n_items), best, near, uniform).propensities(_slates(drawn))
+    told = np.array([one.propensity for one in drawn])
+    differs = np.flatnonzero(~np.isclose(told, computed, rtol=_ROUNDING, atol=0.0))
+    if len(differs):
+        first = differs[0]
+        raise CorruptDataError(
+            f"event {drawn[first].position}: the slate was logged with the propensity {float(told[first])!r}; "
+            f"its settings, items and best slate give {float(computed[first])!r}"
+        )
+
+
+def _slate_log(drawn: Sequence[_Drawn], n_items: int) -> SlateLog:
+    near, uniform = _shares(drawn)
+    return slate_log(
+        np.array([one.context for one in drawn]),
+        _mask(drawn, n_items),
+        _slates(drawn),
+        np.array([one.reward for one in drawn]),
+        best=np.array([one.best for one in drawn]),
+        near_share=near,
+        uniform_share=uniform,
+    )
+
+
+def _slates(drawn: Sequence[_Drawn]) -> NDArray[np.int32]:
+    return np.array([one.slate for one in drawn])
+
+
+def _mask(drawn: Sequence[_Drawn], n_items: int) -> NDArray[np.bool_]:
+    mask = np.zeros((len(drawn), n_items), dtype=bool)
+    for row, one in enumerate(drawn):
+        mask[row, one.eligible] = True
+    return mask
+
+
+def _shares(drawn: Sequence[_Drawn]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the probabilities of a slate near the best one and of one drawn uniformly, altogether."""
+    of_each = [one.exploration for one in drawn if one.exploration is not None]
+    uniform = np.array([one.uniform_share for one in of_each])
+    return (1.0 - uniform) * np.array([one.near_share for one in of_each]), uniform

@@ -1,0 +1,364 @@
+"""`topk-bandit log evaluate` on logs of real recommenders, whose shops' truth is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, request, running_worker
+from tests.contracts.harness import MemoryStores, run
+
+from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.commands.cli import main
+from topk_bandit.commands.log import models
+from topk_bandit.commands.log.dumps import Dump, lines, read_store
+from topk_bandit.commands.log.slates import LeftOut, read_slates
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    ConstantBeta,
+    Expired,
+    Exploration,
+    Item,
+    ItemsChanged,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.log import RecordStatus, Snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.bandits.harness import Worker
+
+    from topk_bandit.domain.bandits import Event, Recommendation, RecommendationRequest
+    from topk_bandit.store.log import Store
+
+FIRST, SECOND = Exploration(ConstantBeta(1.0), 0.3, near_share=0.2), Exploration(ConstantBeta(1.0), 0.2, near_share=0.5)
+ROUNDS, SIZE, SEED = 600, 2, 10
+BOUGHT = replace(SETTINGS, item_capacity=7, slate_size=SIZE, exploration=FIRST)
+WORTH = {"a": (1.0, 0.4), "b": (0.8, -0.5), "c": (0.6, 0.0), "d": (0.3, 0.6), "e": (0.2, 0.0), "f": (0.0, -0.3)}
+WORTH |= {"late": (0.9, 0.2)}
+POSITIONS, NOISE = (1.0, 0.6), 0.3
+FIXED = ("c", "a")
+
+
+def worth(slate: tuple[str, ...], context: tuple[float, ...]) -> float:
+    """Return a slate's expected reward: a sum over positions, linear in the context."""
+    parts = zip(POSITIONS, (np.dot(WORTH[item_id], context) for item_id in slate), strict=True)
+    return float(sum(discount * part for discount, part in parts))
+
+
+@dataclass
+class Additive:
+    """A storefront that notes what could have been shown to whom; everything it does comes from one seed."""
+
+    worker: Worker
+    rng: np.random.Generator
+    asked: list[tuple[tuple[float, ...], frozenset[str]]] = field(default_factory=list)
+    rewarded: list[bool] = field(default_factory=list)
+
+    async def serve(self, number: int) -> None:
+        """Recommend with all that is known so far, and give a reward to nine of ten."""
+        await self.worker.residents.follow(NAME)
+        slate = await self.worker.recommender.recommend(NAME, await self.ask(number))
+        await self.reward(slate)
+
+    async def ask(self, number: int) -> RecommendationRequest:
+        known = [one for one in await self.worker.store.list_items(NAME) if not one.retired]
+        context = (1.0, float(self.rng.choice([-1.0, 0.5, 1.5])))
+        names = [one.item_id for one in known]
+        some = self.rng.permutation(names)[:5].tolist() if self.rng.random() < 0.4 else None
+        eligible = frozenset(one.item_id for one in known if one.available) & frozenset(some or names)
+        self.asked.append((context, eligible))
+        return request(f"r{number}", context=context, candidates=some)
+
+    async def reward(self, slate: Recommendation) -> None:
+        self.rewarded.append(bool(self.rng.random() < 0.9))
+        if self.rewarded[-1]:
+            value = worth(slate.slate, self.asked[-1][0]) + NOISE * self.rng.normal()
+            await self.worker.recommender.reward(NAME, slate.recommendation_id, value)
+
+    async def serve_behind(self, numbers: range) -> None:
+        """Serve with a model that does not know yet that the settings have changed, and change them back."""
+        model = await self.worker.residents.follow(NAME)
+        revision = (await self.worker.store.get_bandit(NAME)).revision
+        changed = replace(model.settings, exploration=Exploration(ConstantBeta(1.0), 0.9, near_share=0.9))
+        await self.worker.store.update_settings(NAME, changed, revision=revision)
+        for number in numbers:
+            asked = await self.ask(number)
+            outcome = await self.worker.store.record_recommendation(
+                NAME,
+                asked,
+                choose_slate(model, asked),
+                incarnation=model.incarnation,
+                items_position=model.items_position,
+            )
+            assert outcome.status is RecordStatus.RECORDED
+            assert outcome.recommendation is not None
+            await self.reward(outcome.recommendation)
+        await self.worker.bandits.update_bandit(NAME, lambda _: model.settings)
+
+
+@dataclass(frozen=True)
+class Traded:
+    dump: Dump
+    trimmed: Dump
+    shop: Additive
+
+    def truths(self) -> tuple[float, float, int]:
+        """Return the values of uniform slates and, on the requests that could show it, of the fixed one; how many."""
+        used = [one for one, rewarded in zip(self.shop.asked, self.shop.rewarded, strict=True) if rewarded]
+        means = [
+            float(np.mean([np.dot(WORTH[item_id], context) for item_id in eligible])) for context, eligible in used
+        ]
+        fixed = [worth(FIXED, context) for context, eligible in used if eligible.issuperset(FIXED)]
+        return sum(POSITIONS) * float(np.mean(means)), float(np.mean(fixed)), len(fixed)
+
+
+@lru_cache(maxsize=1)
+def traded() -> Traded:
+    found = []
+
+    async def scenario(store: Store) -> None:
+        # What exploration draws depends on the incarnation and the request's id.
+        await store.create_bandit(NAME, BOUGHT, incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in "abcdef"])
+            shop, archive = Additive(worker, np.random.default_rng(SEED)), Archive(store)
+            for number in range(ROUNDS):
+                if number == 100:
+                    await worker.bandits.upsert_items(NAME, [Item("b", available=False), Item("late")])
+                if number == 200:
+                    await worker.bandits.update_bandit(NAME, lambda now: replace(now, exploration=SECOND))
+                    await shop.serve_behind(range(ROUNDS, ROUNDS + 40))
+                if number == 250:
+                    await worker.bandits.upsert_items(NAME, [Item("b"), Item("c", available=False)])
+                if number == 300:
+                    await worker.bandits.retire_items(NAME, ["e"])
+                    await worker.bandits.upsert_items(NAME, [Item("c")])
+                await shop.serve(number)
+                await archive.look()
+            trimmed = await read_store(store, NAME, first=None, last=None)
+            found.append(Traded(replace(trimmed, snapshot=None, events=tuple(archive.events)), trimmed, shop))
+
+    run(MemoryStores(), scenario)
+    return found[0]
+
+
+def changed(dump: Dump, position: int, event: Event) -> Dump:
+    events = [replace(one, event=event) if one.position == position else one for one in dump.events]
+    return replace(dump, events=tuple(events))
+
+
+def recommended(dump: Dump) -> list[tuple[int, Recommended]]:
+    return [(one.position, one.event) for one in dump.events if isinstance(one.event, Recommended)]
+
+
+def behind(dump: Dump) -> list[int]:
+    """Return the positions of slates whose model did not know the newest settings."""
+    since = [one.position for one in dump.events if isinstance(one.event, SettingsChanged)]
+    versions = [(position, event.recommendation.model_version) for position, event in recommended(dump)]
+    return [position for position, version in versions if any(version < at < position for at in since)]
+
+
+def test_what_could_be_shown_and_what_it_earned_is_read_from_the_log() -> None:
+    slates, shop = read_slates(traded().dump), traded().shop
+    log, used = slates.log, np.flatnonzero(shop.rewarded)
+    assert slates.left_out == LeftOut(0, len(shop.asked) - len(used), 0)
+    assert [frozenset(np.array(slates.item_ids)[row].tolist()) for row in log.policy.eligible] == [
+        shop.asked[place][1] for place in used
+    ]
+    assert log.contexts.tolist() == [list(shop.asked[place][0]) for place in used]
+    rewards = {
+        one.event.recommendation_id: one.event.value for one in traded().dump.events if isinstance(one.event, Rewarded)
+    }
+    all_told = [event.recommendation for _, event in recommended(traded().dump)]
+    told = [one for one in all_told if one.recommendation_id in rewards]
+    assert log.rewards.tolist() == [rewards[one.recommendation_id] for one in told]
+    np.testing.assert_allclose(log.policy.propensities(log.slates), [one.propensity for one in told], rtol=1e-12)
+    by_position = np.take_along_axis(log.policy.position_probabilities(), log.slates[:, :, None].astype(int), axis=2)
+    np.testing.assert_allclose(by_position[:, :, 0], [one.position_propensities for one in told], rtol=1e-12)
+    # Slates of all kinds were met, of models that were behind too.
+    where = log.policy.places(log.slates)
+    assert min(where[0].sum(), where[1].sum(), (~where[0] & ~where[1]).sum()) >= 40
+    assert len(behind(traded().dump)) == 40
+
+
+def test_defaults_are_rewards_and_other_ends_are_none() -> None:
+    stores, found = MemoryStores(), list[Dump]()
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(7))
+            await shop.create()
+            archive = Archive(store)
+            await shop.trade(160, archive=archive)
+            found.append(Dump(str(NAME), "", None, tuple(archive.events)))
+
+    run(stores, scenario)
+    slates, events = read_slates(found[0]), [one.event for one in found[0].events]
+    defaults = [one for one in events if isinstance(one, Expired) and one.default_reward is not None]
+    rewards = [one for one in events if isinstance(one, Rewarded)]
+    assert len(defaults) > 0
+    assert any(isinstance(one, Expired) and one.default_reward is None for one in events)
+    assert len(slates.log) == len(rewards) + len(defaults)
+    assert slates.left_out == LeftOut(0, len(recommended(found[0])) - len(slates.log), 0)
+    expected = sum(one.value for one in rewards) + sum(one.default_reward or 0.0 for one in defaults)
+    assert float(slates.log.rewards.sum()) == pytest.approx(expected)
+
+
+def values(text: str) -> dict[str, dict[str, list[float]]]:
+    """Return value, low and high by the block's title and the row's name."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for block in text.split("\n\n")[1:]:
+        title, *rows = block.splitlines()
+        numbers = [[float(one) for one in re.findall(r"-?[\d.]+(?:e[+-]\d+)?", row[22:])] for row in rows]
+        found[title] = dict(zip((row[:22].strip() for row in rows), numbers, strict=True))
+    return found
+
+
+def evaluated(dump: Dump, folder: Path, *slates: str) -> int:
+    file = folder / "log.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines(dump)), encoding="utf-8")
+    return main(["log", "evaluate", str(file), *(f"--slate={slate}" for slate in slates)])
+
+
+def test_the_intervals_have_the_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """119 of 120 do with 12 seeds; with this one all are within 0.8 standard errors of it."""
+    uniform, fixed, count = traded().truths()
+    assert evaluated(traded().dump, tmp_path, ",".join(FIXED)) == 0
+    out = capsys.readouterr().out
+    told, used = values(out), sum(traded().shop.rewarded)
+    title = f"always {','.join(FIXED)}, on the {count} requests that could"
+    assert list(told) == ["the slates that were shown", "slates drawn uniformly", title]
+    assert out.startswith(
+        f"{NAME}\n{ROUNDS + 40} recommendations, {used} of them evaluated\n"
+        f"{ROUNDS + 40 - used} without a reward are left out\n\n"
+    )
+    for truth, rows in ((uniform, told["slates drawn uniformly"]), (fixed, told[title])):
+        for name in ("ips", "snips", "pseudo-inverse", "doubly robust", "balanced"):
+            _, low, high = rows[name]
+            assert low <= truth <= high
+    # The bandit has learned, and its own mean is not what others would have earned.
+    assert told["the slates that were shown"]["mean reward"][1] > uniform + 0.3
+    assert told[title]["as shown there"][1] > fixed
+    assert np.ptp(told[title]["balanced"]) < 0.4
+
+
+def test_its_own_mean_is_that_of_the_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluated(traded().dump, tmp_path, "a,b", "late,c") == 0
+    told = values(capsys.readouterr().out)
+    rewards = np.array([one.event.value for one in traded().dump.events if isinstance(one.event, Rewarded)])
+    margin = 1.96 * rewards.std() / np.sqrt(len(rewards))
+    expected = [rewards.mean(), rewards.mean() - margin, rewards.mean() + margin]
+    assert told["the slates that were shown"]["mean reward"] == pytest.approx(expected, rel=1e-3)
+    assert [title.partition(",")[0] for title in list(told)[2:]] == ["always a", "always late"]
+
+
+def test_a_trimmed_log_begins_with_its_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trimmed, whole = traded().trimmed, read_slates(traded().dump)
+    assert trimmed.snapshot is not None
+    part = read_slates(trimmed)
+    assert (part.item_ids, part.left_out.before_snapshot) == (whole.item_ids, 0)
+    for mine, theirs in (
+        (part.log.policy.eligible, whole.log.policy.eligible),
+        (part.log.slates, whole.log.slates),
+        (part.log.rewards, whole.log.rewards),
+        (part.log.policy.near_share, whole.log.policy.near_share),
+    ):
+        np.testing.assert_array_equal(mine, theirs[-len(mine) :])
+    assert 100 < len(part.log) < len(whole.log)
+    # The settings that models before the snapshot knew are not in the file.
+    position = behind(traded().dump)[15]
+    model = models.replayed(traded().dump, limits=LIMITS, last=position)
+    later = tuple(one for one in traded().dump.events if one.position > position)
+    cut = replace(traded().dump, snapshot=Snapshot(position, encode_model(model)), events=later)
+    assert read_slates(cut).left_out.before_snapshot == 24
+    assert evaluated(cut, tmp_path) == 0
+    said = "24 decided before the snapshot that the file begins with are left out\n"
+    assert said in capsys.readouterr().out
+
+
+def test_a_propensity_that_is_another_names_its_event() -> None:
+    dump = traded().dump
+    for position, event in recommended(dump)[::90]:
+        wrong = replace(event.recommendation, propensity=event.recommendation.propensity * (1.0 + 1e-6))
+        with pytest.raises(CorruptDataError, match=rf"^event {position}: the slate was logged with the propensity"):
+            read_slates(changed(dump, position, replace(event, recommendation=wrong)))
+    position, event = next(one for one in recommended(dump) if not one[1].recommendation.explored)
+    hidden = replace(event, request=replace(event.request, candidates=("d", "e", "f")))
+    with pytest.raises(CorruptDataError, match=rf"^event {position}: a slate is not of 2 items that could be shown"):
+        read_slates(changed(dump, position, hidden))
+
+
+def without_share(dump: Dump, *, until: int) -> Dump:
+    """Return a log whose first recommendations, up to a position, were drawn by the near share alone."""
+    settings = replace(BOUGHT, exploration=replace(FIRST, uniform_share=0.0, near_share=0.0))
+    dump = changed(dump, 1, BanditCreated(settings))
+    for position, event in recommended(dump):
+        if position <= until:
+            shown = replace(event.recommendation, propensity=1.0, best_slate=())
+            dump = changed(dump, position, replace(event, recommendation=shown))
+    return dump
+
+
+def test_what_was_drawn_without_a_uniform_share_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = traded().dump
+    until = next(one.position for one in dump.events if isinstance(one.event, SettingsChanged))
+    some = without_share(dump, until=until)
+    assert evaluated(some, tmp_path) == 0
+    early = {event.recommendation.recommendation_id for position, event in recommended(dump) if position < until}
+    rewarded = sum(isinstance(one.event, Rewarded) and one.event.recommendation_id in early for one in dump.events)
+    assert f"{rewarded} drawn with a uniform share of 0 are left out\n" in capsys.readouterr().out
+    never = replace(some, events=some.events[: until - 1])
+    assert evaluated(never, tmp_path) == 1
+    said = "topk-bandit: uniform_share: it is 0: what the log never shows can't be told from it\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_short_log_has_no_model_of_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = replace(traded().dump, events=traded().dump.events[:14])
+    assert evaluated(few, tmp_path, "e,f") == 0
+    out = capsys.readouterr().out
+    assert "  doubly robust and balanced need a model of rewards: expected at least 10 requests" in out
+    assert "balanced  " not in out
+    assert "  snips               none: the log has no such slate\n" in out
+
+
+@pytest.mark.parametrize(
+    ("slate", "problem"),
+    [
+        ("a,nowhere", "--slate: the log has no item 'nowhere'"),
+        ("a", "--slate: expected 2 different items, got a"),
+        ("a,a", "--slate: expected 2 different items, got a,a"),
+        ("a,late", "--slate: no request could have shown a,late"),
+    ],
+)
+def test_slates_that_were_never_possible_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], slate: str, problem: str
+) -> None:
+    added = next(
+        one.position for one in traded().dump.events if one.position > 2 and isinstance(one.event, ItemsChanged)
+    )
+    assert evaluated(replace(traded().dump, events=traded().dump.events[:added]), tmp_path, "a,b", slate) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", f"topk-bandit: {problem}\n")
+
+
+def test_logs_that_cannot_be_folded_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = traded().dump
+    for events, problem in (
+        (dump.events[4:], "a log begins with BanditCreated or a snapshot, not with "),
+        ((), "a log begins with BanditCreated or a snapshot, not with nothing"),
+        ((*dump.events[:4], *dump.events[5:]), "event 6 can't follow event 4"),
+        (dump.events[:2], "log: no recommendation in it has a reward"),
+    ):
+        assert evaluated(replace(dump, events=events), tmp_path) == 1
+        assert problem in capsys.readouterr().err
