@@ -246,6 +246,11 @@ def commands_in(page: str) -> list[list[str]]:
     return [shlex.split(command) for command in found]
 
 
-@pytest.mark.parametrize("words", commands_in("debugging.md"))
+COMMANDS = [
+    words for page in ("debugging.md", "off-policy.md") for words in commands_in(page) if words[0] != "experiment"
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_commands_in_the_documentation_can_be_given(words: list[str]) -> None:
     assert callable(_parser().parse_args(words).run)
