@@ -286,7 +286,9 @@ class Shop:
 
     async def _change_settings(self) -> None:
         beta = ConstantBeta(float(self.rng.random())) if self.rounds % 140 == 40 else PaperBeta(0.2)
-        await self._update(exploration=Exploration(beta, uniform_share=float(self.rng.random()) / 3))
+        uniform, near = self.rng.random(2) / 3
+        half_life_ms = (0, HOUR_MS, 500)[self.rounds // 70 % 3]
+        await self._update(exploration=Exploration(beta, float(uniform), float(near)), half_life_ms=half_life_ms)
 
     async def _change_prior(self, turn: int) -> None:
         """Name a study of constants, one of contexts, none, then newer constants, those again, and so on."""

@@ -260,6 +260,7 @@ def test_a_bandit_that_is_deleted_and_made_anew_is_another_one(stores: Stores) -
             await shop.trade(60)
             first = await follower.residents.follow(NAME)
             await worker.bandits.delete_bandit(NAME)
+            shop.open.clear()
             with pytest.raises(NotFoundError):
                 await follower.residents.follow(NAME)
             assert follower.residents.peek_model(NAME) is None
