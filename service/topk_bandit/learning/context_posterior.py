@@ -189,27 +189,14 @@ def contract_to_context(
     place = np.full(kernel.n_items, -1, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
     position_weights = kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
-    places, images, *parts, starts, rows, values = contraction.contract(
-        rankings, similarities, weights, place, len(items), float(kernel.n_items), kernel.scale, *position_weights
+    places, features, of_items, pair_weights, pairs, starts, rows, values = contraction.contract(
+        *(rankings, kernel.scale * similarities, weights, whitener, pending, place, len(items), float(kernel.n_items)),
+        *position_weights,
     )
     if item_values is not None:
-        of_items, count = parts[0], len(items)
+        count = len(items)
         of_items[:count] += kernel.n_items * item_values
         of_items[count : 2 * count] += item_values
-    features = np.empty((len(images) + len(starts) - 1, len(rankings)), dtype=np.float32)
-    _whiten(images, whitener, pending, features[: len(images)])
     made = np.zeros(len(starts) - 1, dtype=np.bool_)
-    at = Contraction._make((features, *parts, made, starts, rows, values, whitener, pending))
-    return ContextPosterior(items, kernel, at, places, len(weights), offset, amplitude, prior)
-
-
-_BLOCK = 128
-
-
-def _whiten(images: NDArray[np.float32], whitener: FloatArray, pending: FloatArray, out: NDArray[np.float32]) -> None:
-    """Set `out` to M times the images, in float32: the triangle of M by blocks of columns, then its pending rows."""
-    n = len(pending) - pending.shape[1]
-    for first in range(0, n, _BLOCK):
-        last = min(first + _BLOCK, n)
-        out[:, first:last] = images[:, :last] @ whitener[:last, first:last].astype(np.float32)
-    out[:, n:] = images @ pending.astype(np.float32)
+    arrays = features, of_items, pair_weights, pairs, made, starts, rows, values, whitener, pending
+    return ContextPosterior(items, kernel, Contraction(*arrays), places, len(weights), offset, amplitude, prior)

@@ -58,21 +58,26 @@ class Contraction(NamedTuple):
     pending: np.ndarray
 
 
+# Of a signed index that starts anywhere the compiler has to ask whether it counts from the end, and then does not
+# vectorise.
+_index = np.uint64
+
+
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
 def _add_one(features, f, source, row, weight, first, last, shift):
-    for i in range(first, last):
-        features[f, i + shift] += weight * source[row, i]
+    for i in range(_index(first), _index(last)):
+        features[f, i + _index(shift)] += weight * source[row, i]
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
 def _add_two(features, f, source, r, q, a, b, first, last):
-    for i in range(first, last):
+    for i in range(_index(first), _index(last)):
         features[f, i] += a * source[r, i] + b * source[q, i]
 
 
 @njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
 def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
-    for i in range(first, last):
+    for i in range(_index(first), _index(last)):
         features[f, i] += a * source[r, i] + b * source[q, i] + c * source[s, i] + d * source[t, i]
 
 
@@ -129,37 +134,53 @@ def _numbered(places, pairs):
     return np.cumsum(together[: n_pairs + 1])
 
 
-@njit(nogil=True, cache=True)
-def contract(rankings, similarities, row_weights, place, n_eligible, n_items, scale, u, d, v, s):
-    """Return what of the contraction needs no whitener.
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _add_item(features, u_row, v_row, row, of_u, of_v, first):
+    """Add the row, from column `first` on, times two numbers to the features of an item's u and v."""
+    for i in range(_index(first), _index(row.shape[0])):
+        features[u_row, i] += of_u * row[i]
+        features[v_row, i] += of_v * row[i]
 
-    Parameters: the rankings and similarities (C c) of all rows; alpha of the rewarded ones; the place of each item
-    among the eligible ones, -1 for the rest; and the kernel's numbers. Returns the places of all rows' items, (N + P,
-    k); the items' features before whitening, diag(C c) X B, (2E + 1, N + P); the weights; the pairs; and the pairs'
-    lists.
-    """
-    n_all, k, n_rows = rankings.shape[0], rankings.shape[1], row_weights.shape[0]
-    places = _places(rankings, place)
-    pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
-    starts = _numbered(places, pairs)
+
+@njit(nogil=True, cache=True)
+def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n_items, u, v, s):
+    """Return room for all features, those of the items and of s made: M times the sparse rows, row by row."""
+    n_all, n_rows = places.shape[0], places.shape[0] - pending.shape[1]
+    features = np.empty((n_features, n_all), dtype=np.float32)
+    features[: 2 * n_eligible + 1] = 0.0
+    row = np.empty(n_all, dtype=np.float32)
+    for r in range(n_all):
+        first = min(r, n_rows)
+        for i in range(_index(first), _index(n_rows)):
+            row[i] = whitener[r, i]
+        row[n_rows:] = pending[r]
+        for a in range(places.shape[1]):
+            item, of_v = places[r, a], similarities[r] * u[a]
+            if item >= 0:
+                of_u = similarities[r] * (n_items * u[a] + v[a])
+                _add_item(features, item, n_eligible + item, row, np.float32(of_u), np.float32(of_v), first)
+        of_s = np.float32(-s * similarities[r])
+        for i in range(_index(first), _index(n_all)):
+            features[2 * n_eligible, i] += of_s * row[i]
+    return features
+
+
+@njit(nogil=True, cache=True)
+def _weighted(places, similarities, row_weights, pairs, starts, n_items, u, d, v, s):
+    """Return the weights, and the rows and values of the pairs' lists."""
+    n_eligible, k = pairs.shape[0], places.shape[1]
     rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
     following = starts.copy()
-    images = np.zeros((2 * n_eligible + 1, n_all), dtype=np.float32)
     weights, pair_weights = np.zeros(2 * n_eligible + 1), np.zeros((n_eligible, n_eligible))
-    for r in range(n_all):
-        similarity = similarities[r] * scale
-        alpha = row_weights[r] if r < n_rows else 0.0
-        images[2 * n_eligible, r] = -s * similarity
+    for r in range(places.shape[0]):
+        similarity, alpha = similarities[r], row_weights[r] if r < row_weights.shape[0] else 0.0
         weights[2 * n_eligible] -= s * similarity * alpha
         for a in range(k):
             i = places[r, a]
             if i < 0:
                 continue
-            of_u, of_v = similarity * (n_items * u[a] + v[a]), similarity * u[a]
-            images[i, r] = of_u
-            images[n_eligible + i, r] = of_v
-            weights[i] += alpha * of_u
-            weights[n_eligible + i] += alpha * of_v
+            weights[i] += alpha * similarity * (n_items * u[a] + v[a])
+            weights[n_eligible + i] += alpha * similarity * u[a]
             for b in range(a + 1, k):
                 j = places[r, b]
                 if j < 0:
@@ -171,11 +192,30 @@ def contract(rankings, similarities, row_weights, place, n_eligible, n_items, sc
                 values[at] = value if i < j else -value
                 pair_weights[i, j] += alpha * value
                 pair_weights[j, i] -= alpha * value
+    return weights, pair_weights, rows, values
+
+
+@njit(nogil=True, cache=True)
+def contract(rankings, similarities, row_weights, whitener, pending, place, n_eligible, n_items, u, d, v, s):
+    """Return the contraction but for the pairs' features, and the places of all rows' items, (N + P, k).
+
+    Parameters: the rankings and similarities (C c, times the kernel's scale) of all rows; alpha of the rewarded ones;
+    M' of both kinds of rows; the place of each item among the eligible ones, -1 for the rest; and the kernel's numbers.
+    """
+    places = _places(rankings, place)
+    pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
+    starts = _numbered(places, pairs)
+    weights, pair_weights, rows, values = _weighted(
+        places, similarities, row_weights, pairs, starts, n_items, u, d, v, s
+    )
+    first = 2 * n_eligible + 1
+    n_features = first + starts.shape[0] - 1
+    features = _whitened(places, similarities, whitener, pending, n_eligible, n_features, n_items, u, v, s)
     for i in range(n_eligible):
         for j in range(n_eligible):
             if pairs[i, j] >= 0:
-                pairs[i, j] += 2 * n_eligible + 1
-    return places, images, weights, pair_weights, pairs, starts, rows, values
+                pairs[i, j] += first
+    return places, features, weights, pair_weights, pairs, starts, rows, values
 
 
 @njit(nogil=True, cache=True)
