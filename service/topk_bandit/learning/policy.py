@@ -548,17 +548,13 @@ SLOPE_DRAW_WIDTH = 1.0
 
 
 class _Best(NamedTuple):
-    """The best slate by the acquisition function, and what it was found by."""
+    """The best slate by the acquisition function, as indices and as places in `items`, and what it was found by."""
 
+    ranking: NDArray[np.int32]
     items: NDArray[np.int32]
     places: NDArray[np.int32]
     draws: ItemDraws
     evaluations: int
-
-    @property
-    def ranking(self) -> NDArray[np.int32]:
-        """The slate, as item indices."""
-        return np.asarray(self.items[self.places])
 
 
 def _best_slate(
@@ -571,7 +567,7 @@ def _best_slate(
     prior mean the slope is drawn too: the slates that it puts first hardly tell how far to follow it.
     """
     rng = _rng_of(state, eligible)
-    believed = _with_slope_drawn(state.posterior, _rng_of(state, eligible, _OF_SLOPE))
+    believed = _with_slope_drawn(state, eligible)
     items = _items_to_search(believed, context, eligible, rng)
     at_context = state.posterior.at(context, items)
     log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
@@ -583,14 +579,16 @@ def _best_slate(
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
     found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
-    return _Best(items, found.ranking, draws, found.evaluations)
+    return _Best(items[found.ranking], items, found.ranking, draws, found.evaluations)
 
 
-def _with_slope_drawn(posterior: Posterior, rng: np.random.Generator) -> Posterior:
-    """Return a posterior at a slope that is drawn from what is believed of it, if it has a prior mean and rewards."""
+def _with_slope_drawn(state: State, eligible: NDArray[np.int32]) -> Posterior:
+    """Return the posterior at a slope that is drawn from what is believed of it, if it has a prior mean and rewards."""
+    posterior = state.posterior
     if posterior.prior_mean is None or not posterior.n_rows:
         return posterior
-    slope = posterior.slope + SLOPE_DRAW_WIDTH * _spread_of_slope(posterior) * float(rng.standard_normal())
+    drawn = float(_rng_of(state, eligible, _OF_SLOPE).standard_normal())
+    slope = posterior.slope + SLOPE_DRAW_WIDTH * _spread_of_slope(posterior) * drawn
     return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=posterior.amplitude)
 
 
@@ -616,13 +614,14 @@ def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.G
 
 def _regret_of(state: State, context: NDArray[np.float64], best: _Best, shown: NDArray[np.int32]) -> RegretFigures:
     """Return figures of a slate's regret; one that was drawn may have items that were not searched."""
-    items, draws = best.items, best.draws
-    if not np.isin(shown, items).all():
-        items = np.union1d(items, shown)
-        draws = ItemDraws(state.posterior.at(context, items))
-    shown_places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
+    items, draws, best_places, places = best.items, best.draws, best.places, best.places
+    if shown is not best.ranking:
+        if not np.isin(shown, items).all():
+            items = np.union1d(items, shown)
+            draws = ItemDraws(state.posterior.at(context, items))
+        places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
     # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
-    return draws.regret_of(shown_places, best_places, _rng_of(state, items, _OF_FIGURES))
+    return draws.regret_of(places, best_places, _rng_of(state, items, _OF_FIGURES))
 
 
 MOST_ITEMS_TO_SEARCH = 256

@@ -1,0 +1,69 @@
+"""The compiled part of the figures of regret: rivals of a slate, and what they are worth in each of some draws.
+
+It releases the GIL, keeps its results the same from run to run, and is cached on disk.
+
+Letters: k positions, E eligible items, G draws, R rivals.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from topk_bandit.learning.compiled.contraction import make_own_pairs, slate_mean, slates
+
+__all__ = ["regrets"]
+
+
+@njit(nogil=True, cache=True)
+def _put_best(scores, slate):
+    """Set `slate` to the items with the largest scores, the first of equal ones, and these scores to -inf."""
+    for a in range(slate.shape[0]):
+        slate[a] = np.argmax(scores)
+        scores[slate[a]] = -np.inf
+
+
+@njit(nogil=True, cache=True)
+def _variance_of_items(covariance, slate, u):
+    """Return the variance of the sum of u_p r_i over the items of the slate."""
+    total = 0.0
+    for a in range(slate.shape[0]):
+        for b in range(slate.shape[0]):
+            total += u[a] * covariance[slate[a], slate[b]] * u[b]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d, v, s):
+    """Return by how much the best of some slates is better than the one shown in each draw, shape (G,).
+
+    The slates are `best` and those of the items that are best in one of the draws. Parameters: the contraction; the
+    covariance of the items' parts (E, E), and draws of them (G, E); standard normal numbers for what slates deviate by
+    beside these, (G, G + 2); the slates shown and best (k,); c.c and s^2; the kernel's numbers.
+    """
+    compared = np.empty((normals.shape[1], shown.shape[0]), dtype=np.int64)
+    compared[0], compared[1] = shown, best
+    for i in range(2, compared.shape[0]):
+        _put_best(at.weights[: draws.shape[1]] + draws[i - 2], compared[i])
+    make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
+    explained = slates(at.features, at.pairs, compared, u, d, v, s)
+    out, own = np.zeros(draws.shape[0]), np.empty(draws.shape[0])
+    for i in range(compared.shape[0]):
+        slate = compared[i]
+        # A slate that is the one shown is as good.
+        if i > 0 and np.array_equal(slate, shown):
+            continue
+        variance = amplitude * max(prior - explained[i], 0.0)
+        beside = math.sqrt(max(variance - _variance_of_items(covariance, slate, u), 0.0))
+        mean = slate_mean(at.weights, at.pair_weights, slate, u, d, v, s)
+        for g in range(draws.shape[0]):
+            value = mean + beside * normals[g, i]
+            for a in range(slate.shape[0]):
+                value += u[a] * draws[g, slate[a]]
+            if i == 0:
+                own[g] = value
+            else:
+                out[g] = max(out[g], value - own[g])
+    return out
