@@ -124,6 +124,18 @@ def test_a_large_universe_agrees_with_the_features_of_claim_3(kind: Kind) -> Non
     np.testing.assert_allclose(kind.make(60, 8).gram(left, right), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("n_items", "slate_size", "count"), [(5, 5, 30), (12, 3, 60), (300, 4, 20), (9, 2, 1)])
+def test_the_values_of_rankings_among_themselves_are_those_of_all_pairs(
+    kind: Kind, n_items: int, slate_size: int, count: int
+) -> None:
+    rng, kernel = np.random.default_rng(n_items), kind.make(n_items, slate_size)
+    rankings = np.array([rng.permutation(n_items)[:slate_size] for _ in range(count)], dtype=np.int32)
+    own = kernel.gram_of(rankings)
+    np.testing.assert_allclose(own, kernel.gram(rankings, rankings), rtol=0.0, atol=1e-13)
+    np.testing.assert_array_equal(own, own.T)
+
+
 def test_a_full_slate_leaves_no_difference_between_the_weighted_kernels() -> None:
     rankings = some_rankings(5, 5, 20)
     convolutional = weighted_convolutional_kendall(5, 5).gram(rankings, rankings)

@@ -73,7 +73,7 @@ def shape_of(state: State) -> Shape | None:
 def choice(shape: Shape, rows: ObservedRows) -> Shape:
     """Return where the climb from a shape ends."""
     kernel = KERNEL.with_shape(shape)
-    chosen = choose(kernel, rows, shared=0.0, noise_variance=0.1, prior_mean=None, prior=None).kernel.shape
+    chosen = choose(kernel, rows, shared=0.0, noise_variance=0.1, prior_mean=None, prior=None).choice.kernel.shape
     assert chosen is not None
     return chosen
 
@@ -198,7 +198,7 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
     prior_mean = utilities.prior_mean(kind_of(shape), SLATE_SIZE)
     chosen = choose(
         KERNEL.with_shape(shape), rows, shared=0.0, noise_variance=0.1, prior_mean=prior_mean, prior=PRIOR
-    ).kernel
+    ).choice.kernel
     own = evidence_of(data).with_prior_mean(prior_mean.with_kernel(chosen))
     density = best_noise(chosen, own, prior=PRIOR).log_density
     assert density >= fit.log_density

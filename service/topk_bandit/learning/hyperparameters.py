@@ -1,12 +1,13 @@
 """Noise, offset, slope and scale by marginal likelihood, over the rows at hand.
 
 With covariance s^2 (K_r + r V) and a constant prior mean b, the best b and s^2 for a given noise ratio r have closed
-forms, so only r is searched. With V = W W', one eigendecomposition W^-1 K_r W^-T = Q diag(lambda) Q' serves every r.
-With y and o the rewards and ones, taken through W^-1, and n observations that N rows stand for::
+forms, so only r is searched. With V = W W', one reduction to three diagonals, W^-1 K_r W^-T = Q T Q', serves every r:
+T + r = L D L' takes O(N). With y and o the rewards and ones, taken through (W Q L)^-1, and n observations that N rows
+stand for::
 
-    b     = [ sum_i (q_i'o)(q_i'y) / (lambda_i + r) + y1 / r ] / [ sum_i (q_i'o)^2 / (lambda_i + r) + 11 / r ]
-    s^2   = [ sum_i (q_i'(y - b o))^2 / (lambda_i + r) + (yy - 2 b y1 + b^2 11) / r ] / n
-    log|.| = sum_i log(lambda_i + r) + (n - N) log r
+    b     = [ sum_i o_i y_i / D_i + y1 / r ] / [ sum_i o_i^2 / D_i + 11 / r ]
+    s^2   = [ sum_i (y_i - b o_i)^2 / D_i + (yy - 2 b y1 + b^2 11) / r ] / n
+    log|.| = sum_i log D_i + (n - N) log r
 
 where yy, y1 and 11 are what was left of the observations beside the rows that they were folded into (`evidence`).
 
@@ -33,7 +34,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning._triangles import inverse_lower
+from topk_bandit.learning._lapack import reduce_to_diagonals, whiten
+from topk_bandit.learning.compiled import tridiagonal
 from topk_bandit.learning.observed_rows import rewards_differ
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ __all__ = [
     "Scaling",
     "SlopePrior",
     "best_noise",
+    "fit_noise",
+    "noise_factor",
     "profile_likelihood",
     "scaling",
 ]
@@ -150,41 +154,36 @@ def profile_likelihood(
     prior
         Of the slope, if the evidence has the h of a prior mean.
     """
-    return _profile(*_whiten(covariance, evidence), evidence, ratios, prior=prior)
+    return _profile(*_whitened(covariance, evidence, noise_factor(evidence)), evidence, ratios, prior=prior)
 
 
 def _profile(
     whitened: FloatArray, targets: FloatArray, evidence: ObservedRows, ratios: FloatArray, *, prior: SlopePrior | None
 ) -> Profile:
-    # Unlike scipy's, numpy's lets other threads decide meanwhile.
-    eigenvalues, vectors = np.linalg.eigh(whitened)
-    spectrum = np.maximum(eigenvalues, 0.0)[None, :] + ratios[:, None]
-    rows, left = targets @ vectors, evidence.left_products
-    across = (rows * rows[1] / spectrum[:, None, :]).sum(axis=2) + left[1] / ratios[:, None]
-    means = across / across[:, 1:2]
-    # Takes the ones out of every target, for each r: shape (G, T, T).
-    centring = np.eye(len(rows)) - means[:, :, None] * np.eye(len(rows))[1]
-    centred = centring @ rows
-    squares = (centred / spectrum[:, None, :]) @ centred.transpose(0, 2, 1)
-    squares += centring @ left @ centring.transpose(0, 2, 1) / ratios[:, None, None]
-    n, believed = evidence.n_observations, len(rows) == 3
+    diagonals = reduce_to_diagonals(whitened, targets)
+    means, squares, determinant = tridiagonal.profile(*diagonals, evidence.left_products, ratios)
+    n, believed = evidence.n_observations, len(targets) == 3
     nothing = np.zeros(len(ratios))
     products = Products(
         squares[:, 0, 0], squares[:, 0, 2] if believed else nothing, squares[:, 2, 2] if believed else nothing, n
     )
     best = scaling(products, prior or SlopePrior(0.0, 0.0))
     slope, amplitude = np.asarray(best.slope), np.asarray(best.amplitude)
-    determinant = np.log(spectrum).sum(axis=1) + evidence.leftovers[:, 0].sum() * np.log(ratios)
+    determinant += evidence.leftovers[:, 0].sum() * np.log(ratios)
     log_likelihood = -0.5 * (determinant + n * np.log(2.0 * np.pi * amplitude) + best.misfit)
     return Profile(log_likelihood, means[:, 0] - slope * (means[:, 2] if believed else nothing), slope, amplitude)
 
 
-def _whiten(covariance: FloatArray, evidence: ObservedRows) -> tuple[FloatArray, FloatArray]:
-    """Return W^-1 K_r W^-T and the targets times W^-T."""
-    if evidence.noise_shape is None:
-        return covariance, evidence.targets
-    inverse = inverse_lower(np.asarray(np.linalg.cholesky(evidence.noise_shape)))
-    return inverse @ covariance @ inverse.T, evidence.targets @ inverse.T
+def noise_factor(evidence: ObservedRows) -> FloatArray | None:
+    """Return W, lower triangular, V = W W'; None for the identity."""
+    return None if evidence.noise_shape is None else np.asarray(np.linalg.cholesky(evidence.noise_shape))
+
+
+def _whitened(
+    covariance: FloatArray, evidence: ObservedRows, factor: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return W^-1 K_r W^-T, of which the lower triangle counts, and the targets times W^-T."""
+    return (covariance, evidence.targets) if factor is None else whiten(covariance, evidence.targets, factor)
 
 
 class NoiseFit(NamedTuple):
@@ -217,10 +216,22 @@ def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePri
     prior
         Of the slope, if the evidence has the h of a prior mean.
     """
-    covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
+    gram = kernel.gram_of(evidence.rankings)
+    return fit_noise(gram, evidence, noise_factor(evidence), variance=kernel.variance, prior=prior)
+
+
+def fit_noise(
+    gram: FloatArray,
+    evidence: ObservedRows,
+    factor: FloatArray | None,
+    *,
+    variance: float,
+    prior: SlopePrior | None,
+) -> NoiseFit:
+    """Return `best_noise` for those who have the kernel's values (N, N), its variance and `noise_factor` already."""
+    whitened, targets = _whitened((evidence.contexts @ evidence.contexts.T) * gram, evidence, factor)
     # Folding keeps this sum over all observations.
-    whitened, targets = _whiten(covariance, evidence)
-    unit = float(np.trace(whitened)) / (evidence.n_observations * kernel.variance)
+    unit = float(np.trace(whitened)) / (evidence.n_observations * variance)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not rewards_differ(evidence.targets, evidence.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from topk_bandit.learning.rankings import Rankings
+
     RankWeight: TypeAlias = Callable[[int, int], float]
 
 __all__ = [
@@ -157,6 +159,13 @@ class KendallKernel:
         columns = validated_rankings(right, n_items=self.n_items, slate_size=self.slate_size, field="right")
         bracket = kendall.gram(
             rows, columns, self.n_items, self.item_weight, self.pair_weight, self.divergence, self.total
+        )
+        return np.asarray(bracket * self.scale + self.constant, dtype=np.float64)
+
+    def gram_of(self, rankings: Rankings) -> FloatArray:
+        """Return the kernel's values for all pairs of these valid rankings (N, k), shape (N, N), symmetric."""
+        bracket = kendall.gram_of(
+            rankings, self.n_items, self.item_weight, self.pair_weight, self.divergence, self.total
         )
         return np.asarray(bracket * self.scale + self.constant, dtype=np.float64)
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.learning.hyperparameters import best_noise
+from topk_bandit.learning.hyperparameters import fit_noise, noise_factor
 from topk_bandit.learning.observed_rows import compact, fold_by_ranking, project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topk_bandit.learning.hyperparameters import SlopePrior
-    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.hyperparameters import NoiseFit, SlopePrior
+    from topk_bandit.learning.kendall import FloatArray, KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.prior_mean import PriorMean
 
@@ -32,6 +32,7 @@ __all__ = [
     "MOST_ROWS",
     "MOST_SHARED",
     "Choice",
+    "Chosen",
     "choice_is_due",
     "choose",
     "condense",
@@ -90,6 +91,54 @@ def choice_is_due(rows: ObservedRows, *, observations: int, compared: int) -> bo
     return rows.n_rows <= _FEW_ROWS or observations >= _GROWTH * compared
 
 
+class Chosen(NamedTuple):
+    """Where a climb ended, and the noise there; None if that was compared by fewer rows than there are."""
+
+    choice: Choice
+    noise: NoiseFit | None
+
+
+class _Compared:
+    """Rows that kernels are compared by; what several candidates have in common is computed once.
+
+    Parameters
+    ----------
+    rows
+        Rows under `first`, with the h of `prior_mean`.
+    first, prior_mean, prior
+        Where the climb begins, and as for `choose`.
+    """
+
+    def __init__(
+        self, rows: ObservedRows, first: Choice, prior_mean: PriorMean | None, prior: SlopePrior | None
+    ) -> None:
+        self._rows, self._first, self._prior_mean, self._prior = rows, first, prior_mean, prior
+        self._factor = noise_factor(rows)
+        self._grams: dict[tuple[float, float], FloatArray] = {}
+        self._fits: dict[tuple[Shape | None, float], NoiseFit] = {}
+
+    def fit(self, choice: Choice) -> NoiseFit:
+        """Return the best noise of a choice, with the prior mean that is its own."""
+        key = choice.kernel.shape, choice.shared
+        if key not in self._fits:
+            rows = self._rows.with_shared(choice.ratio_to(self._first.shared))
+            if self._prior_mean is not None and choice.kernel is not self._first.kernel:
+                rows = rows.with_prior_mean(self._prior_mean.with_kernel(choice.kernel))
+            gram, variance = self._gram(choice.kernel), choice.kernel.variance
+            self._fits[key] = fit_noise(gram, rows, self._factor, variance=variance, prior=self._prior)
+        return self._fits[key]
+
+    def _gram(self, kernel: KendallKernel) -> FloatArray:
+        """Return the kernel's values; kernels that differ by the constant alone have the others in common."""
+        if kernel.shape is None:
+            return kernel.gram_of(self._rows.rankings)
+        key = kernel.shape.power, kernel.shape.pair_scale
+        if key not in self._grams:
+            own = kernel.with_shape(kernel.shape._replace(constant=0.0))
+            self._grams[key] = own.gram_of(self._rows.rankings)
+        return self._grams[key] + kernel.constant
+
+
 def choose(
     kernel: KendallKernel,
     rows: ObservedRows,
@@ -98,7 +147,7 @@ def choose(
     noise_variance: float,
     prior_mean: PriorMean | None,
     prior: SlopePrior | None,
-) -> Choice:
+) -> Chosen:
     """Return where the climb from `kernel` and `shared` ends.
 
     Parameters
@@ -114,17 +163,16 @@ def choose(
     prior
         Of the slope, if there is a prior mean.
     """
-    rows = project(kernel, rows, most_rows=MOST_ROWS, noise_variance=noise_variance)
-    best, density = Choice(kernel, shared), best_noise(kernel, rows, prior=prior).log_density
+    fewer = project(kernel, rows, most_rows=MOST_ROWS, noise_variance=noise_variance)
+    best = Choice(kernel, shared)
+    compared = _Compared(fewer, best, prior_mean, prior)
+    density = compared.fit(best).log_density
     while True:
         found, beside = best, density + _TIE
         for other in best.neighbours:
-            seen = rows.with_shared(other.ratio_to(shared))
-            if prior_mean is not None:
-                seen = seen.with_prior_mean(prior_mean.with_kernel(other.kernel))
-            other_density = best_noise(other.kernel, seen, prior=prior).log_density
+            other_density = compared.fit(other).log_density
             if other_density > beside:
                 found, beside = other, other_density
         if found is best:
-            return best
+            return Chosen(best, compared.fit(best) if fewer is rows else None)
         best, density = found, beside

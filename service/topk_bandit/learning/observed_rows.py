@@ -214,7 +214,7 @@ class ObservedRows:
 def noisy_covariance(kernel: KendallKernel, evidence: ObservedRows, *, noise_variance: float) -> FloatArray:
     """Return K + sigma^2 V, (N, N)."""
     dots = evidence.contexts @ evidence.contexts.T
-    covariance = dots * kernel.gram(evidence.rankings, evidence.rankings)
+    covariance = dots * kernel.gram_of(evidence.rankings)
     diagonal = np.diag_indices(len(dots))
     covariance[diagonal] += NOISE_FLOOR * dots[diagonal]
     if evidence.noise_shape is None:
@@ -245,7 +245,7 @@ def project(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_
     """
     if rows.n_rows <= most_rows:
         return rows
-    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram(rows.rankings, rows.rankings)
+    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
     weights = leading(rows.n_rows)
     if rows.noise_shape is not None:
         weights = weights / np.sqrt(np.diag(rows.noise_shape))
@@ -340,7 +340,7 @@ def _leftover(count: int, squares: FloatArray) -> FloatArray:
 
 def _collapse(kernel: KendallKernel, rows: ObservedRows) -> ObservedRows:
     """Fold all rows into as many as their rank."""
-    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram(rows.rankings, rows.rankings)
+    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
     basis, sums = _choose_basis(covariance, leading(rows.n_rows), rows.n_rows)
     return rows if len(basis) in {0, rows.n_rows} else _fold_into_basis(rows, basis, sums)
 
@@ -368,8 +368,8 @@ def _fold_into_basis(evidence: ObservedRows, basis: NDArray[np.intp], sums: Floa
         whitener = inverse_lower(np.asarray(np.linalg.cholesky(evidence.noise_shape)))
         sums, targets = whitener @ sums, targets @ whitener.T
     precision = sums.T @ sums
-    noise_shape = np.linalg.inv(0.5 * (precision + precision.T))
-    noise_shape = 0.5 * (noise_shape + noise_shape.T)
+    inverse = inverse_lower(np.asarray(np.linalg.cholesky(precision)))
+    noise_shape = inverse.T @ inverse
     folded = targets @ sums @ noise_shape
     left = targets - folded @ sums.T
     kept = evidence.select(basis)

@@ -347,19 +347,20 @@ class State:
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         evidence, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
         rows = condense(kernel, evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
-        prior = _slope_prior(prior_mean, rows)
+        prior, noise = _slope_prior(prior_mean, rows), None
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
-            chosen = choose(
-                kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior
+            (choice, noise), compared = (
+                choose(kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior),
+                self.observations,
             )
-            ratio = chosen.ratio_to(shared)
+            ratio = choice.ratio_to(shared)
             rows, pending = rows.with_shared(ratio), pending.with_shared(ratio)
-            if prior_mean is not None and chosen.kernel is not kernel:
-                rows = rows.with_prior_mean(prior_mean.with_kernel(chosen.kernel))
-            (kernel, shared), compared = chosen, self.observations
+            if prior_mean is not None and choice.kernel is not kernel:
+                rows = rows.with_prior_mean(prior_mean.with_kernel(choice.kernel))
+            kernel, shared = choice
         at_edge = self.noise_at_edge
         if rows.n_rows:
-            noise_variance, _, at_edge = best_noise(kernel, rows, prior=prior)
+            noise_variance, _, at_edge = noise or best_noise(kernel, rows, prior=prior)
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
             self,

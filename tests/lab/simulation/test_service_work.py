@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topk_bandit.lab.paper.work import Work, of_brackets, of_cholesky, of_eigenvectors
-from topk_bandit.lab.simulation.service_work import ServiceApproach
+from topk_bandit.lab.paper.work import Work, of_brackets, of_cholesky, of_own_brackets
+from topk_bandit.lab.simulation.service_work import ServiceApproach, of_profile, of_reduction, of_whitening
 from topk_bandit.learning import _layout, _rows, _ties, _triangles, hyperparameters, observed_rows, posterior
-from topk_bandit.learning.compiled import kendall
+from topk_bandit.learning.compiled import kendall, tridiagonal
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import all_rankings
@@ -39,18 +39,12 @@ class Watched(np.ndarray):
     def __array_function__(self, func: object, types: object, args: object, kwargs: object) -> object:
         work = {
             np.linalg.cholesky: of_cholesky,
-            np.linalg.eigh: of_eigenvectors,
-            np.linalg.inv: of_inverse,
             np.linalg.matrix_rank: of_rank,
         }
         if func in work:
             Watched.count += work[func](*(args[0].shape if func is np.linalg.matrix_rank else args[0].shape[:1]))
             return watched(func(bare(args[0]), **kwargs))
         return super().__array_function__(func, types, args, kwargs)
-
-
-def of_inverse(size: int) -> int:
-    return size**3
 
 
 def of_rank(rows: int, columns: int) -> int:
@@ -106,6 +100,29 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
         factor, *others = dpstrf(bare(matrix), **kwargs)
         return watched(factor), *others
 
+    gram_of, whiten, reduce_to_diagonals = kendall.gram_of, hyperparameters.whiten, hyperparameters.reduce_to_diagonals
+    profile = tridiagonal.profile
+
+    def watched_gram_of(rankings: object, n_items: int, *weights: object) -> object:
+        Watched.count += of_own_brackets(rankings, n_items=n_items)
+        return watched(gram_of(rankings, n_items, *weights))
+
+    def watched_whiten(matrix: object, targets: object, factor: object) -> object:
+        Watched.count += of_whitening(len(matrix), len(targets))
+        return tuple(watched(one) for one in whiten(bare(matrix), bare(targets), bare(factor)))
+
+    def watched_reduce(matrix: object, targets: object) -> object:
+        Watched.count += of_reduction(len(matrix), len(targets))
+        return reduce_to_diagonals(bare(matrix), bare(targets))
+
+    def watched_profile(diagonal: object, beside: object, targets: object, left: object, ratios: object) -> object:
+        Watched.count += of_profile(len(diagonal), len(targets))
+        return profile(diagonal, beside, targets, bare(left), bare(ratios))
+
+    monkeypatch.setattr(kendall, "gram_of", watched_gram_of)
+    monkeypatch.setattr(hyperparameters, "whiten", watched_whiten)
+    monkeypatch.setattr(hyperparameters, "reduce_to_diagonals", watched_reduce)
+    monkeypatch.setattr(tridiagonal, "profile", watched_profile)
     monkeypatch.setattr(observed_rows, "dpstrf", watched_dpstrf)
     monkeypatch.setattr(kendall, "gram", watched_gram)
     monkeypatch.setattr(_triangles, "dtrtri", watched_dtrtri)

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Arithmetic", "Work", "of_brackets", "of_cholesky", "of_eigenvectors", "of_triangular_solve"]
+__all__ = [
+    "Arithmetic",
+    "Work",
+    "of_brackets",
+    "of_cholesky",
+    "of_own_brackets",
+    "of_triangular_solve",
+    "of_tridiagonal",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -104,6 +112,12 @@ def of_brackets(left: Rankings, right: Rankings, *, n_items: int) -> int:
     return int((1.0 + 4.0 * shared + shared * (shared - 1.0) / 2.0).sum())
 
 
+def of_own_brackets(rankings: Rankings, *, n_items: int) -> int:
+    """Return the work of `KendallKernel.gram_of` before it scales its values: of one half, and s s' once."""
+    shared = np.tril(_members(rankings, n_items) @ _members(rankings, n_items).T)
+    return 1 + int((4.0 * shared + shared * (shared - 1.0) / 2.0).sum())
+
+
 def _members(rankings: Rankings, n_items: int) -> FloatArray:
     members = np.zeros((len(rankings), n_items))
     np.put_along_axis(members, rankings, 1.0, axis=1)
@@ -120,6 +134,6 @@ def of_triangular_solve(n: int) -> int:
     return n * (n + 1) // 2
 
 
-def of_eigenvectors(n: int) -> int:
-    """Return the work of all eigenvalues and eigenvectors of a symmetric (n, n) matrix."""
-    return 9 * n**3 // 2
+def of_tridiagonal(n: int) -> int:
+    """Return the work of reducing a symmetric (n, n) matrix to three diagonals."""
+    return 2 * n**3 // 3

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.lab.paper.work import of_brackets, of_cholesky, of_eigenvectors
+from topk_bandit.lab.paper.work import of_brackets, of_cholesky, of_own_brackets, of_triangular_solve, of_tridiagonal
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID
 from topk_bandit.learning.policy import State
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.policy import Limits
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["ServiceApproach"]
+__all__ = ["ServiceApproach", "of_profile", "of_reduction", "of_whitening"]
 
 FloatArray = NDArray[np.float64]
 
@@ -59,6 +59,8 @@ class ServiceApproach:
         n = len(before)
         self.work.count += self._cross(context, before, ranking[None]) + 2 * n * n + 2 * n + 1 + len(context)
         self.work.count += 4 * n + 8 + len(context) + _scaling(n + 1)
+        # The first slate is the only one whose context tells the unit by itself.
+        self.work.count += 0 if n else len(context)
         shown = self.state.shown(_NOW, context, ranking)
         self.state = shown.rewarded(_NOW, context, ranking, reward=reward)
         if not self.state.since_refit:
@@ -90,13 +92,13 @@ class ServiceApproach:
         if len(before) > n:
             condensing = self._projecting(before, n, context_dim)
             # The noise of what was projected has a shape.
-            whitening, shaping = of_cholesky(n) + _inverse(n) + 2 * n**3 + 2 * n * n, n * n
+            whitening, shaping = of_cholesky(n) + of_whitening(n, _TARGETS), n * n
         else:
             # The singular values of the contexts tell whether rows can be folded.
             condensing, whitening, shaping = 2 * n * context_dim**2, 0, 0
-        noise = (
-            covariance + whitening + of_eigenvectors(n) + 2 * n * n + (2 + 12 * len(RELATIVE_NOISE_GRID)) * n + 4 * n
-        )
+        noise = covariance + whitening + of_reduction(n, _TARGETS) + of_profile(n, _TARGETS)
+        # Whether rewards differ, and the contexts' mean square.
+        noise += 4 * n + n * context_dim
         fitting = covariance + shaping + n + of_cholesky(n) + _inverse(n) + 4 * n * n + 4 * n + n * context_dim
         return condensing + noise + fitting + _scaling(n)
 
@@ -106,15 +108,45 @@ class ServiceApproach:
         left = n * m + n + (2 * n if self._is_projected else 0)
         whitening = of_cholesky(n) + _inverse(n) + n * n * m + 2 * n * n
         self._is_projected = True
-        return choosing + left + whitening + n * m * m + 2 * m * m + m**3 + 4 * n * m + 2 * m * m + 4 * n
+        return (
+            choosing
+            + left
+            + whitening
+            + n * m * m
+            + of_cholesky(m)
+            + _inverse(m)
+            + m**3
+            + 4 * n * m
+            + 2 * m * m
+            + 4 * n
+        )
 
     def _covariance(self, rows: Rankings, context_dim: int) -> int:
         """Return the work of K_r: products of contexts, and kernel values, scaled and multiplied with these."""
         n = len(rows)
-        return n * n * (context_dim + 2) + self._brackets(rows, rows)
+        return n * n * (context_dim + 2) + of_own_brackets(rows, n_items=self.state.posterior.kernel.n_items)
 
 
 _NOW = "now"
+
+_TARGETS = 2
+"""Rewards and ones."""
+
+
+def of_whitening(n: int, targets: int) -> int:
+    """Return the work of taking a symmetric matrix and targets through the inverse of a triangle."""
+    return n**3 // 2 + targets * of_triangular_solve(n)
+
+
+def of_reduction(n: int, targets: int) -> int:
+    """Return the work of reducing a symmetric matrix to three diagonals, and targets with it."""
+    return of_tridiagonal(n) + targets * n * n
+
+
+def of_profile(n: int, targets: int) -> int:
+    """Return the work of eliminating for each ratio, and of the products of the targets."""
+    products = 1 + targets + targets * (targets + 1) // 2
+    return len(RELATIVE_NOISE_GRID) * n * (2 + targets + 4 * products)
 
 
 def _scaling(n: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["gram", "rotate_out", "rotate_to_front"]
+__all__ = ["gram", "gram_of", "rotate_out", "rotate_to_front"]
 
 
 @njit(nogil=True, cache=True)
@@ -39,6 +39,47 @@ def gram(left, right, n_items, u, d, v, s):
             out[row, column] = total
         for a in range(k):
             position[left[row, a]] = -1
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _listed(rankings, n_items):
+    """Return where each item's list starts in an array of all entries of all rankings, by items."""
+    starts = np.zeros(n_items + 1, dtype=np.int64)
+    for row in range(rankings.shape[0]):
+        for a in range(rankings.shape[1]):
+            starts[rankings[row, a] + 1] += 1
+    return np.cumsum(starts)
+
+
+@njit(nogil=True, cache=True)
+def gram_of(rankings, n_items, u, d, v, s):
+    """Return the brackets of all pairs of rankings (A, k), shape (A, A), in time that grows with the items shared.
+
+    Each ranking goes through the earlier rankings of each of its items, and through the items shared with these before.
+    """
+    n_rows, k = rankings.shape
+    out, starts = np.full((n_rows, n_rows), -s * s), _listed(rankings, n_items)
+    ends, rows, places = starts.copy(), np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1], dtype=np.int64)
+    shared = np.zeros(n_rows, dtype=np.int64)
+    own, others = np.empty((n_rows, k), dtype=np.int64), np.empty((n_rows, k), dtype=np.int64)
+    for row in range(n_rows):
+        shared[: row + 1] = 0
+        for a in range(k):
+            item = rankings[row, a]
+            rows[ends[item]], places[ends[item]] = row, a
+            ends[item] += 1
+            for entry in range(starts[item], ends[item]):
+                other, b = rows[entry], places[entry]
+                total = n_items * u[a] * u[b] + u[a] * v[b] + v[a] * u[b]
+                for j in range(shared[other]):
+                    p, q = own[other, j], others[other, j]
+                    total += d[p, a] * d[q, b] if q < b else -d[p, a] * d[b, q]
+                own[other, shared[other]], others[other, shared[other]] = a, b
+                shared[other] += 1
+                out[row, other] += total
+        for other in range(row):
+            out[other, row] = out[row, other]
     return out
 
 
