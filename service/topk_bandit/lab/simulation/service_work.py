@@ -59,8 +59,6 @@ class ServiceApproach:
         n = len(before)
         self.work.count += self._cross(context, before, ranking[None]) + 2 * n * n + 2 * n + 1 + len(context)
         self.work.count += 4 * n + 8 + len(context) + _scaling(n + 1)
-        # The first slate is the only one whose context tells the unit by itself.
-        self.work.count += 0 if n else len(context)
         shown = self.state.shown(_NOW, context, ranking)
         self.state = shown.rewarded(_NOW, context, ranking, reward=reward)
         if not self.state.since_refit:
@@ -97,8 +95,8 @@ class ServiceApproach:
             # The singular values of the contexts tell whether rows can be folded.
             condensing, whitening, shaping = 2 * n * context_dim**2, 0, 0
         noise = covariance + whitening + of_reduction(n, _TARGETS) + of_profile(n, _TARGETS)
-        # Whether rewards differ, and the contexts' mean square.
-        noise += 4 * n + n * context_dim
+        # Whether rewards differ.
+        noise += 4 * n
         fitting = covariance + shaping + n + of_cholesky(n) + _inverse(n) + 4 * n * n + 4 * n + n * context_dim
         return condensing + noise + fitting + _scaling(n)
 
