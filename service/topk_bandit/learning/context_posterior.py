@@ -194,9 +194,7 @@ def contract_to_context(
         *position_weights,
     )
     if item_values is not None:
-        count = len(items)
-        of_items[:count] += kernel.n_items * item_values
-        of_items[count : 2 * count] += item_values
-    made = np.zeros(len(starts) - 1, dtype=np.bool_)
-    arrays = features, of_items, pair_weights, pairs, made, starts, rows, values, whitener, pending
-    return ContextPosterior(items, kernel, Contraction(*arrays), places, len(weights), offset, amplitude, prior)
+        of_items[: 2 * len(items)] += np.multiply.outer([kernel.n_items, 1.0], item_values).reshape(-1)
+    pairs_made = pairs, np.zeros(len(starts) - 1, dtype=np.bool_)
+    at = Contraction(features, of_items, pair_weights, *pairs_made, starts, rows, values, whitener, pending)
+    return ContextPosterior(items, kernel, at, places, len(weights), offset, amplitude, prior)

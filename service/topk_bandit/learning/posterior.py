@@ -475,7 +475,7 @@ class Posterior:
         point = self._validated_context(context)
         chosen = validated_items(items, n_items=self.kernel.n_items)
         n, rows = self.n_rows, self._rows
-        norm = float(np.linalg.norm(point))
+        norm = math.sqrt(float(point @ point))
         # At unit length, so that no context is too large for float32.
         unit = norm if norm > 0.0 else 1.0
         return contract_to_context(

@@ -497,14 +497,12 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
 
 
 @njit(nogil=True, cache=True)
-def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u, d, v, s):
-    """Climb from `starts` that show no other items and from random slates of the first `among`, and on from the best.
+def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, u, d, v, s, products, columns, values):
+    """Climb from `starts` that show no other items, and from random slates; return ends, scores and what `_fine` does.
 
-    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many slates.
+    The scratch is that of `_fine_climb`.
     """
-    m, k, n_climbs = items.shape[0], uniforms.shape[1], uniforms.shape[0]
-    products = np.empty(weights.shape[0], dtype=gram.dtype)
-    columns, values = np.empty(2 * k + 1 + k * k, dtype=np.int64), np.empty(2 * k + 1 + k * k)
+    n_climbs, k = uniforms.shape
     settled, n_settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), 0
     order, slates = np.empty(among, dtype=np.int64), np.empty((n_climbs, k), dtype=np.int64)
     reached, highest, tried = np.empty(n_climbs), -np.inf, 0
@@ -516,6 +514,22 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
             gram, weights, pairs, slates[i], among, bound, u, d, v, s, products, columns, values, settled, n_settled
         )
         highest, tried = max(highest, mean), tried + more
+    return slates, reached, highest, tried
+
+
+@njit(nogil=True, cache=True)
+def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u, d, v, s):
+    """Climb from `starts` that show no other items and from random slates of the first `among`, and on from the best.
+
+    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many slates.
+    """
+    m, k, n_climbs = items.shape[0], uniforms.shape[1], uniforms.shape[0]
+    products = np.empty(weights.shape[0], dtype=gram.dtype)
+    columns, values = np.empty(2 * k + 1 + k * k, dtype=np.int64), np.empty(2 * k + 1 + k * k)
+    slates, reached, highest, tried = _first_climbs(
+        gram, weights, pairs, inside, among, uniforms, starts, bound, u, d, v, s, products, columns, values
+    )
+    settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64)
     best, best_value = slates[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
     n_seen, seen, left, previous = 0, np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), _SLATES_TO_GO_ON_FROM, np.inf
