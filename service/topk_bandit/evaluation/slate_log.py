@@ -163,12 +163,7 @@ def slate_log(
         uniform share is zero: then some slates are never shown, and nothing says what they would have earned.
     """
     mask, earned, seen = np.asarray(eligible, dtype=bool), np.asarray(rewards, dtype=float), np.asarray(contexts, float)
-    if mask.ndim != 2 or not mask.size:
-        raise InvalidArgumentError("eligible", f"expected shape (N, n), got {mask.shape}")
-    if seen.ndim != 2 or len(seen) != len(mask) or not np.isfinite(seen).all():
-        raise InvalidArgumentError("contexts", f"expected {len(mask)} rows of finite numbers")
-    if earned.shape != (len(mask),) or not np.isfinite(earned).all():
-        raise InvalidArgumentError("rewards", f"expected {len(mask)} finite numbers")
+    _check_numbers(seen, mask, earned)
     near, uniform = (np.broadcast_to(np.asarray(share, float), earned.shape) for share in (near_share, uniform_share))
     if not ((near >= 0.0) & (uniform > 0.0) & (near + uniform <= 1.0)).all():
         raise InvalidArgumentError("uniform_share", "expected near_share >= 0, uniform_share > 0, together at most 1")
@@ -176,6 +171,15 @@ def slate_log(
     shown = checked_slates(slates, mask, size, field="slates")
     policy = LoggingPolicy(mask, checked_slates(best, mask, size, field="best"), near, uniform)
     return SlateLog(seen, policy, shown, earned)
+
+
+def _check_numbers(contexts: FloatArray, eligible: NDArray[np.bool_], rewards: FloatArray) -> None:
+    if eligible.ndim != 2 or not eligible.size:
+        raise InvalidArgumentError("eligible", f"expected shape (N, n), got {eligible.shape}")
+    if contexts.ndim != 2 or len(contexts) != len(eligible) or not np.isfinite(contexts).all():
+        raise InvalidArgumentError("contexts", f"expected {len(eligible)} rows of finite numbers")
+    if rewards.shape != (len(eligible),) or not np.isfinite(rewards).all():
+        raise InvalidArgumentError("rewards", f"expected {len(eligible)} finite numbers")
 
 
 def checked_slates(slates: Rankings, eligible: NDArray[np.bool_], slate_size: int, *, field: str) -> Rankings:
