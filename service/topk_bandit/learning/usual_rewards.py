@@ -21,6 +21,9 @@ FARTHER = 10.0
 WIDER = 3.0
 """What is usual becomes so many times wider with each outlier."""
 
+_ROUNDING = 1e-9
+"""Rewards that differ by less than this part of their mean are equal, and were rounded."""
+
 _FORGOTTEN = 1e-4
 _LONGEST_MEAN = 1000
 
@@ -55,7 +58,8 @@ class UsualRewards(NamedTuple):
     def admit(self, reward: float) -> Admitted:
         """Return the reward as it is to be learned, and what is usual after it."""
         away = reward - self.mean
-        if self.n_rewards >= FEWEST_REWARDS and 0.0 < FARTHER * self.deviation < abs(away):
+        varied = self.deviation > _ROUNDING * abs(self.mean)
+        if self.n_rewards >= FEWEST_REWARDS and varied and abs(away) > FARTHER * self.deviation:
             learned = self.mean + math.copysign(self.deviation, away)
             wider = self._replace(deviation=WIDER * self.deviation, outliers=self.outliers + 1)
             return Admitted(learned, wider.after(learned))
