@@ -59,7 +59,7 @@ def test_the_service_predicts_in_place_of_a_product() -> None:
 
 
 def test_limits_matter_once_they_are_reached() -> None:
-    few, default = (costs(name, [2], marks=(64, 128)) for name in (FEW_ROWS_SERVICE, DEFAULT_SERVICE))
+    few, default = (costs(name, [2], marks=(64, 512)) for name in (FEW_ROWS_SERVICE, DEFAULT_SERVICE))
     np.testing.assert_array_equal(few[:, 0], default[:, 0])
     assert (few[:2, 1] < default[:2, 1]).all()
 
