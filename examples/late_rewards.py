@@ -13,7 +13,10 @@ BANDIT = "late-rewards"
 
 async def recommend_many(client: AsyncClient, count: int) -> list[str]:
     """Return the ids of slates that are on screens at the same time; what is on one makes the next look elsewhere."""
-    slates = [await client.recommend(BANDIT, context=[1.0]) for _ in range(count)]
+    slates = [await client.recommend(BANDIT, context=[1.0])]
+    while len(slates) < count:  # each by a model that knows of the one before
+        known = slates[-1].model_version + 1
+        slates.append(await client.recommend(BANDIT, context=[1.0], min_model_version=known))
     print(f"{len({slate.items for slate in slates})} different slates on {count} screens")
     return [slate.id for slate in slates]
 
