@@ -354,7 +354,7 @@ def _plain_posterior(posterior: Posterior) -> object:
     scalars = (posterior.noise_variance, posterior.offset, posterior.slope, posterior.amplitude, n, *posterior._sums)
     return (
         _plain(scalars),
-        _plain(posterior.evidence),
+        _plain(posterior.observed_rows),
         _plain(posterior._rows.whitener[:n, :n]),
         _plain(posterior._weights),
         _plain(posterior._pending),

@@ -84,10 +84,10 @@ def test_a_slate_that_counts_no_more_is_learned_from_its_event() -> None:
         model = then(model, recommended(number))
     assert "r0" not in model.state.pending_ids
     other = Shown((2.5, -1.0), ("i7", "i2", "i5"), 0)
-    learned = then(model, Rewarded("r0", 0.5, other)).state.posterior.evidence
+    learned = then(model, Rewarded("r0", 0.5, other)).state.posterior.observed_rows
     assert learned.contexts.tolist() == [model.state.encode(np.array([2.5, -1.0])).tolist()]
     assert learned.rankings.tolist() == [[7, 2, 5]]
-    expired = then(model, Expired("r0", 0.5, other)).state.posterior.evidence
+    expired = then(model, Expired("r0", 0.5, other)).state.posterior.observed_rows
     assert (expired.contexts.tolist(), expired.rankings.tolist()) == (learned.contexts.tolist(), [[7, 2, 5]])
 
 

@@ -140,7 +140,7 @@ def test_what_was_learned_stays_when_the_prior_changes_or_goes(stores: Stores) -
             assert after.settings == before.settings
             assert_same(replace(after, last=before.last, since_checkpoint=before.since_checkpoint, state=before.state),
                         before)  # fmt: skip
-            assert after.state.posterior.evidence.targets.shape[0] == 2
+            assert after.state.posterior.observed_rows.targets.shape[0] == 2
             assert after.state.refit().posterior.offset == before.state.refit().posterior.offset
 
     run(stores, scenario)

@@ -256,4 +256,4 @@ def fitted(kind: Kind, data: Sample, *, n_items: int, noise_variance: float = 0.
 def newest_rows(posterior: Posterior, count: int) -> ObservedRows:
     """Return the last `count` rows, or all if there are fewer."""
     n = posterior.n_rows
-    return posterior.evidence.select(np.arange(max(n - count, 0), n))
+    return posterior.observed_rows.select(np.arange(max(n - count, 0), n))

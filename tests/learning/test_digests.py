@@ -35,7 +35,7 @@ def test_the_same_happenings_have_the_same_digest() -> None:
 
 def test_every_bit_counts() -> None:
     posterior = STATE.posterior
-    assert posterior.evidence.noise_shape is not None, "rows were not folded together"
+    assert posterior.observed_rows.noise_shape is not None, "rows were not folded together"
     others = [replace(STATE, **{name: nudged(getattr(STATE, name))}) for name in ("observations", "since_refit")]
     others.append(replace(STATE, pending_ids=("another", *STATE.pending_ids[1:])))
     others += [

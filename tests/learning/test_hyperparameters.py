@@ -36,7 +36,7 @@ def draw(seed: int, *, count: int, kind: Kind = WCK, noise_variance: float = 0.1
     )
 
 
-def evidence_of(data: Sample) -> ObservedRows:
+def observed_rows_of(data: Sample) -> ObservedRows:
     return ObservedRows.of(Observations(*data.rows))
 
 
@@ -54,7 +54,7 @@ def log_density(data: Sample, covariance: NDArray[np.float64], offset: float, am
 def test_the_profile_is_the_density_at_its_best_offset_and_amplitude(kind: Kind) -> None:
     data = draw(1, count=40, kind=kind)
     covariance = covariance_of(kind, data)
-    profile = profile_likelihood(covariance, evidence_of(data), RATIOS)
+    profile = profile_likelihood(covariance, observed_rows_of(data), RATIOS)
     for place, ratio in enumerate(RATIOS.tolist()):
         offset, amplitude = float(profile.offset[place]), float(profile.amplitude[place])
         density = log_density(data, covariance, offset, amplitude, ratio)
@@ -66,7 +66,7 @@ def test_no_other_offset_and_amplitude_are_more_likely(place: int) -> None:
     data = draw(2, count=30)
     data.rewards[:] = 3.0 + 2.5 * data.rewards
     covariance = covariance_of(WCK, data)
-    profile = profile_likelihood(covariance, evidence_of(data), RATIOS)
+    profile = profile_likelihood(covariance, observed_rows_of(data), RATIOS)
 
     def loss(parameters: NDArray[np.float64]) -> float:
         return -log_density(data, covariance, parameters[0], math.exp(parameters[1]), float(RATIOS[place]))
@@ -81,7 +81,7 @@ def test_no_other_offset_and_amplitude_are_more_likely(place: int) -> None:
 
 def test_the_profile_and_the_posterior_agree_on_offset_and_amplitude() -> None:
     data = draw(3, count=50)
-    profile = profile_likelihood(covariance_of(WCK, data), evidence_of(data), RATIOS)
+    profile = profile_likelihood(covariance_of(WCK, data), observed_rows_of(data), RATIOS)
     for place, ratio in enumerate(RATIOS.tolist()):
         posterior = fitted(WCK, data, n_items=N_ITEMS, noise_variance=ratio)
         offset = posterior.best_offset
@@ -95,23 +95,23 @@ def test_the_noise_of_the_model_is_found_to_its_order_of_magnitude(kind: Kind, n
     kernel = kind.make(N_ITEMS, 3)
     for seed in range(3):
         data = draw(seed, count=200, kind=kind, noise_variance=noise_variance)
-        chosen = best_noise(kernel, evidence_of(data)).noise_variance
+        chosen = best_noise(kernel, observed_rows_of(data)).noise_variance
         assert abs(math.log10(chosen / noise_variance)) <= 0.5
 
 
 def test_the_unit_of_the_rewards_does_not_matter() -> None:
     data = draw(5, count=100)
     kernel = WCK.make(N_ITEMS, 3)
-    chosen = best_noise(kernel, evidence_of(data)).noise_variance
-    scaled = evidence_of(replace(data, rewards=1e6 * data.rewards - 4e6))
+    chosen = best_noise(kernel, observed_rows_of(data)).noise_variance
+    scaled = observed_rows_of(replace(data, rewards=1e6 * data.rewards - 4e6))
     assert best_noise(kernel, scaled).noise_variance == pytest.approx(chosen, rel=1e-6)
 
 
 def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
     data = draw(5, count=100)
     kernel = WCK.make(N_ITEMS, 3)
-    chosen = best_noise(kernel, evidence_of(data)).noise_variance
-    scaled = evidence_of(replace(data, contexts=10.0 * data.contexts))
+    chosen = best_noise(kernel, observed_rows_of(data)).noise_variance
+    scaled = observed_rows_of(replace(data, contexts=10.0 * data.contexts))
     assert best_noise(kernel, scaled).noise_variance == pytest.approx(100.0 * chosen)
 
 
@@ -120,7 +120,7 @@ def test_the_choice_is_relative_to_the_size_of_the_contexts() -> None:
 def test_equal_rewards_leave_the_prior_s_mean(value: float, count: int) -> None:
     data = draw(6, count=count, context_dim=1)
     equal = replace(data, rewards=np.full(count, value))
-    chosen = best_noise(WCK.make(N_ITEMS, 3), evidence_of(equal)).noise_variance
+    chosen = best_noise(WCK.make(N_ITEMS, 3), observed_rows_of(equal)).noise_variance
     assert chosen == pytest.approx(0.1)
 
 
@@ -128,21 +128,23 @@ def test_few_rewards_do_not_lead_to_an_extreme() -> None:
     for seed in range(20):
         data = draw(seed, count=2)
         unit = float(np.mean((data.contexts**2).sum(axis=1)))
-        chosen = best_noise(WCK.make(N_ITEMS, 3), evidence_of(data)).noise_variance / unit
+        chosen = best_noise(WCK.make(N_ITEMS, 3), observed_rows_of(data)).noise_variance / unit
         assert RELATIVE_NOISE_GRID[0] < chosen < RELATIVE_NOISE_GRID[-1]
 
 
 def test_contexts_of_zero_do_not_stop_the_choice() -> None:
     data = draw(7, count=20)
-    chosen = best_noise(WCK.make(N_ITEMS, 3), evidence_of(replace(data, contexts=0.0 * data.contexts))).noise_variance
+    chosen = best_noise(
+        WCK.make(N_ITEMS, 3), observed_rows_of(replace(data, contexts=0.0 * data.contexts))
+    ).noise_variance
     assert math.isfinite(chosen)
     assert chosen > 0.0
 
 
 def believed(data: Sample, utilities: Utilities) -> tuple[ObservedRows, NDArray[np.float64]]:
-    """Return the evidence with a prior mean, and its h by definition."""
+    """Return the rows with a prior mean, and its h by definition."""
     return (
-        evidence_of(data).with_prior_mean(utilities.prior_mean(WCK, 3)),
+        observed_rows_of(data).with_prior_mean(utilities.prior_mean(WCK, 3)),
         utilities.h(WCK, data.contexts, data.rankings),
     )
 
@@ -183,9 +185,9 @@ def test_with_a_prior_mean_the_profile_is_the_density_over_all_slopes_at_its_bes
     prior: SlopePrior, sign: float
 ) -> None:
     data, utilities = draw(8, count=25), some_utilities(9)
-    evidence, h = believed(data, utilities)
-    evidence.targets[0] = rewards = 3.0 + 2.0 * (data.rewards + sign * h)
-    profile = profile_likelihood(covariance_of(WCK, data), evidence, RATIOS[1:4], prior=prior)
+    observed_rows, h = believed(data, utilities)
+    observed_rows.targets[0] = rewards = 3.0 + 2.0 * (data.rewards + sign * h)
+    profile = profile_likelihood(covariance_of(WCK, data), observed_rows, RATIOS[1:4], prior=prior)
     for place, ratio in enumerate(RATIOS[1:4].tolist()):
         noisy, amplitude = covariance_of(WCK, data) + ratio * np.eye(25), float(profile.amplitude[place])
         density = log_density_over_slopes(rewards, h, noisy, prior, amplitude=amplitude)
@@ -197,9 +199,9 @@ def test_with_a_prior_mean_the_profile_is_the_density_over_all_slopes_at_its_bes
 @pytest.mark.parametrize("prior", PRIORS[:2], ids=str)
 def test_offset_and_slope_are_a_regression_with_a_prior_on_the_slope(prior: SlopePrior) -> None:
     data, utilities = draw(8, count=40), some_utilities(9)
-    evidence, h = believed(data, utilities)
+    observed_rows, h = believed(data, utilities)
     covariance = covariance_of(WCK, data)
-    profile = profile_likelihood(covariance, evidence, RATIOS, prior=prior)
+    profile = profile_likelihood(covariance, observed_rows, RATIOS, prior=prior)
     for place, ratio in enumerate(RATIOS.tolist()):
         deviation = math.sqrt(float(profile.amplitude[place]))
         weights = np.linalg.inv(deviation**2 * (covariance + ratio * np.eye(40)))
@@ -234,11 +236,11 @@ def test_the_spread_of_the_slope_is_that_of_its_density_at_the_amplitude(prior: 
 
 def test_the_slope_is_found_from_enough_rewards_whatever_its_sign() -> None:
     data, utilities = draw(10, count=200), some_utilities(11)
-    evidence, h = believed(data, utilities)
+    observed_rows, h = believed(data, utilities)
     covariance = covariance_of(WCK, data)
     for slope in (-2.0, 0.0, 2.0):
-        evidence.targets[0] = data.rewards + slope * h
-        profile = profile_likelihood(covariance, evidence, np.array([0.1]), prior=SlopePrior(1.0, 1.0))
+        observed_rows.targets[0] = data.rewards + slope * h
+        profile = profile_likelihood(covariance, observed_rows, np.array([0.1]), prior=SlopePrior(1.0, 1.0))
         assert profile.slope[0] == pytest.approx(slope, abs=0.3)
 
 

@@ -52,7 +52,7 @@ def draw(shape: Shape, seed: int, *, count: int, context_dim: int = CONTEXT_DIM)
     )  # fmt: skip
 
 
-def evidence_of(data: Sample) -> ObservedRows:
+def observed_rows_of(data: Sample) -> ObservedRows:
     return ObservedRows.of(Observations(*data.rows))
 
 
@@ -145,7 +145,7 @@ def amplitude(data: Sample, shape: Shape, noise: float) -> float:
 def test_the_noise_is_the_mean_one_over_the_mean_amplitude(shape: Shape) -> None:
     for seed, count in ((0, 8), (1, 25), (2, 60)):
         data = draw(shape, seed, count=count)
-        table, fit = densities(data, shape), best_noise(KERNEL.with_shape(shape), evidence_of(data))
+        table, fit = densities(data, shape), best_noise(KERNEL.with_shape(shape), observed_rows_of(data))
         assert fit.log_density == pytest.approx(float(table.max()), abs=1e-6)
         unit = float((data.contexts**2).sum()) / count
         noises = RELATIVE_NOISE_GRID * unit
@@ -158,13 +158,13 @@ def test_the_noise_is_the_mean_one_over_the_mean_amplitude(shape: Shape) -> None
 @pytest.mark.parametrize(("seed", "count"), [(0, 8), (1, 25), (2, 60)])
 def test_the_climb_ends_where_no_neighbour_is_more_likely(start: Shape, seed: int, count: int) -> None:
     data = draw(Shape(1.0, 0.3, 1.0), seed, count=count)
-    chosen = choice(start, evidence_of(data))
+    chosen = choice(start, observed_rows_of(data))
     density = densities(data, chosen).max()
     assert density >= densities(data, start).max() - 1e-5
     for other in KERNEL.with_shape(chosen).neighbours:
         assert other.shape is not None
         assert density >= densities(data, other.shape).max() - 1e-5
-    assert choice(chosen, evidence_of(data)) == chosen
+    assert choice(chosen, observed_rows_of(data)) == chosen
 
 
 PRIOR = SlopePrior(2.0, 1.0)
@@ -190,7 +190,7 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
     utilities = Utilities.draw(rng, n_items=N_ITEMS, context_dim=CONTEXT_DIM, of="contexts")
     data = draw(Shape(0.0, 1.0, 0.0), 4, count=15)
     data.rewards[:] += 2.0 * utilities.h(kind_of(Shape(0.0, 1.0, 0.0)), data.contexts, data.rankings)
-    rows = evidence_of(data).with_prior_mean(utilities.prior_mean(kind_of(shape), SLATE_SIZE))
+    rows = observed_rows_of(data).with_prior_mean(utilities.prior_mean(kind_of(shape), SLATE_SIZE))
     fit = best_noise(KERNEL.with_shape(shape), rows, prior=PRIOR)
     noises = RELATIVE_NOISE_GRID * float((data.contexts**2).sum()) / 15
     densest = max(believed_density(data, utilities, shape, noise) for noise in noises)
@@ -199,11 +199,11 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
     chosen = choose(
         KERNEL.with_shape(shape), rows, shared=0.0, noise_variance=0.1, prior_mean=prior_mean, prior=PRIOR
     ).choice.kernel
-    own = evidence_of(data).with_prior_mean(prior_mean.with_kernel(chosen))
+    own = observed_rows_of(data).with_prior_mean(prior_mean.with_kernel(chosen))
     density = best_noise(chosen, own, prior=PRIOR).log_density
     assert density >= fit.log_density
     for other in chosen.neighbours:
-        seen = evidence_of(data).with_prior_mean(prior_mean.with_kernel(other))
+        seen = observed_rows_of(data).with_prior_mean(prior_mean.with_kernel(other))
         assert density >= best_noise(other, seen, prior=PRIOR).log_density - 1e-5
 
 
@@ -211,7 +211,7 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
 def test_rewards_made_by_a_kernel_choose_its_rank_weights(power: float) -> None:
     """Mostly: half of the rank weights' power and a third of the pairs is nearly the same kernel."""
     states = [taught(initial(), draw(Shape(power, 1.0, 0.0), seed, count=240)) for seed in range(5)]
-    assert all(state.posterior.evidence.noise_shape is None for state in states)
+    assert all(state.posterior.observed_rows.noise_shape is None for state in states)
     found = [shape.power for shape in map(shape_of, states) if shape is not None]
     assert found.count(power) >= 3
 
@@ -230,14 +230,14 @@ def test_rewards_tell_what_contexts_do_to_all_slates_and_what_order_does(constan
 def test_the_unit_of_the_rewards_does_not_matter(seed: int, unit: float, shift: float) -> None:
     data = draw(Shape(), seed, count=20)
     scaled = replace(data, rewards=unit * (data.rewards + shift))
-    one, other = (choice(Shape(), evidence_of(each)) for each in (data, scaled))
+    one, other = (choice(Shape(), observed_rows_of(each)) for each in (data, scaled))
     assert one == other
 
 
 @each_shape
 def test_rewards_that_say_nothing_change_nothing(shape: Shape) -> None:
     equal = replace(draw(Shape(), 1, count=30), rewards=np.full(30, 0.4))
-    assert choice(shape, evidence_of(equal)) == shape
+    assert choice(shape, observed_rows_of(equal)) == shape
 
 
 @pytest.mark.parametrize("kind", [WCK, CK], ids=lambda kind: kind.name)
@@ -283,7 +283,7 @@ def test_the_part_without_the_constant_is_that_of_the_rankings_alone() -> None:
 
 
 def test_kernels_are_compared_at_every_refit_while_rows_are_few_and_then_as_rewards_grow() -> None:
-    rows = evidence_of(draw(Shape(), 8, count=65))
+    rows = observed_rows_of(draw(Shape(), 8, count=65))
     assert choice_is_due(rows.select(np.arange(64)), observations=257, compared=256)
     assert not choice_is_due(rows, observations=383, compared=256)
     assert choice_is_due(rows, observations=384, compared=256)
@@ -291,12 +291,12 @@ def test_kernels_are_compared_at_every_refit_while_rows_are_few_and_then_as_rewa
 
 def test_many_rows_are_compared_by_a_projection_of_them() -> None:
     data = draw(Shape(0.0, 1.0, 0.0), 8, count=MOST_ROWS + 60, context_dim=30)
-    assert choice(Shape(1.0), evidence_of(data)).power == 0.0
+    assert choice(Shape(1.0), observed_rows_of(data)).power == 0.0
 
 
 def test_rank_weights_go_on_being_learned_when_rows_are_projected() -> None:
     state = taught(initial(Limits(rows=60)), draw(Shape(1.0, 1.0, 0.0), 10, count=150))
-    assert state.posterior.evidence.noise_shape is not None
+    assert state.posterior.observed_rows.noise_shape is not None
     chosen = shape_of(state)
     assert chosen is not None
     assert chosen.power == 1.0
@@ -308,7 +308,7 @@ def test_rank_weights_go_on_being_learned_when_rows_are_projected() -> None:
 
 def test_rows_are_folded_through_no_kernel_s_span_while_there_is_a_choice() -> None:
     """The span has 90 dimensions, two for each pair of nine items and of each with the rest."""
-    rows = evidence_of(draw(Shape(), 9, count=200))
+    rows = observed_rows_of(draw(Shape(), 9, count=200))
     assert condense(KERNEL, rows, most_rows=500, noise_variance=0.1).noise_shape is None
     fixed = condense(CK.make(N_ITEMS, SLATE_SIZE), rows, most_rows=500, noise_variance=0.1)
     assert fixed.noise_shape is not None
@@ -339,9 +339,9 @@ def test_the_prior_mean_is_that_of_the_kernel_that_was_chosen(of: str) -> None:
     assert found is not None
     for name in ("position_weights", "constants", "slopes", "row_of"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-12)
-    evidence = posterior.evidence
-    h = expected.of_rows(evidence.contexts, evidence.rankings, evidence.targets[1])
-    np.testing.assert_allclose(evidence.targets[2], h, atol=1e-10)
+    observed_rows = posterior.observed_rows
+    h = expected.of_rows(observed_rows.contexts, observed_rows.rankings, observed_rows.targets[1])
+    np.testing.assert_allclose(observed_rows.targets[2], h, atol=1e-10)
 
 
 @pytest.mark.bits

@@ -95,13 +95,13 @@ def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: 
     def lying(array: NDArray[Any]) -> NDArray[Any]:
         return lie(array, data.draw(layouts))
 
-    evidence = replace(memory.evidence)
-    shape = evidence.noise_shape
-    arrays = {name: lying(getattr(evidence, name)) for name in ("contexts", "rankings", "targets", "leftovers")}
+    observed_rows = replace(memory.observed_rows)
+    shape = observed_rows.noise_shape
+    arrays = {name: lying(getattr(observed_rows, name)) for name in ("contexts", "rankings", "targets", "leftovers")}
     arrays["noise_shape"] = None if shape is None else lying(shape)
     other = replace(
         memory,
-        evidence=replace(evidence, **arrays),
+        observed_rows=replace(observed_rows, **arrays),
         pending=PendingSlates(lying(memory.pending.contexts), lying(memory.pending.rankings)),
     )
     if prior_mean is not None:

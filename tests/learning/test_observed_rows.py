@@ -64,10 +64,10 @@ CASES = {
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
-def fit(kernel: KendallKernel, evidence: ObservedRows, pending: PendingSlates | None = None) -> Posterior:
-    c = evidence.contexts.shape[1]
+def fit(kernel: KendallKernel, observed_rows: ObservedRows, pending: PendingSlates | None = None) -> Posterior:
+    c = observed_rows.contexts.shape[1]
     none = PendingSlates(np.zeros((0, c)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
-    return Posterior.fit(kernel, evidence, pending or none, noise_variance=NOISE)
+    return Posterior.fit(kernel, observed_rows, pending or none, noise_variance=NOISE)
 
 
 def scaled(posterior: Posterior) -> Posterior:
@@ -121,9 +121,11 @@ def test_folding_changes_nothing_that_is_learned_of_noise_and_offset(kind: Kind,
     folded = compact(kernel, whole)
     assert best_noise(kernel, folded).noise_variance == pytest.approx(best_noise(kernel, whole).noise_variance)
     profiles = []
-    for evidence in (whole, folded):
-        covariance = (evidence.contexts @ evidence.contexts.T) * kernel.gram(evidence.rankings, evidence.rankings)
-        profiles.append(profile_likelihood(covariance, evidence, RELATIVE_NOISE_GRID))
+    for observed_rows in (whole, folded):
+        covariance = (observed_rows.contexts @ observed_rows.contexts.T) * kernel.gram(
+            observed_rows.rankings, observed_rows.rankings
+        )
+        profiles.append(profile_likelihood(covariance, observed_rows, RELATIVE_NOISE_GRID))
     np.testing.assert_allclose(profiles[1].offset, profiles[0].offset, atol=1e-6)
     np.testing.assert_allclose(profiles[1].amplitude, profiles[0].amplitude, rtol=1e-6)
     difference = profiles[1].log_likelihood - profiles[0].log_likelihood
@@ -141,7 +143,7 @@ def test_life_goes_on_after_folding(kind: Kind, case: dict[str, int]) -> None:
     expected = dense(kind, together, waiting).predict(context, TO_ASK)
     assert_close(scaled(posterior).predict(context, TO_ASK), expected, atol=1e-6)
     for _ in range(3):
-        posterior = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
+        posterior = posterior.refit(compact(kernel, posterior.observed_rows), noise_variance=NOISE)
         assert_close(scaled(posterior).predict(context, TO_ASK), expected, atol=1e-6)
 
 
@@ -314,7 +316,7 @@ def test_any_rows_fold_without_loss(first: list[tuple[int, tuple[int, int], floa
     posterior = Posterior.prior(kernel, context_dim=2, noise_variance=NOISE)
     for rows in (first, second):
         posterior = posterior.observe(CONTEXTS[[r[0] for r in rows]], [r[1] for r in rows], [r[2] for r in rows])
-        posterior = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
+        posterior = posterior.refit(compact(kernel, posterior.observed_rows), noise_variance=NOISE)
     every = first + second
     gp = DenseGp(
         WCK, 5, NOISE, CONTEXTS[[r[0] for r in every]], np.array([r[1] for r in every], dtype=np.int32),

@@ -50,7 +50,7 @@ def assert_same(left: State, right: State) -> None:
 def rebuilt(state: State) -> State:
     """Return a state of the same rows, pending slates and counts that has lived through nothing else."""
     old = state.posterior
-    posterior = Posterior.fit(old.kernel, old.evidence, old.pending, noise_variance=old.noise_variance)
+    posterior = Posterior.fit(old.kernel, old.observed_rows, old.pending, noise_variance=old.noise_variance)
     return State(posterior, state.limits, state.pending_ids, state.observations, state.since_refit)
 
 

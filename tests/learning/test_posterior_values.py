@@ -204,7 +204,7 @@ REFUSED: list[Refused] = [
         lambda p: p.observe([GOOD_CONTEXT] * 3, [GOOD_RANKING] * 3, [1.0, 2.0, np.nan]),
     ),
     ("noise of zero", "noise_variance", lambda p: p.refit(newest_rows(p, 5), noise_variance=0.0)),
-    ("noise not a number", "noise_variance", lambda p: p.refit(p.evidence, noise_variance=np.nan)),
+    ("noise not a number", "noise_variance", lambda p: p.refit(p.observed_rows, noise_variance=np.nan)),
     ("rankings asked about", "rankings", lambda p: p.predict(GOOD_CONTEXT, [[0, 1, 2, 2]])),
     ("context asked about too short", "context", lambda p: p.predict([1.0], [GOOD_RANKING])),
     ("context asked about not finite", "context", lambda p: p.predict([np.nan, 1.0], [GOOD_RANKING])),

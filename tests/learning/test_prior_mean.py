@@ -148,7 +148,7 @@ def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int], of: str
     mine, theirs = posterior.centred_products, unfolded.centred_products
     for one, other in zip(mine, theirs, strict=True):
         assert one == pytest.approx(other, rel=1e-7, abs=1e-7)
-    again = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
+    again = posterior.refit(compact(kernel, posterior.observed_rows), noise_variance=NOISE)
     assert_close(scaled(again).predict(context, TO_ASK), expected, atol=1e-6)
 
 
@@ -193,7 +193,7 @@ def test_any_rows_fold_without_loss(first: list, second: list, seed: int, of: st
     posterior = Posterior.prior(kernel, context_dim=2, noise_variance=NOISE, prior_mean=prior_mean)
     for rows in (first, second):
         posterior = posterior.observe(CONTEXTS[[r[0] for r in rows]], [r[1] for r in rows], [r[2] for r in rows])
-        posterior = posterior.refit(compact(kernel, posterior.evidence), noise_variance=NOISE)
+        posterior = posterior.refit(compact(kernel, posterior.observed_rows), noise_variance=NOISE)
     every = first + second
     gp = DenseGp(
         WCK, 5, NOISE, CONTEXTS[[r[0] for r in every]], np.array([r[1] for r in every], dtype=np.int32),

@@ -113,8 +113,8 @@ def test_rows_that_are_sums_of_others_are_drawn_with_their_noise() -> None:
     kernel = WCK.make(N_ITEMS, SLATE_SIZE)
     plain = Posterior.prior(kernel, context_dim=CONTEXT_DIM, noise_variance=NOISE)
     plain = plain.observe(rng.normal(size=(30, CONTEXT_DIM)), rankings, rng.normal(size=30))
-    folded = plain.refit(compact(kernel, plain.evidence), noise_variance=NOISE)
-    assert folded.evidence.noise_shape is not None
+    folded = plain.refit(compact(kernel, plain.observed_rows), noise_variance=NOISE)
+    assert folded.observed_rows.noise_shape is not None
     later = rng.normal(size=(2, CONTEXT_DIM)), rankings_of(N_ITEMS, SLATE_SIZE, 2, rng)
     answers = [affine(posterior.observe(*later, [0.1, 0.2]).show(*later)) for posterior in (plain, folded)]
     np.testing.assert_allclose(answers[0][0], answers[1][0], atol=1e-8)

@@ -38,31 +38,31 @@ def mirrored(seed: int, *, context: str) -> tuple[KendallKernel, ObservedRows]:
     return WCK.make(n_items, 2), ObservedRows.of(Observations(contexts, rankings, rewards))
 
 
-def rounded(evidence: ObservedRows, rng: np.random.Generator) -> ObservedRows:
-    """Return the evidence as another processor might have it."""
+def rounded(observed_rows: ObservedRows, rng: np.random.Generator) -> ObservedRows:
+    """Return the rows as another processor might have them."""
 
     def other(array: np.ndarray) -> np.ndarray:
         return array * (1.0 + ROUNDING * rng.normal(size=array.shape))
 
-    return replace(evidence, contexts=other(evidence.contexts), targets=other(evidence.targets))
+    return replace(observed_rows, contexts=other(observed_rows.contexts), targets=other(observed_rows.targets))
 
 
 def choices_stay(seed: int, context: str) -> bool:
     """Tell whether the same rows are folded and taken for a basis, however numbers are rounded."""
-    kernel, evidence = mirrored(seed, context=context)
+    kernel, observed_rows = mirrored(seed, context=context)
     rng = np.random.default_rng([seed, 1])
 
     def through(rows: ObservedRows) -> tuple[ObservedRows, ObservedRows, ObservedRows]:
         by_ranking, fewest = fold_by_ranking(rows), compact(kernel, rows)
         return by_ranking, fewest, project(kernel, fewest, most_rows=20, noise_variance=0.3)
 
-    exact = through(evidence)
+    exact = through(observed_rows)
     return all(
         np.array_equal(one.rankings, other.rankings)
         and np.allclose(one.contexts, other.contexts, rtol=0, atol=1e-9)
         and np.allclose(one.targets, other.targets, rtol=0, atol=1e-9)
         for _ in range(4)
-        for one, other in zip(exact, through(rounded(evidence, rng)), strict=True)
+        for one, other in zip(exact, through(rounded(observed_rows, rng)), strict=True)
     )
 
 

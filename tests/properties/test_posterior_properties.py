@@ -128,7 +128,9 @@ class PosteriorMachine(RuleBasedStateMachine):
     @rule(target=twins, twin=twins, kind=st.sampled_from(KINDS))
     def turn(self, twin: Twin, kind: Kind) -> Twin:
         old = twin.posterior
-        posterior = old.refit(old.evidence, noise_variance=old.noise_variance, kernel=kind.make(N_ITEMS, SLATE_SIZE))
+        posterior = old.refit(
+            old.observed_rows, noise_variance=old.noise_variance, kernel=kind.make(N_ITEMS, SLATE_SIZE)
+        )
         return self.keep(replace(twin, posterior=posterior, kind=kind))
 
     @rule(target=twins, twin=twins, offset=REWARDS, amplitude=st.floats(0.1, 9.0))

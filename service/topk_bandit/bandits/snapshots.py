@@ -49,11 +49,11 @@ def encode_model(model: Model) -> bytes:
     np.savez_compressed(
         buffer,
         header=np.frombuffer(json.dumps(_make_header(model, checkpoint)).encode(), dtype=np.uint8),
-        contexts=checkpoint.evidence.contexts,
-        rankings=checkpoint.evidence.rankings,
-        targets=checkpoint.evidence.targets,
-        leftovers=checkpoint.evidence.leftovers,
-        noise_shape=_take_lower_half(checkpoint.evidence.noise_shape),
+        contexts=checkpoint.observed_rows.contexts,
+        rankings=checkpoint.observed_rows.rankings,
+        targets=checkpoint.observed_rows.targets,
+        leftovers=checkpoint.observed_rows.leftovers,
+        noise_shape=_take_lower_half(checkpoint.observed_rows.noise_shape),
         prior_constants=np.zeros(0) if prior_mean is None else prior_mean.constants,
         prior_slopes=np.zeros((0, 0)) if prior_mean is None else prior_mean.slopes,
         pending_contexts=checkpoint.pending.contexts,
@@ -182,7 +182,7 @@ def _read_items(header: Mapping[str, Any]) -> Items:
 
 def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(
-        evidence=ObservedRows(
+        observed_rows=ObservedRows(
             arrays["contexts"],
             arrays["rankings"],
             arrays["targets"],

@@ -9,7 +9,7 @@ stand for::
     s^2   = [ sum_i (y_i - b o_i)^2 / D_i + (yy - 2 b y1 + b^2 11) / r ] / n
     log|.| = sum_i log D_i + (n - N) log r
 
-where yy, y1 and 11 are what was left of the observations beside the rows that they were folded into (`evidence`).
+where yy, y1 and 11 are what was left of the observations beside the rows that they were folded into (`observed_rows`).
 
 b is the generalised least squares mean. The plain mean of the rewards will not do: a bandit shows good slates far more
 often than others, so it would be taken for granted that unknown slates are as good as the good ones (`docs/decisions`).
@@ -137,7 +137,7 @@ class Profile(NamedTuple):
 
 
 def profile_likelihood(
-    covariance: FloatArray, evidence: ObservedRows, ratios: FloatArray, *, prior: SlopePrior | None = None
+    covariance: FloatArray, observed_rows: ObservedRows, ratios: FloatArray, *, prior: SlopePrior | None = None
 ) -> Profile:
     """Return the log density of the observations at its best b and s^2, and these, for each r.
 
@@ -147,43 +147,50 @@ def profile_likelihood(
     ----------
     covariance
         K_r, shape (N, N).
-    evidence
+    observed_rows
         Rewards that are not all equal.
     ratios
         Values of r > 0, shape (G,).
     prior
-        Of the slope, if the evidence has the h of a prior mean.
+        Of the slope, if the rows have the h of a prior mean.
     """
-    return _profile(*_whitened(covariance, evidence, noise_factor(evidence)), evidence, ratios, prior=prior)
+    return _profile(
+        *_whitened(covariance, observed_rows, noise_factor(observed_rows)), observed_rows, ratios, prior=prior
+    )
 
 
 def _profile(
-    whitened: FloatArray, targets: FloatArray, evidence: ObservedRows, ratios: FloatArray, *, prior: SlopePrior | None
+    whitened: FloatArray,
+    targets: FloatArray,
+    observed_rows: ObservedRows,
+    ratios: FloatArray,
+    *,
+    prior: SlopePrior | None,
 ) -> Profile:
     diagonals = reduce_to_diagonals(whitened, targets)
-    means, squares, determinant = tridiagonal.profile(*diagonals, evidence.left_products, ratios)
-    n, believed = evidence.n_observations, len(targets) == 3
+    means, squares, determinant = tridiagonal.profile(*diagonals, observed_rows.left_products, ratios)
+    n, believed = observed_rows.n_observations, len(targets) == 3
     nothing = np.zeros(len(ratios))
     products = Products(
         squares[:, 0, 0], squares[:, 0, 2] if believed else nothing, squares[:, 2, 2] if believed else nothing, n
     )
     best = scaling(products, prior or SlopePrior(0.0, 0.0))
     slope, amplitude = np.asarray(best.slope), np.asarray(best.amplitude)
-    determinant += evidence.leftovers[:, 0].sum() * np.log(ratios)
+    determinant += observed_rows.leftovers[:, 0].sum() * np.log(ratios)
     log_likelihood = -0.5 * (determinant + n * np.log(2.0 * np.pi * amplitude) + best.misfit)
     return Profile(log_likelihood, means[:, 0] - slope * (means[:, 2] if believed else nothing), slope, amplitude)
 
 
-def noise_factor(evidence: ObservedRows) -> FloatArray | None:
+def noise_factor(observed_rows: ObservedRows) -> FloatArray | None:
     """Return W, lower triangular, V = W W'; None for the identity."""
-    return None if evidence.noise_shape is None else np.asarray(np.linalg.cholesky(evidence.noise_shape))
+    return None if observed_rows.noise_shape is None else np.asarray(np.linalg.cholesky(observed_rows.noise_shape))
 
 
 def _whitened(
-    covariance: FloatArray, evidence: ObservedRows, factor: FloatArray | None
+    covariance: FloatArray, observed_rows: ObservedRows, factor: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return W^-1 K_r W^-T, of which the lower triangle counts, and the targets times W^-T."""
-    return (covariance, evidence.targets) if factor is None else whiten(covariance, evidence.targets, factor)
+    return (covariance, observed_rows.targets) if factor is None else whiten(covariance, observed_rows.targets, factor)
 
 
 class NoiseFit(NamedTuple):
@@ -198,7 +205,7 @@ class NoiseFit(NamedTuple):
     at_edge: bool
 
 
-def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePrior | None = None) -> NoiseFit:
+def best_noise(kernel: KendallKernel, observed_rows: ObservedRows, *, prior: SlopePrior | None = None) -> NoiseFit:
     """Return the noise ratio r that the marginal likelihood tells of, for rows of a posterior.
 
     It is the mean of noise over the mean of amplitude, both over all ratios by their posterior probabilities. The most
@@ -211,31 +218,31 @@ def best_noise(kernel: KendallKernel, evidence: ObservedRows, *, prior: SlopePri
     ----------
     kernel
         Kernel of the rankings.
-    evidence
+    observed_rows
         At least one row.
     prior
-        Of the slope, if the evidence has the h of a prior mean.
+        Of the slope, if the rows have the h of a prior mean.
     """
-    gram = kernel.gram_of(evidence.rankings)
-    return fit_noise(gram, evidence, noise_factor(evidence), variance=kernel.variance, prior=prior)
+    gram = kernel.gram_of(observed_rows.rankings)
+    return fit_noise(gram, observed_rows, noise_factor(observed_rows), variance=kernel.variance, prior=prior)
 
 
 def fit_noise(
     gram: FloatArray,
-    evidence: ObservedRows,
+    observed_rows: ObservedRows,
     factor: FloatArray | None,
     *,
     variance: float,
     prior: SlopePrior | None,
 ) -> NoiseFit:
     """Return `best_noise` for those who have the kernel's values (N, N), its variance and `noise_factor` already."""
-    whitened, targets = _whitened((evidence.contexts @ evidence.contexts.T) * gram, evidence, factor)
+    whitened, targets = _whitened((observed_rows.contexts @ observed_rows.contexts.T) * gram, observed_rows, factor)
     # Folding keeps this sum over all observations.
-    unit = float(np.trace(whitened)) / (evidence.n_observations * variance)
+    unit = float(np.trace(whitened)) / (observed_rows.n_observations * variance)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
-    if not rewards_differ(evidence.targets, evidence.leftovers):
+    if not rewards_differ(observed_rows.targets, observed_rows.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)
-    profile = _profile(whitened, targets, evidence, RELATIVE_NOISE_GRID * unit, prior=prior)
+    profile = _profile(whitened, targets, observed_rows, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
     best = int(np.argmax(log_density > log_density.max() - _TIE))

@@ -211,16 +211,16 @@ class ObservedRows:
         return replace(self, targets=targets, leftovers=leftovers)
 
 
-def noisy_covariance(kernel: KendallKernel, evidence: ObservedRows, *, noise_variance: float) -> FloatArray:
+def noisy_covariance(kernel: KendallKernel, observed_rows: ObservedRows, *, noise_variance: float) -> FloatArray:
     """Return K + sigma^2 V, (N, N)."""
-    dots = evidence.contexts @ evidence.contexts.T
-    covariance = dots * kernel.gram_of(evidence.rankings)
+    dots = observed_rows.contexts @ observed_rows.contexts.T
+    covariance = dots * kernel.gram_of(observed_rows.rankings)
     diagonal = np.diag_indices(len(dots))
     covariance[diagonal] += NOISE_FLOOR * dots[diagonal]
-    if evidence.noise_shape is None:
+    if observed_rows.noise_shape is None:
         covariance[diagonal] += noise_variance
     else:
-        covariance += noise_variance * evidence.noise_shape
+        covariance += noise_variance * observed_rows.noise_shape
     return np.asarray(covariance, dtype=np.float64)
 
 
@@ -269,8 +269,8 @@ def rewards_differ(targets: FloatArray, leftovers: FloatArray) -> bool:
     return spread > _EQUAL_REWARDS * math.sqrt(squares) or beside > _EQUAL_SQUARES * (squares + left_yy)
 
 
-def compact(kernel: KendallKernel, evidence: ObservedRows) -> ObservedRows:
-    """Return evidence that says the same in fewer rows, as far as that is known to be possible.
+def compact(kernel: KendallKernel, observed_rows: ObservedRows) -> ObservedRows:
+    """Return what says the same in fewer rows, as far as that is known to be possible.
 
     A folded row takes the place of the newest that went into it.
 
@@ -278,33 +278,33 @@ def compact(kernel: KendallKernel, evidence: ObservedRows) -> ObservedRows:
     ----------
     kernel
         Kernel of the rankings.
-    evidence
+    observed_rows
         Rows whose noise shape, if they have one, came from here.
     """
-    if evidence.noise_shape is not None or evidence.n_rows > _most_rank(evidence):
-        return _collapse(kernel, evidence)
-    return fold_by_ranking(evidence)
+    if observed_rows.noise_shape is not None or observed_rows.n_rows > _most_rank(observed_rows):
+        return _collapse(kernel, observed_rows)
+    return fold_by_ranking(observed_rows)
 
 
-def _most_rank(evidence: ObservedRows) -> int:
+def _most_rank(observed_rows: ObservedRows) -> int:
     """Return a bound on rank(Psi): that of the contexts, times pairs of the m items shown and of each with the rest."""
-    m = len(np.unique(evidence.rankings))
-    return min(evidence.contexts.shape) and int(np.linalg.matrix_rank(evidence.contexts, rtol=_SAME_CONTEXT)) * (
-        m * (m + 1) // 2
-    )
+    m = len(np.unique(observed_rows.rankings))
+    return min(observed_rows.contexts.shape) and int(
+        np.linalg.matrix_rank(observed_rows.contexts, rtol=_SAME_CONTEXT)
+    ) * (m * (m + 1) // 2)
 
 
-def fold_by_ranking(evidence: ObservedRows) -> ObservedRows:
-    """Return evidence with at most C rows of each ranking, whatever the kernel; none was folded otherwise."""
-    _, group_of = np.unique(evidence.rankings, axis=0, return_inverse=True)
+def fold_by_ranking(observed_rows: ObservedRows) -> ObservedRows:
+    """Return as much in at most C rows of each ranking, whatever the kernel; none was folded otherwise."""
+    _, group_of = np.unique(observed_rows.rankings, axis=0, return_inverse=True)
     order = np.argsort(group_of.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(group_of.reshape(-1)))
-    new = replace(evidence)
-    stays = np.ones(evidence.n_rows, dtype=bool)
+    new = replace(observed_rows)
+    stays = np.ones(observed_rows.n_rows, dtype=bool)
     for group in np.split(order, ends[:-1]):
         if len(group) > 1:
             stays[group] = _fold(new, group)
-    return evidence if stays.all() else new.select(np.flatnonzero(stays))
+    return observed_rows if stays.all() else new.select(np.flatnonzero(stays))
 
 
 def _fold(new: ObservedRows, group: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -361,18 +361,18 @@ def _choose_basis(covariance: FloatArray, weights: FloatArray, most_rows: int) -
     return np.sort(chosen), sums[:, np.argsort(chosen)]
 
 
-def _fold_into_basis(evidence: ObservedRows, basis: NDArray[np.intp], sums: FloatArray) -> ObservedRows:
-    """Return the evidence as rows `basis`, all rows being `sums` (N, rank) of these."""
-    targets = evidence.targets
-    if evidence.noise_shape is not None:
-        whitener = inverse_lower(np.asarray(np.linalg.cholesky(evidence.noise_shape)))
+def _fold_into_basis(observed_rows: ObservedRows, basis: NDArray[np.intp], sums: FloatArray) -> ObservedRows:
+    """Return `observed_rows` folded into rows `basis`, all rows being `sums` (N, rank) of these."""
+    targets = observed_rows.targets
+    if observed_rows.noise_shape is not None:
+        whitener = inverse_lower(np.asarray(np.linalg.cholesky(observed_rows.noise_shape)))
         sums, targets = whitener @ sums, targets @ whitener.T
     precision = sums.T @ sums
     inverse = inverse_lower(np.asarray(np.linalg.cholesky(precision)))
     noise_shape = inverse.T @ inverse
     folded = targets @ sums @ noise_shape
     left = targets - folded @ sums.T
-    kept = evidence.select(basis)
-    leftovers = np.zeros((len(basis), evidence.leftovers.shape[1]))
-    leftovers[-1] = evidence.leftovers.sum(axis=0) + _leftover(evidence.n_rows - len(basis), left @ left.T)
+    kept = observed_rows.select(basis)
+    leftovers = np.zeros((len(basis), observed_rows.leftovers.shape[1]))
+    leftovers[-1] = observed_rows.leftovers.sum(axis=0) + _leftover(observed_rows.n_rows - len(basis), left @ left.T)
     return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape)

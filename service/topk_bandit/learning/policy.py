@@ -109,7 +109,7 @@ class Checkpoint:
     `shape` is the kernel's, None for a kernel that stays as it is; the rest is as of `State`.
     """
 
-    evidence: ObservedRows
+    observed_rows: ObservedRows
     pending: PendingSlates
     pending_ids: tuple[str, ...]
     noise_variance: float
@@ -214,7 +214,7 @@ class State:
         kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
         posterior = Posterior.fit(
             kernel,
-            checkpoint.evidence,
+            checkpoint.observed_rows,
             checkpoint.pending,
             noise_variance=checkpoint.noise_variance,
             prior_mean=prior_mean,
@@ -238,7 +238,7 @@ class State:
     def checkpoint(self) -> Checkpoint:
         """What has to be kept of this state; exact only for one that was just refit."""
         return Checkpoint(
-            evidence=self.posterior.evidence,
+            observed_rows=self.posterior.observed_rows,
             pending=self.posterior.pending,
             pending_ids=self.pending_ids,
             noise_variance=self.posterior.noise_variance,
@@ -345,8 +345,8 @@ class State:
         """
         posterior, kernel = self.posterior, self.posterior.kernel
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
-        evidence, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
-        rows = condense(kernel, evidence, most_rows=self.limits.rows, noise_variance=noise_variance)
+        aged, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
+        rows = condense(kernel, aged, most_rows=self.limits.rows, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
             (choice, noise), compared = (
@@ -378,7 +378,7 @@ class State:
 
     def _age_rows(self, at: float) -> ObservedRows:
         """Return the rows as they count now: those of the last refit aged by all the time since, later ones by half."""
-        rows, halvings = self.posterior.evidence, max(at - self.aged_at, 0.0) / self.half_life
+        rows, halvings = self.posterior.observed_rows, max(at - self.aged_at, 0.0) / self.half_life
         if not halvings or not self.aged_at:
             return rows
         weights = np.full(rows.n_rows, 0.5**halvings)

@@ -155,13 +155,13 @@ class Posterior:
     def fit(
         cls,
         kernel: KendallKernel,
-        evidence: ObservedRows,
+        observed_rows: ObservedRows,
         pending: PendingSlates,
         *,
         noise_variance: float,
         prior_mean: PriorMean | None = None,
     ) -> Posterior:
-        """Return the posterior of all of `evidence` and then of the pending slates, at once: O(N^3).
+        """Return the posterior of all of `observed_rows` and then of the pending slates, at once: O(N^3).
 
         It agrees with `prior`, `observe` and `show` to rounding, and is the same to the bit for the same rows.
 
@@ -169,17 +169,17 @@ class Posterior:
         ----------
         kernel
             Kernel of the rankings.
-        evidence
+        observed_rows
             Rewarded rows, valid as the ones of another posterior are; C is read off their contexts.
         pending
             Pending rows, likewise.
         noise_variance, prior_mean
-            As for `prior`; the evidence has its h.
+            As for `prior`; the rows have its h.
         """
         prior = cls.prior(
-            kernel, context_dim=evidence.contexts.shape[1], noise_variance=noise_variance, prior_mean=prior_mean
+            kernel, context_dim=observed_rows.contexts.shape[1], noise_variance=noise_variance, prior_mean=prior_mean
         )
-        return prior._fitted_to(evidence).show(*pending)
+        return prior._fitted_to(observed_rows).show(*pending)
 
     @property
     def n_pending(self) -> int:
@@ -193,7 +193,7 @@ class Posterior:
         return Observations(rows.contexts[:n], rows.rankings[:n], rows.targets[0, :n])
 
     @property
-    def evidence(self) -> ObservedRows:
+    def observed_rows(self) -> ObservedRows:
         """The rewarded rows with all that is known of them."""
         fitted, (contexts, rankings, rewards) = self._fitted.n_rows, self.observations
         later = Observations(contexts[fitted:], rankings[fitted:], rewards[fitted:])
@@ -396,15 +396,15 @@ class Posterior:
 
     def refit(
         self,
-        evidence: ObservedRows,
+        observed_rows: ObservedRows,
         *,
         noise_variance: float,
         kernel: KendallKernel | None = None,
         pending: PendingSlates | None = None,
     ) -> Posterior:
-        """Return `fit` of other evidence and of the pending rows, or others, under another noise, scaled as before.
+        """Return `fit` of other rows and of the pending rows, or others, under another noise, scaled as before.
 
-        With another kernel the prior mean is taken through that one's features, as the h of `evidence` is.
+        With another kernel the prior mean is taken through that one's features, as the h of `observed_rows` is.
         """
         prior_mean = self.prior_mean
         if kernel is None or kernel is self.kernel:
@@ -412,13 +412,15 @@ class Posterior:
         elif prior_mean is not None:
             prior_mean = prior_mean.with_kernel(kernel)
         pending = self.pending if pending is None else pending
-        fitted = Posterior.fit(kernel, evidence, pending, noise_variance=noise_variance, prior_mean=prior_mean)
+        fitted = Posterior.fit(kernel, observed_rows, pending, noise_variance=noise_variance, prior_mean=prior_mean)
         return fitted.rescaled(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
 
     def with_prior_mean(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:
         """Return `fit` of the same rows under another prior mean, or none: O(N^3)."""
-        evidence = self.evidence.with_prior_mean(prior_mean)
-        return Posterior.fit(self.kernel, evidence, self.pending, noise_variance=noise_variance, prior_mean=prior_mean)
+        observed_rows = self.observed_rows.with_prior_mean(prior_mean)
+        return Posterior.fit(
+            self.kernel, observed_rows, self.pending, noise_variance=noise_variance, prior_mean=prior_mean
+        )
 
     def with_new_items(self, prior_mean: PriorMean) -> Posterior:
         """Return this posterior with a prior mean that differs for items that no row has shown."""
@@ -626,42 +628,42 @@ class Posterior:
         rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, targets
         return replace(self, n_rows=n + 1, _rows=rows, _tail=tail)
 
-    def _fitted_to(self, evidence: ObservedRows) -> Posterior:
-        """Return the posterior of `evidence`, from one with no rows."""
-        n = evidence.n_rows
+    def _fitted_to(self, observed_rows: ObservedRows) -> Posterior:
+        """Return the posterior of `observed_rows`, from one with no rows."""
+        n = observed_rows.n_rows
         if n == 0:
             return self
         rows = Rows.empty(
             capacity_for(n),
             context_dim=self.context_dim,
             slate_size=self.kernel.slate_size,
-            n_targets=len(evidence.targets),
+            n_targets=len(observed_rows.targets),
         )
         rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n] = (
-            evidence.contexts,
-            evidence.rankings,
-            evidence.targets,
+            observed_rows.contexts,
+            observed_rows.rankings,
+            observed_rows.targets,
         )
-        covariance = noisy_covariance(self.kernel, evidence, noise_variance=self.noise_variance)
+        covariance = noisy_covariance(self.kernel, observed_rows, noise_variance=self.noise_variance)
         rows.whitener[:n, :n] = inverse_lower(np.asarray(np.linalg.cholesky(covariance))).T
-        z = evidence.targets @ rows.whitener[:n, :n]
+        z = observed_rows.targets @ rows.whitener[:n, :n]
         return replace(
             self,
             n_rows=n,
-            _fitted=evidence,
+            _fitted=observed_rows,
             _rows=rows,
             _tail=Tail(n),
             _pending=PendingRows.none(n, context_dim=self.context_dim, slate_size=self.kernel.slate_size),
             _weights=z @ rows.whitener[:n, :n].T,
-            _sums=self._sums_of(evidence, z),
+            _sums=self._sums_of(observed_rows, z),
         )
 
-    def _sums_of(self, evidence: ObservedRows, z: FloatArray) -> _Sums:
+    def _sums_of(self, observed_rows: ObservedRows, z: FloatArray) -> _Sums:
         """Return the sums over rows, and over what was left when observations were folded into them: noise alone."""
         return _Sums(
-            z @ z.T + evidence.left_products / self.noise_variance,
-            evidence.n_observations,
-            evidence.context_square * evidence.n_observations,
+            z @ z.T + observed_rows.left_products / self.noise_variance,
+            observed_rows.n_observations,
+            observed_rows.context_square * observed_rows.n_observations,
         )
 
 

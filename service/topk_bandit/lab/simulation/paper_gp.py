@@ -98,7 +98,7 @@ class PaperGpTopK:
         if self.posterior.n_rows % _CHOICE_EVERY == 0:
             deviation = _likeliest(self.posterior.kernel, self.posterior.observations)
             if deviation**2 != self.posterior.noise_variance:
-                self.posterior = self.posterior.refit(self.posterior.evidence, noise_variance=deviation**2)
+                self.posterior = self.posterior.refit(self.posterior.observed_rows, noise_variance=deviation**2)
 
     def close(self, number: int) -> None:
         """Forget a slate that will have no reward."""
