@@ -26,11 +26,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Print what the service reaches on this machine, beside its targets.")
     parser.add_argument("--quick", action="store_true", help="fewer trials, within minutes: a check that all runs")
     parser.add_argument("--only", action="append", choices=suite.names(), help="run this benchmark; may be repeated")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER", help="where results go, as JSON")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too, as Markdown")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        metavar="FOLDER",
+        help="where results go, as JSON and as tables, named by the time of the start",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with status 1 if a target is missed")
     asked = parser.parse_args()
-    missed = suite.run(asked.only or suite.names(), quick=asked.quick, folder=asked.out, markdown=asked.markdown)
+    missed = suite.run(asked.only or suite.names(), quick=asked.quick, folder=asked.out)
     return 1 if missed and asked.strict else 0
 
 

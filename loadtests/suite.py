@@ -72,7 +72,7 @@ def names() -> list[str]:
     return list(BENCHMARKS)
 
 
-def run(chosen: Sequence[str], *, quick: bool, folder: Path, markdown: Path | None) -> list[str]:
+def run(chosen: Sequence[str], *, quick: bool, folder: Path) -> list[str]:
     """Run benchmarks, print a table after each and one of all targets, and write files; return what was missed."""
     console, targets = Console(width=None if sys.stdout.isatty() else 120, highlight=False), read_targets(BUDGETS)
     start = datetime.now(UTC)
@@ -88,8 +88,7 @@ def run(chosen: Sequence[str], *, quick: bool, folder: Path, markdown: Path | No
         if outcome.absent:
             console.print(absence(outcome), markup=False)
         save(path, outcomes, targets, about)
-    if markdown is not None:
-        save_markdown(markdown, outcomes, targets, about)
+        save_markdown(path.with_suffix(".md"), outcomes, targets, about)
     failures = [
         f"{name}: {figure.label}" for name, one in outcomes.items() for figure in missed(one, targets.get(name, {}))
     ]
@@ -115,4 +114,4 @@ def _conclude(console: Console, failures: Sequence[str], path: Path, *, quick: b
         console.print("\n[green]No target was missed.[/green]")
     if quick:
         console.print("This was the quick run: too few trials to judge the targets by.")
-    console.print(f"All figures: {path}")
+    console.print(f"All figures: {path}, and as tables {path.with_suffix('.md')}")

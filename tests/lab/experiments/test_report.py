@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ def test_the_page_of_all_experiments(
     page, told = tmp_path / "out" / "report.html", capsys.readouterr().out
     assert "written before" not in told
     assert f"Wrote {page}\n" in told
+    check_tables(tmp_path / "out")
     check_page(browser, page)
     check_what_it_says(browser)
     check_a_phone(browser)
@@ -65,6 +67,18 @@ def test_the_page_of_all_experiments(
     for name in ONLY.split(","):
         assert f"{name}: written before, with these settings and this code\n" in told
     assert page.read_bytes() == first
+
+
+def check_tables(out: Path) -> None:
+    """Check that the dated file has a section, a table and the targets of each experiment."""
+    (file,) = out.glob("experiments-????-??-??.md")
+    text = file.read_text(encoding="utf-8")
+    sections = text.split("\n## ")[1:]
+    assert [section.partition("\n")[0] for section in sections] == ONLY.split(",")
+    for section in sections:
+        told = json.loads((out / f"{section.partition(chr(10))[0]}.json").read_text(encoding="utf-8"))
+        assert all(f"{target['claim']} | {target['figure']} |" in section for target in told["targets"])
+        assert section.count("\n| --- |") == 1 + sum(panel["drawn"] for panel in told["panels"]) + bool(told["targets"])
 
 
 def check_page(browser: webdriver.Chrome, page: Path) -> None:

@@ -1,8 +1,9 @@
-"""`topk-bandit experiment all`: every experiment, and one page of them all."""
+"""`topk-bandit experiment all`: every experiment, one page of them all, and their tables in a dated file."""
 
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.console import Console
 from topk_bandit.lab.experiments import plans
 from topk_bandit.lab.experiments.arguments import OF_FACTORS, add_arguments
 from topk_bandit.lab.experiments.command import QUICK_REMARK, command_of, is_up_to_date, make_folder, run, writing
-from topk_bandit.lab.experiments.report import section_of, write_report
+from topk_bandit.lab.experiments.report import section_of, write_report, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +40,12 @@ def show(given: argparse.Namespace) -> int:
         else:
             run(plan, one, console)
     page, remark = given.out / "report.html", QUICK_REMARK if given.quick else ""
+    tables = given.out / f"experiments-{datetime.now(UTC):%Y-%m-%d}.md"
     with writing(given.out):
         sections = [section_of(name, given.out) for name in given.only]
         write_report(sections, page, command=command_of(given), remark=remark)
-    console.print(f"\nWrote {page}", highlight=False, markup=False, soft_wrap=True)
+        write_tables(sections, tables, command=command_of(given), remark=remark)
+    console.print(f"\nWrote {page}\nWrote {tables}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

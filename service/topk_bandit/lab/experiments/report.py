@@ -1,4 +1,4 @@
-"""One page with everything: figures, tables, targets, settings and versions, in one file that needs no network."""
+"""Everything in one page that needs no network: figures, tables, targets, settings, versions; and tables alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Section", "section_of", "write_report"]
+__all__ = ["Section", "section_of", "write_report", "write_tables"]
 
 _POINTS = 6
 """Columns of a table."""
@@ -109,6 +109,27 @@ def write_report(sections: Sequence[Section], path: Path, *, command: str, remar
         seconds=sum(section.told["seconds"] for section in sections),
     )
     path.write_text(page, encoding="utf-8")
+
+
+def write_tables(sections: Sequence[Section], path: Path, *, command: str, remark: str = "") -> None:
+    """Write the tables and targets as Markdown; parameters and errors as of `write_report`, Jinja apart."""
+    parts = ["# Tables of the experiments", f"    {command}", *([remark] if remark else [])]
+    for section in sections:
+        parts += [f"## {section.name}", section.told["title"] + ".", _lined(("setting", "value"), section.settings)]
+        for table in section.tables:
+            cells = [(name, *(text for text, _ in numbers)) for name, numbers in table.rows]
+            parts += [f"{table.title}: {table.label}, by {table.axis}.", _lined(("", *table.heads), cells)]
+        judged = [
+            ("met" if target["met"] else "MISSED", target["claim"], target["figure"])
+            for target in section.told["targets"]
+        ]
+        parts += [_lined(("", "target", "reached"), judged)] if judged else []
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _lined(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _table(panel: Mapping[str, Any], lines: Sequence[Sequence[str]]) -> _Table:
