@@ -103,8 +103,10 @@ def test_the_image_takes_settings_that_exist_and_listens_where_it_says() -> None
     ours = {name: value for name, value in environment().items() if name.startswith("TOPK_BANDIT_")}
     settings = load(parser.parse_args([]), ours)
     assert settings.metrics_listen is not None
-    assert last("EXPOSE").split() == [str(settings.listen.port), str(settings.metrics_listen.port)]
-    assert {settings.listen.host, settings.metrics_listen.host} == {"0.0.0.0"}
+    assert settings.http_listen is not None
+    listeners = (settings.listen, settings.http_listen, settings.metrics_listen)
+    assert last("EXPOSE").split() == [str(listener.port) for listener in listeners]
+    assert {listener.host for listener in listeners} == {"0.0.0.0"}
     assert f"http://127.0.0.1:{settings.metrics_listen.port}/readyz" in last("HEALTHCHECK")
     assert last("VOLUME") == str(settings.data_dir)
     assert settings.fsync == "always"

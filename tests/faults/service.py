@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "PATIENCE", "Service", "alive", "clean_environment", "commands", "page", "serving", "until"]
 
 PATIENCE = 60.0
+LISTENERS = ("listen", "http-listen", "metrics-listen")
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "topk-bandit")
 
 
@@ -89,6 +90,7 @@ class Service:
 
     def __init__(self, flags: Sequence[str], *, temporary: Path, variables: Mapping[str, str]) -> None:
         self.address = ""
+        self.http_address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
         self._flags = flags
@@ -200,6 +202,7 @@ class Service:
             self._store_pids.append(record["store_pid"])
         if record.get("message") == "serving":
             self.address, self.metrics_port = record["address"], record["metrics_port"]
+            self.http_address = record["http_address"]
             self._serving.set()
 
 
@@ -217,7 +220,7 @@ def serving(
     It must not log a traceback, unless the record's message holds what is `excused`.
     """
     temporary = Path(tempfile.mkdtemp(prefix="tkb-"))
-    flags = ("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", f"--data-dir={folder}", *flags)
+    flags = (*(f"--{name}=127.0.0.1:0" for name in LISTENERS), f"--data-dir={folder}", *flags)
     service = Service(flags, temporary=temporary, variables={**processor.variables, **(variables or {})})
     try:
         if start:

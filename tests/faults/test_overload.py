@@ -182,7 +182,12 @@ def test_a_call_that_does_not_end_is_not_waited_for_without_end(folder: Path) ->
 def refused_start(*flags: str) -> str:
     """Run serve, which must refuse; return what it says last."""
     done = subprocess.run(
-        [COMMAND, "serve", *flags], capture_output=True, text=True, timeout=60, env=clean_environment(), check=False
+        [COMMAND, "serve", "--http-listen=", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean_environment(),
+        check=False,
     )
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -199,6 +204,8 @@ def test_what_is_taken_already_is_refused_and_named(folder: Path, tmp_path: Path
         assert said == f"topk-bandit: listen: 127.0.0.1:{port} can't be used: Address already in use"
         said = refused_start(f"--listen={service.address}", own, "--metrics-listen=")
         assert said == f"topk-bandit: listen: {service.address} can't be used: Address already in use"
+        said = refused_start(free, own, f"--http-listen=127.0.0.1:{port}", "--metrics-listen=")
+        assert said == f"topk-bandit: http_listen: 127.0.0.1:{port} can't be used: Address already in use"
         said = refused_start(free, own, f"--metrics-listen=127.0.0.1:{port}")
         assert said == f"topk-bandit: metrics can't be served on 127.0.0.1:{port}: Address already in use"
         said = refused_start(free, f"--data-dir={folder}", "--metrics-listen=")

@@ -22,6 +22,11 @@ NAMES = [field.name for field in fields(Settings)]
 
 GOOD: dict[str, tuple[str, object]] = {
     "listen": ("0.0.0.0:8443", Address("0.0.0.0", 8443)),
+    "http_listen": ("[::]:8080", Address("::", 8080)),
+    "http_origins": (
+        "https://shop.example, http://localhost:3000",
+        ("https://shop.example", "http://localhost:3000"),
+    ),
     "metrics_listen": ("[::1]:0", Address("::1", 0)),
     "workers": ("4", 4),
     "redis_url": ("rediss://user:p%40ss@example.org:6380/2", "rediss://user:p%40ss@example.org:6380/2"),
@@ -50,6 +55,9 @@ BAD = [
     ("listen", "::1:50051", "is not host:port"),
     ("listen", "localhost:65536", "with a port up to 65535"),
     ("listen", "localhost:-1", "is not host:port"),
+    ("http_listen", "8080", "is not host:port"),
+    ("http_origins", "shop.example", "'shop.example' is not an origin such as https://shop.example"),
+    ("http_origins", "https://shop.example/", "is not an origin"),
     ("metrics_listen", "http://localhost:1", "is not host:port"),
     ("workers", "two", "'two' is not a whole number"),
     ("workers", "", "'' is not a whole number"),
@@ -109,6 +117,8 @@ def toml(tmp_path: Path, text: str) -> Path:
 def test_the_defaults() -> None:
     assert read() == Settings(
         listen=Address("127.0.0.1", 50051),
+        http_listen=Address("127.0.0.1", 50080),
+        http_origins=(),
         metrics_listen=Address("127.0.0.1", 9464),
         workers=1,
         redis_url="",
@@ -291,6 +301,8 @@ def test_a_worker_has_room_for_one_bandit_at_least() -> None:
 def test_two_servers_do_not_share_an_address() -> None:
     with pytest.raises(ConfigurationError, match=r"metrics_listen .*: 127.0.0.1:9 is where gRPC is served"):
         read("--listen=127.0.0.1:9", "--metrics-listen=127.0.0.1:9")
+    with pytest.raises(ConfigurationError, match=r"metrics_listen .*: 127.0.0.1:8 is where HTTP is served"):
+        read("--http-listen=127.0.0.1:8", "--metrics-listen=127.0.0.1:8")
     assert read("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0").listen.port == 0
 
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SETTINGS = Settings(
-    listen=Address("127.0.0.1", 0), metrics_listen=None, redis_url="redis://127.0.0.1:1", workers=2, drain_seconds=2.0
+    listen=Address("127.0.0.1", 0),
+    http_listen=None,
+    metrics_listen=None,
+    redis_url="redis://127.0.0.1:1",
+    workers=2,
+    drain_seconds=2.0,
 )
 """These workers look for no store."""
 

@@ -11,6 +11,7 @@ import grpc
 from tests.rpc.shop import Shop
 
 from topk_bandit.rpc.server import Server
+from topk_bandit.rpc.services import Services
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -72,7 +73,9 @@ class RunningServer:
     async def _make(self, address: str, options: dict[str, Any]) -> Server:
         make_studies = options.pop("make_studies", None)
         studies = self.studies = await make_studies() if make_studies else self.shop
-        return Server(address, recommender=self.shop, bandits=self.shop, studies=studies, hooks=self.ledger, **options)
+        named = {name: options.pop(name) for name in ("max_in_flight", "new_reference", "clock") if name in options}
+        self.services = Services(self.shop, self.shop, studies, hooks=self.ledger, **named)
+        return Server(address, services=self.services, **options)
 
     @property
     def target(self) -> str:

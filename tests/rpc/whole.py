@@ -20,6 +20,7 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.learning.policy import Limits
 from topk_bandit.rpc.server import Server
+from topk_bandit.rpc.services import Services
 from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
@@ -53,10 +54,9 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
         stack.push_async_callback(residents.stop)
         if follows:
             residents.start()
-        server = Server(
-            "127.0.0.1:0",
-            recommender=Recommender(store, residents, executor, hooks=Hooks(), new_id=new_id),
-            bandits=Bandits(
+        services = Services(
+            Recommender(store, residents, executor, hooks=Hooks(), new_id=new_id),
+            Bandits(
                 store,
                 residents,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
@@ -64,11 +64,11 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
                 new_id=new_id,
                 priors=Notebook(),
             ),
-            studies=studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
+            studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
             hooks=Ledger(),
             max_in_flight=64,
-            max_message_bytes=8 * 1024 * 1024,
         )
+        server = Server("127.0.0.1:0", services=services, max_message_bytes=8 * 1024 * 1024)
         port = await server.start()
         stack.push_async_callback(server.drain, 5.0)
         yield await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0))

@@ -96,7 +96,8 @@ def _serve(given: argparse.Namespace) -> int:
     _log.info("starting", extra={"settings": chosen.redacted()})
     with Supervisor(chosen, stop_requested=stop_requested) as service:
         if service.ready:
-            _log.info("serving", extra={"address": service.address, "metrics_port": service.metrics_port})
+            where = {"address": service.address, "http_address": service.http_address}
+            _log.info("serving", extra={**where, "metrics_port": service.metrics_port})
         while not stop_requested.is_set():
             service.watch(0.5)
         _log.info("draining")

@@ -135,6 +135,7 @@ def show(*, rounds: int, seed: int) -> int:
     with tempfile.TemporaryDirectory(prefix="topk-bandit-demo-") as folder:
         settings = Settings(
             listen=Address("127.0.0.1", 0),
+            http_listen=None,
             metrics_listen=None,
             data_dir=Path(folder),
             log_level="WARNING",
@@ -169,7 +170,7 @@ def _summarise(visit: _Visit, last: Recommendation, console: Console) -> None:
         f"For the first customer it would now show {', '.join(last.items)},\n"
         f"and expects a reward of {last.mean:.3f} ± {last.standard_deviation:.3f}.\n\n"
         "How to go on:\n"
-        "  make serve            leaves a service running on 127.0.0.1:50051, metrics on http://127.0.0.1:9464/metrics\n"
+        "  make serve            leaves a service running on 127.0.0.1:50051 (gRPC) and 127.0.0.1:50080 (HTTP)\n"
         "  topk-bandit doctor    checks what it stands on\n"
         "  README.md             a storefront in ten lines of Python",
         highlight=False,

@@ -1,4 +1,4 @@
-"""One serving process put together: a store, a learner, a designer and a gRPC server, from start to drain.
+"""One serving process put together: a store, a learner, a designer and its servers, from start to drain.
 
 A worker compiles, then connects, and waits for a store that is away as long as it takes. It serves no call before it
 has examined the store, and refuses a store that can't keep what it acknowledges. It ends only after its calls have
@@ -15,7 +15,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
@@ -28,7 +28,9 @@ from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker_spec import Compiling, Ready, StoreAt
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
+from topk_bandit.rpc.http_server import HttpServer, tls_context
 from topk_bandit.rpc.server import Server, served_methods, tls_credentials
+from topk_bandit.rpc.services import Services
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import timed
 from topk_bandit.studies.administration import Studies
@@ -75,17 +77,17 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         if connected is None:
             return
         stack.push_async_callback(connected.close)
-        server = _assembled(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
+        servers = _assembled(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
-        await server.start()
+        await servers.start()
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
         _send(connection, Ready())
         await stopped.wait()
         loop.remove_reader(connection.fileno())
-        await server.drain(settings.drain_seconds)
+        await servers.drain(settings.drain_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,8 @@ def _assembled(
     threads: _Threads,
     metrics: Metrics,
     stack: AsyncExitStack,
-) -> Server:
-    """Put the server and all that it calls together; what runs beside it is started, and stopped with `stack`."""
+) -> _Servers:
+    """Put the servers and all that it calls together; what runs beside it is started, and stopped with `stack`."""
     store, study_store = timed(connected, metrics), timed(connected.studies(), metrics)
     residents = _residents(settings, store, threads.learning, metrics)
     designer = Designer(
@@ -203,17 +205,52 @@ def _assembled(
         new_id=_new_id,
         priors=studies,
     )
-    return Server(
-        spec.address,
-        recommender=Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id),
-        bandits=bandits,
-        studies=studies,
+    services = Services(
+        Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id),
+        bandits,
+        studies,
         hooks=metrics,
         max_in_flight=settings.max_calls_in_flight,
-        max_message_bytes=settings.max_message_bytes,
-        credentials=tls_credentials(settings.tls_certificate, settings.tls_private_key),
-        so_reuseport=True,
     )
+    return _Servers.of(settings, spec, services)
+
+
+class _Servers(NamedTuple):
+    """The doors of a worker: gRPC, and HTTP if it is wanted."""
+
+    grpc: Server
+    http: HttpServer | None
+
+    @classmethod
+    def of(cls, settings: Settings, spec: WorkerSpec, services: Services) -> _Servers:
+        certificate, private_key = settings.tls_certificate, settings.tls_private_key
+        grpc = Server(
+            spec.address,
+            services=services,
+            max_message_bytes=settings.max_message_bytes,
+            credentials=tls_credentials(certificate, private_key),
+            so_reuseport=True,
+        )
+        if not spec.http_address:
+            return cls(grpc, None)
+        http = HttpServer(
+            spec.http_address,
+            services=services,
+            max_message_bytes=settings.max_message_bytes,
+            origins=settings.http_origins,
+            tls=tls_context(certificate, private_key),
+            reuse_port=True,
+        )
+        return cls(grpc, http)
+
+    async def start(self) -> None:
+        if self.http is not None:
+            await self.http.start()
+        await self.grpc.start()
+
+    async def drain(self, seconds: float) -> None:
+        """Let the calls of both doors end within the same seconds."""
+        await asyncio.gather(self.grpc.drain(seconds), *([self.http.drain(seconds)] if self.http else []))
 
 
 def _residents(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Residents:

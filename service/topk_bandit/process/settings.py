@@ -38,6 +38,7 @@ __all__ = ["Address", "Settings", "add_arguments", "default_data_dir", "load"]
 _PREFIX = "TOPK_BANDIT_"
 _CONFIG = "config"
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
 _SERVICE_LINK = re.compile(
@@ -162,6 +163,15 @@ def _file(value: object) -> Path | None:
     return path
 
 
+def _origins(value: object) -> tuple[str, ...]:
+    texts = value if isinstance(value, list | tuple) else _text(value).split(",")
+    origins = tuple(text.strip() for text in texts if text.strip())
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"{origin!r} is not an origin such as https://shop.example")
+    return origins
+
+
 def _key_prefix(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", _text(value)):
         raise ValueError(f"{value!r} is not 1 to 64 letters, digits and . _ : -")
@@ -199,6 +209,20 @@ class Settings:
     """
 
     listen: Address = _setting(Address("127.0.0.1", 50051), _address, "where gRPC is served", metavar="HOST:PORT")
+    http_listen: Address | None = _setting(
+        Address("127.0.0.1", 50080),
+        _address_or_off,
+        "where the same calls are served over HTTP, as JSON or binary; empty: nowhere",
+        metavar="HOST:PORT",
+    )
+    http_origins: tuple[str, ...] = _setting(
+        (),
+        _origins,
+        "origins whose pages may call over HTTP from a browser, such as https://shop.example, separated by commas; "
+        "*: all",
+        metavar="ORIGIN,...",
+        told="none",
+    )
     metrics_listen: Address | None = _setting(
         Address("127.0.0.1", 9464),
         _address_or_off,
@@ -349,10 +373,14 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
     if isinstance(most, int) and isinstance(all_of_them, int) and most > all_of_them:
         name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
         raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
-    listen, metrics = values.get("listen"), values.get("metrics_listen")
-    if isinstance(listen, Address) and listen == metrics and listen.port != 0:
-        name = _named("metrics_listen", origins.get("metrics_listen"))
-        raise ConfigurationError(f"{name}: {listen} is where gRPC is served")
+    taken: dict[object, str] = {}
+    for name, what in (("listen", "gRPC is"), ("http_listen", "HTTP is"), ("metrics_listen", "metrics are")):
+        address = values.get(name)
+        if not isinstance(address, Address) or address.port == 0:
+            continue
+        if address in taken:
+            raise ConfigurationError(f"{_named(name, origins.get(name))}: {address} is where {taken[address]} served")
+        taken[address] = what
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

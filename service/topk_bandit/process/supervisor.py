@@ -62,6 +62,8 @@ class Supervisor:
     ----------
     address
         Where gRPC is served, ``host:port``.
+    http_address
+        Where HTTP is served, ``host:port``; empty when it is not.
     metrics_port
         Where the metrics page is; None when there is none.
     """
@@ -86,6 +88,7 @@ class Supervisor:
         self._embedded: EmbeddedStore | None = None
         self._store_url = ""
         self.address = ""
+        self.http_address = ""
         self.metrics_port: int | None = None
 
     @property
@@ -110,11 +113,14 @@ class Supervisor:
 
     def _start(self) -> None:
         use_one_thread(os.environ)
-        self.address = self._reserve_port(self._settings.listen)
+        self.address = self._reserve_port("listen", self._settings.listen)
+        if self._settings.http_listen is not None:
+            self.http_address = self._reserve_port("http_listen", self._settings.http_listen)
         folder = self._stack.enter_context(metrics_folder())
         self._start_metrics(folder)
         numbers = range(1, self._settings.workers + 1)
-        self._workers.extend(self._start_worker(WorkerSpec(number, self.address, folder)) for number in numbers)
+        specs = (WorkerSpec(number, self.address, self.http_address, folder) for number in numbers)
+        self._workers.extend(map(self._start_worker, specs))
         # While the workers prepare themselves, a store with a long log reads it.
         self._store_url = self._settings.redis_url or self._start_embedded()
         for one in self._workers:
@@ -149,7 +155,7 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _reserve_port(self, listen: Address) -> str:
+    def _reserve_port(self, setting: str, listen: Address) -> str:
         """Hold the port for the workers, which share it, and see that no other program does."""
         family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
         holder = self._stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
@@ -161,7 +167,7 @@ class Supervisor:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             holder.bind((listen.host, port))
         except OSError as error:
-            raise ConfigurationError(f"listen: {listen} can't be used: {error.strerror}") from error
+            raise ConfigurationError(f"{setting}: {listen} can't be used: {error.strerror}") from error
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         return f"{host}:{port}"
 

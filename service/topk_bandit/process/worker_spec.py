@@ -25,13 +25,16 @@ class WorkerSpec:
     number
         Its number among the workers, from 1.
     address
-        Where it serves, together with all others.
+        Where it serves gRPC, together with all others.
+    http_address
+        Where it serves HTTP, likewise; empty for nowhere.
     metrics_folder
         The folder that it counts into.
     """
 
     number: int
     address: str
+    http_address: str
     metrics_folder: Path
 
 

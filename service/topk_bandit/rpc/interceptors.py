@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["CallGuard", "CallsInFlight", "RpcHooks"]
+__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "RpcHooks"]
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
@@ -139,20 +139,23 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
     def _guarded(self, method: str, handler: Handler) -> Handler:
         if handler is None or handler.request_streaming or handler.response_streaming:
             return handler
+        # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
+        self._handlers[method] = grpc.unary_unary_rpc_method_handler(self.guarded(method, handler).call)
+        return self._handlers[method]
+
+    def guarded(self, method: str, handler: Handler) -> GuardedMethod:
+        """Return a unary method, by its full name, behind the guard."""
         exempt = method.startswith(_EXEMPT)
-        guarded = _GuardedMethod(
+        return GuardedMethod(
             self,
             method,
             handler,
             in_flight=self._exempt if exempt else self.in_flight,
             to_its_end=not exempt and method not in self._read_only_methods,
         )
-        # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
-        self._handlers[method] = grpc.unary_unary_rpc_method_handler(guarded.call)
-        return self._handlers[method]
 
 
-class _GuardedMethod:
+class GuardedMethod:
     """One method behind the guard: bytes in, bytes out."""
 
     def __init__(

@@ -4,56 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from google.longrunning import operations_pb2
-from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.rpc.failures import FailureReporter
-from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
-from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
-from topk_bandit.rpc.servicers import READ_ONLY_METHODS, BanditServicer, RecommenderServicer
-from topk_bandit.v1 import bandit_service_pb2, preference_service_pb2, recommender_service_pb2
-from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
-from topk_bandit.v1.preference_service_pb2_grpc import add_PreferenceServiceServicer_to_server
-from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceServicer_to_server
+from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from topk_bandit.bandits.administration import Bandits
-    from topk_bandit.bandits.recommender import Recommender
-    from topk_bandit.rpc.interceptors import RpcHooks
-    from topk_bandit.studies.administration import Studies
+    from topk_bandit.rpc.services import Services
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
 __all__ = ["SERVICE_NAMES", "Server", "served_methods", "tls_credentials"]
 
-_SERVICES = [
-    service
-    for module in (recommender_service_pb2, bandit_service_pb2, preference_service_pb2, operations_pb2)
-    for service in module.DESCRIPTOR.services_by_name.values()
-]
-SERVICE_NAMES = tuple(service.full_name for service in _SERVICES)
+SERVICE_NAMES = tuple(service.full_name for service in DESCRIPTORS)
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _NOTICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
-_WAITING_SHARE = 4
-"""At most one in so many of the calls in flight may wait for a design."""
 
 
 def served_methods() -> frozenset[tuple[str, str]]:
     """Return every method of our services and of the health service, as (service, method) pairs."""
-    services = (*_SERVICES, *health_pb2.DESCRIPTOR.services_by_name.values())
+    services = (*DESCRIPTORS, *health_pb2.DESCRIPTOR.services_by_name.values())
     return frozenset((service.full_name, method.name) for service in services for method in service.methods)
 
 
@@ -71,8 +51,8 @@ class Server:
     ----------
     address
         ``host:port``, port 0 for a free one, or ``unix:path``.
-    max_in_flight
-        How many calls may be under way; further ones are refused at once.
+    services
+        What is served.
     max_message_bytes
         Largest request accepted and response sent. The largest that the limits of the fields allow, 1,000 questions of
         12 ids of 128 four-byte characters, has 6.7 MB.
@@ -86,37 +66,22 @@ class Server:
         self,
         address: str,
         *,
-        recommender: Recommender,
-        bandits: Bandits,
-        studies: Studies,
-        hooks: RpcHooks,
-        max_in_flight: int,
+        services: Services,
         max_message_bytes: int,
         credentials: grpc.ServerCredentials | None = None,
         so_reuseport: bool = False,
-        new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
         self._credentials = credentials
         self._clock = clock
-        self._in_flight = CallsInFlight(limit=max_in_flight)
-        failures = FailureReporter(new_reference=new_reference)
-        guard = CallGuard(
-            hooks=hooks,
-            failures=failures,
-            in_flight=self._in_flight,
-            read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS,
-            clock=clock,
+        self._in_flight = services.guard.in_flight
+        options = _options(
+            max_in_flight=services.max_in_flight, max_message_bytes=max_message_bytes, so_reuseport=so_reuseport
         )
-        options = _options(max_in_flight=max_in_flight, max_message_bytes=max_message_bytes, so_reuseport=so_reuseport)
-        self._server = grpc.aio.server(interceptors=[guard], options=options)
+        self._server = grpc.aio.server(interceptors=[services.guard], options=options)
         self._health = _Health()
-        add_RecommenderServiceServicer_to_server(RecommenderServicer(recommender, failures=failures), self._server)
-        add_BanditServiceServicer_to_server(BanditServicer(bandits), self._server)
-        add_PreferenceServiceServicer_to_server(PreferenceServicer(studies, failures=failures), self._server)
-        operations = OperationsServicer(studies, most_waiting=max(1, max_in_flight // _WAITING_SHARE))
-        add_OperationsServicer_to_server(operations, self._server)
+        services.add_to(self._server)
         self._register_health()
 
     def _register_health(self) -> None:

@@ -1,0 +1,298 @@
+"""The HTTP server: the Connect protocol's unary calls, as JSON or binary, for curl, browsers and Connect's clients.
+
+Each call passes the same guard and reaches the same services as one over gRPC. A body that is too large, too slow or of
+an unknown kind is refused before it is parsed. The server keeps nothing between two calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+from aiohttp import web
+from google.rpc.status_pb2 import Status
+
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.json_messages import error_to_json, with_json
+from topk_bandit.rpc.services import DESCRIPTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from pathlib import Path
+
+    from aiohttp.web_protocol import RequestHandler
+
+    from topk_bandit.rpc.services import Services
+
+    Guarded = Callable[[bytes, Any], Awaitable[bytes]]
+
+__all__ = ["HttpServer", "tls_context"]
+
+_log = logging.getLogger(__name__)
+
+JSON, PROTO = "application/json", "application/proto"
+SLOWEST_BODY_SECONDS = 10.0
+IDLE_SECONDS = 75.0
+COMPRESSED_FROM_BYTES = 1024
+_PREFLIGHT_SECONDS = "7200"
+_DETAILS = "grpc-status-details-bin"
+_ALLOWED_HEADERS = "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id"
+
+
+def tls_context(certificate: Path | None, private_key: Path | None) -> ssl.SSLContext | None:
+    """Return what encrypts with two PEM files; None, for plain text, without them."""
+    if certificate is None or private_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, private_key)
+    return context
+
+
+class HttpServer:
+    """One HTTP server; lives on the event loop that it is made on.
+
+    Parameters
+    ----------
+    address
+        ``host:port``, port 0 for a free one.
+    services
+        What is served.
+    max_message_bytes
+        The largest body accepted, also after it was decompressed.
+    origins
+        Origins whose pages may call from a browser; "*" for all.
+    tls
+        None serves plain text.
+    reuse_port
+        Whether other processes may listen on the same port, each getting a share of the connections.
+    clock
+        Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        services: Services,
+        max_message_bytes: int,
+        origins: Collection[str] = (),
+        tls: ssl.SSLContext | None = None,
+        reuse_port: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._tls, self._reuse_port = tls, reuse_port
+        self._max_bytes = max_message_bytes
+        self._origins = frozenset(origins)
+        self._clock = clock
+        self._in_flight = services.guard.in_flight
+        self._methods = _methods_of(services)
+        self._manager: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen and serve; return the port.
+
+        Raises
+        ------
+        ConfigurationError
+            The address can't be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        self._manager = web.Server(
+            self._answer,
+            request_factory=self._make_request,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=IDLE_SECONDS,
+        )
+        host, _, port = self._address.rpartition(":")
+        try:
+            self._listener = await loop.create_server(
+                self._manager, host.strip("[]"), int(port), ssl=self._tls, reuse_port=self._reuse_port or None
+            )
+        except OSError as error:
+            raise ConfigurationError(f"can't listen on {self._address}: {error.strerror}") from error
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def drain(self, grace: float) -> None:
+        """Accept no more connections, let the calls under way finish within `grace` seconds, and stop."""
+        if self._listener is None or self._manager is None:
+            return
+        self._listener.close()
+        self._manager.pre_shutdown()
+        await self._manager.shutdown(grace)
+
+    def _make_request(
+        self,
+        message: Any,  # noqa: ANN401 - aiohttp's own
+        payload: Any,  # noqa: ANN401
+        protocol: RequestHandler,
+        writer: Any,  # noqa: ANN401
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=self._max_bytes)
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        response = await self._respond(request)
+        origin = request.headers.get("Origin")
+        if origin is not None and self._allows(origin):
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Access-Control-Expose-Headers"] = "Retry-After"
+        if self._origins:
+            response.headers["Vary"] = "Origin"
+        return response
+
+    async def _respond(self, request: web.BaseRequest) -> web.Response:
+        method = self._methods.get(request.path)
+        if method is None:
+            return _problem(grpc.StatusCode.UNIMPLEMENTED, "there is no such method", http_status=404)
+        if request.method == "OPTIONS":
+            return self._preflight(request)
+        if request.method != "POST":
+            refused = _problem(grpc.StatusCode.UNIMPLEMENTED, "calls are made with POST", http_status=405)
+            refused.headers["Allow"] = "POST, OPTIONS"
+            return refused
+        guarded = method.get(request.content_type)
+        if guarded is None:
+            refused = _problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
+            refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
+            return refused
+        return await self._call(request, guarded)
+
+    async def _call(self, request: web.BaseRequest, guarded: Guarded) -> web.Response:
+        try:
+            call = _HttpCall.of(request, clock=self._clock)
+            payload = await self._read(request)
+            async with asyncio.timeout(call.time_remaining()):
+                answer = await guarded(payload, call)
+        except _RefusedError as refused:
+            return refused.response
+        except grpc.aio.AbortError:
+            return _refusal(call.status)
+        except TimeoutError:
+            return _problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
+        return _success(request, answer)
+
+    async def _read(self, request: web.BaseRequest) -> bytes:
+        """Return the body; after one that is refused the connection ends, so that its rest need not be read."""
+        try:
+            async with asyncio.timeout(SLOWEST_BODY_SECONDS):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            refused = grpc.StatusCode.RESOURCE_EXHAUSTED, f"a body may have {self._max_bytes} bytes"
+        except TimeoutError:
+            refused = grpc.StatusCode.DEADLINE_EXCEEDED, "the body did not arrive in time"
+        except web.RequestPayloadError:
+            refused = grpc.StatusCode.INVALID_ARGUMENT, "the body is not what its headers say"
+        response = _problem(*refused)
+        response.force_close()
+        raise _RefusedError(response)
+
+    def _allows(self, origin: str) -> bool:
+        return origin in self._origins or "*" in self._origins
+
+    def _preflight(self, request: web.BaseRequest) -> web.Response:
+        if not self._allows(request.headers.get("Origin", "")):
+            return web.Response(status=403)
+        allowed = {
+            "Access-Control-Allow-Methods": "POST",
+            "Access-Control-Allow-Headers": _ALLOWED_HEADERS,
+            "Access-Control-Max-Age": _PREFLIGHT_SECONDS,
+        }
+        return web.Response(status=204, headers=allowed)
+
+
+class _RefusedError(Exception):
+    """A request that is answered before it reaches a service."""
+
+    def __init__(self, response: web.Response) -> None:
+        super().__init__()
+        self.response = response
+
+    @classmethod
+    def of_header(cls, problem: str) -> _RefusedError:
+        """Return the refusal of a header."""
+        return cls(_problem(grpc.StatusCode.INVALID_ARGUMENT, problem))
+
+
+class _HttpCall:
+    """What a service asks of a call's context, as `grpc.aio.ServicerContext` has it."""
+
+    def __init__(self, deadline: float | None, *, clock: Callable[[], float]) -> None:
+        self._deadline = deadline
+        self._clock = clock
+        self.status = Status()
+
+    @classmethod
+    def of(cls, request: web.BaseRequest, *, clock: Callable[[], float]) -> _HttpCall:
+        """Return the context of a request.
+
+        Raises
+        ------
+        _RefusedError
+            Its headers are not what the Connect protocol has.
+        """
+        version = request.headers.get("Connect-Protocol-Version", "1")
+        if version != "1":
+            raise _RefusedError.of_header(f"Connect-Protocol-Version {version[:10]!r} is not 1")
+        text = request.headers.get("Connect-Timeout-Ms")
+        if text is None:
+            return cls(None, clock=clock)
+        if not (text.isascii() and text.isdigit() and len(text) <= 10):
+            raise _RefusedError.of_header("Connect-Timeout-Ms is not a whole number of up to ten digits")
+        return cls(clock() + int(text) / 1e3, clock=clock)
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds until the deadline, None without one."""
+        return None if self._deadline is None else max(0.0, self._deadline - self._clock())
+
+    def code(self) -> grpc.StatusCode:
+        """Return the code that the call was aborted with."""
+        return next(code for code in grpc.StatusCode if code.value[0] == self.status.code)
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: tuple[tuple[str, Any], ...] = ()
+    ) -> NoReturn:
+        """End the call with an error."""
+        packed = dict(trailing_metadata).get(_DETAILS)
+        self.status = Status(code=code.value[0], message=details) if packed is None else Status.FromString(packed)
+        raise grpc.aio.AbortError
+
+
+def _methods_of(services: Services) -> Mapping[str, Mapping[str, Guarded]]:
+    """Return what answers each kind of body, by the path of each method."""
+    handlers, guard = services.handlers(), services.guard
+    described = {f"/{service.full_name}/{method.name}": method for service in DESCRIPTORS for method in service.methods}
+    return {
+        path: {
+            PROTO: guard.guarded(path, handler).call,
+            JSON: guard.guarded(path, with_json(handler, described[path])).call,
+        }
+        for path, handler in handlers.items()
+    }
+
+
+def _success(request: web.BaseRequest, body: bytes) -> web.Response:
+    response = web.Response(body=body, content_type=request.content_type)
+    if len(body) >= COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+def _problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
+    return _refusal(Status(code=code.value[0], message=message), http_status=http_status)
+
+
+def _refusal(status: Status, *, http_status: int | None = None) -> web.Response:
+    own_status, body = error_to_json(status)
+    response = web.Response(status=http_status or own_status, body=body, content_type=JSON)
+    if own_status in {429, 503}:
+        response.headers["Retry-After"] = "1"
+    return response

@@ -1,0 +1,109 @@
+"""Messages and errors as JSON: protobuf's mapping, and the errors of the Connect protocol.
+
+Answers have every field, also those that are zero, so that a reader without the protos finds what the documents name.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf import json_format
+from google.protobuf.message_factory import GetMessageClass
+
+# What a status may have as details has to be known, to be printed.
+from google.rpc import error_details_pb2  # noqa: F401
+
+from topk_bandit.domain.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.message import Message
+    from google.rpc.status_pb2 import Status
+
+    from topk_bandit.rpc.interceptors import Handler
+
+__all__ = ["HTTP_STATUS", "error_to_json", "with_json"]
+
+_DEEPEST = 32
+"""Messages are nested four deep at most; JSON may be a little deeper before it is refused."""
+
+HTTP_STATUS = {
+    grpc.StatusCode.CANCELLED: 499,
+    grpc.StatusCode.UNKNOWN: 500,
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.ABORTED: 409,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.INTERNAL: 500,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DATA_LOSS: 500,
+}
+"""The Connect protocol's table: https://connectrpc.com/docs/protocol#error-codes."""
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
+    """Return a method's handler with JSON instead of binary messages."""
+    request_class = GetMessageClass(method.input_type)
+
+    def parse(payload: bytes) -> Message:
+        return _parse(payload or b"{}", request_class())
+
+    return grpc.unary_unary_rpc_method_handler(
+        handler.unary_unary, request_deserializer=parse, response_serializer=_print
+    )
+
+
+def _parse(payload: bytes, message: Message) -> Message:
+    try:
+        json_format.Parse(payload, message, max_recursion_depth=_DEEPEST)
+    except UnicodeDecodeError:
+        raise InvalidArgumentError("request", "is not UTF-8") from None
+    except RecursionError:
+        raise InvalidArgumentError("request", "is nested too deeply") from None
+    except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:
+        # The library lets some errors of values that are none of a field's type through as they are.
+        raise InvalidArgumentError("request", f"is not the JSON of this message: {error}") from None
+    return message
+
+
+def _print(message: Message) -> bytes:
+    told = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def error_to_json(status: Status) -> tuple[int, bytes]:
+    """Return the HTTP status and the body of an error, as the Connect protocol has them."""
+    code = _CODES[status.code]
+    told: dict[str, Any] = {"code": _name_of(code), "message": status.message}
+    if status.details:
+        told["details"] = [
+            {
+                "type": detail.type_url.rpartition("/")[2],
+                "value": b64encode(detail.value).decode().rstrip("="),
+                "debug": _shown(detail),
+            }
+            for detail in status.details
+        ]
+    return HTTP_STATUS[code], json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _shown(detail: Message) -> dict[str, Any]:
+    """Return a detail as a person reads it."""
+    return {name: value for name, value in json_format.MessageToDict(detail).items() if name != "@type"}
+
+
+def _name_of(code: grpc.StatusCode) -> str:
+    # Connect spells this one with one l.
+    return "canceled" if code is grpc.StatusCode.CANCELLED else code.name.lower()

@@ -1,0 +1,222 @@
+"""The HTTP server, over a socket: calls as curl, a browser or a Connect client makes them, and what is no call."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import http.client
+import json
+import socket
+from base64 import b64decode
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from google.rpc.error_details_pb2 import BadRequest
+from tests.rpc.harness import RunningServer, serving
+
+from topk_bandit.rpc import http_server
+from topk_bandit.rpc.http_server import HttpServer
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+BANDIT = "tenants/acme/bandits/home"
+RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
+REWARD = "/topk_bandit.v1.RecommenderService/Reward"
+CREATE = "/topk_bandit.v1.BanditService/CreateBandit"
+UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"
+MAX_BYTES = 100_000
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def told(self) -> dict[str, Any]:
+        told = json.loads(self.body)
+        assert isinstance(told, dict)
+        return told
+
+
+class Door:
+    """An HTTP server beside a gRPC one, with the same services."""
+
+    def __init__(self, running: RunningServer, *, origins: tuple[str, ...]) -> None:
+        self.running = running
+        self.origins = origins
+
+    async def open(self) -> None:
+        self.server = HttpServer(
+            "127.0.0.1:0", services=self.running.services, max_message_bytes=MAX_BYTES, origins=self.origins
+        )
+        self.port = await self.server.start()
+
+    def send(self, path: str, body: bytes | dict[str, Any] = b"", *, method: str = "POST", **headers: str) -> Answer:
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, payload, named)
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.headers), response.read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def opened(*, max_in_flight: int = 64, origins: tuple[str, ...] = ()) -> Iterator[Door]:
+    with serving(max_in_flight=max_in_flight) as running:
+        door = Door(running, origins=origins)
+        running.run(door.open())
+        bandit = {"name": BANDIT, "slateSize": 2, "itemCapacity": 500}
+        assert door.send(CREATE, {"bandit": bandit}).status == 200
+        items = [{"itemId": f"item-{number}"} for number in range(100)]
+        assert door.send(UPSERT, {"bandit": BANDIT, "items": items}).told == {"itemCount": 100}
+        running.ledger.handled.clear()
+        running.ledger.started.clear()
+        try:
+            yield door
+        finally:
+            running.run(door.server.drain(0.0))
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with opened() as one:
+        yield one
+
+
+def test_a_slate_as_json(door: Door) -> None:
+    answer = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]})
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert answer.told["itemIds"]
+    assert answer.told["degraded"] is False  # what is zero is there, too
+    assert door.running.ledger.handled[-1] == ("topk_bandit.v1.RecommenderService", "Recommend", "OK")
+
+
+def test_a_slate_as_a_binary_message_is_the_one_that_grpc_gives(door: Door) -> None:
+    request = pb.RecommendRequest(bandit=BANDIT, context=[1.0], request_id="once")
+    binary = door.send(RECOMMEND, request.SerializeToString(), Content_Type="application/proto")
+    assert binary.headers["Content-Type"] == "application/proto"
+    told = pb.RecommendResponse.FromString(binary.body)
+    as_json = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1], "request_id": "once"}).told
+    assert list(told.item_ids) == as_json["itemIds"]
+
+
+def test_an_error_has_the_code_and_the_details_of_the_connect_protocol(door: Door) -> None:
+    answer = door.send(REWARD, {"bandit": BANDIT, "recommendation_id": "r", "value": "NaN"})
+    assert (answer.status, answer.told["code"]) == (400, "invalid_argument")
+    (detail,) = answer.told["details"]
+    assert detail["type"] == "google.rpc.BadRequest"
+    packed = BadRequest.FromString(b64decode(detail["value"] + "=" * (-len(detail["value"]) % 4)))
+    assert packed.field_violations[0].field == detail["debug"]["fieldViolations"][0]["field"] == "value"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b'{"bandit": 1}', b'{"unknown": 1}', b'{"context": {"a": 1}}',
+        b'{"bandit": "a", "bandit": "b"}', b'{"context": [1e999]}', b"[" * 90_000, b'{"context":' * 9_000,
+        b"1" * 90_000,
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_a_body_that_is_not_the_message_is_refused(door: Door, body: bytes) -> None:
+    answer = door.send(RECOMMEND, body)
+    assert (answer.status, answer.told["code"]) == (400, "invalid_argument")
+    assert len(answer.body) < 2_000
+    assert door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}).status == 200
+
+
+def test_what_is_no_call_is_told_so(door: Door) -> None:
+    assert door.send("/nothing").status == 404
+    assert door.send("/topk_bandit.v1.RecommenderService/Nothing").told["code"] == "unimplemented"
+    by_get = door.send(RECOMMEND, method="GET")
+    assert (by_get.status, by_get.headers["Allow"]) == (405, "POST, OPTIONS")
+    as_text = door.send(RECOMMEND, b"hello", Content_Type="text/plain")
+    assert (as_text.status, as_text.headers["Accept-Post"]) == (415, "application/json, application/proto")
+    assert door.send(RECOMMEND, b"{}", Connect_Protocol_Version="2").told["code"] == "invalid_argument"
+    for timeout in ("-1", "1.5", "soon", "12345678901"):
+        assert door.send(RECOMMEND, b"{}", Connect_Timeout_Ms=timeout).told["code"] == "invalid_argument"
+
+
+def test_a_large_body_is_refused_compressed_or_not(door: Door) -> None:
+    large = b" " * (MAX_BYTES + 1)
+    for body, encoding in ((large, "identity"), (gzip.compress(large * 100), "gzip")):
+        answer = door.send(RECOMMEND, body, Content_Encoding=encoding)
+        assert (answer.status, answer.told["code"]) == (429, "resource_exhausted")
+    fits = gzip.compress(json.dumps({"bandit": BANDIT, "context": [1.0]}).encode())
+    assert door.send(RECOMMEND, fits, Content_Encoding="gzip").status == 200
+    broken = door.send(RECOMMEND, b"not gzip", Content_Encoding="gzip")
+    assert broken.status == 400
+
+
+def test_a_long_answer_is_compressed_if_the_caller_can_read_it(door: Door) -> None:
+    path = "/topk_bandit.v1.BanditService/ListItems"
+    plain = door.send(path, {"bandit": BANDIT, "page_size": 1000})
+    small = door.send(path, {"bandit": BANDIT, "page_size": 1000}, Accept_Encoding="gzip")
+    assert len(plain.body) > http_server.COMPRESSED_FROM_BYTES
+    assert small.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(small.body) == plain.body
+
+
+def test_a_slow_body_ends(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "SLOWEST_BODY_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as slow:
+        head = (
+            f"POST {RECOMMEND} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
+        )
+        slow.sendall(head.encode() + b"{")
+        answered = b""
+        while chunk := slow.recv(4096):
+            answered += chunk
+    assert answered.startswith(b"HTTP/1.1 504")
+    assert b"deadline_exceeded" in answered
+
+
+def test_a_call_ends_at_its_deadline(door: Door) -> None:
+    door.running.close_gate()
+    answer = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Connect_Timeout_Ms="100")
+    assert (answer.status, answer.told["code"]) == (504, "deadline_exceeded")
+    door.running.open_gate()
+    door.running.ledger.wait_handled(1)
+    assert door.running.ledger.codes == ["DEADLINE_EXCEEDED"]
+
+
+def test_both_doors_share_the_limit_of_calls_in_flight() -> None:
+    with opened(max_in_flight=1) as door:
+        door.running.close_gate()
+        waiting = asyncio.run_coroutine_threadsafe(
+            asyncio.to_thread(door.send, RECOMMEND, {"bandit": BANDIT, "context": [1.0]}), door.running.loop
+        )
+        door.running.ledger.wait_started(1)
+        refused = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]})
+        assert (refused.status, refused.told["code"]) == (429, "resource_exhausted")
+        assert refused.headers["Retry-After"] == "1"
+        assert "google.rpc.RetryInfo" in {detail["type"] for detail in refused.told["details"]}
+        door.running.open_gate()
+        assert waiting.result(timeout=20).status == 200
+
+
+def test_pages_of_named_origins_may_call(door: Door) -> None:
+    assert door.send(RECOMMEND, method="OPTIONS", Origin="https://shop.example").status == 403
+    with opened(origins=("https://shop.example",)) as shop:
+        asked = shop.send(RECOMMEND, method="OPTIONS", Origin="https://shop.example")
+        assert asked.status == 204
+        assert asked.headers["Access-Control-Allow-Origin"] == "https://shop.example"
+        assert "Content-Type" in asked.headers["Access-Control-Allow-Headers"]
+        called = shop.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Origin="https://shop.example")
+        assert (called.status, called.headers["Vary"]) == (200, "Origin")
+        assert called.headers["Access-Control-Allow-Origin"] == "https://shop.example"
+        other = shop.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Origin="https://other.example")
+        assert "Access-Control-Allow-Origin" not in other.headers
+
+
+def test_every_method_of_every_service_is_there(door: Door) -> None:
+    for service in http_server.DESCRIPTORS:
+        for method in service.methods:
+            assert door.send(f"/{service.full_name}/{method.name}", b"{}").status != 404
