@@ -87,19 +87,24 @@ $(VENV)/googleapis.stamp: $(VENV)/dev.stamp
 		(target / "longrunning/operations_proto.proto").replace(target / "longrunning/operations.proto")'
 	@touch $@
 
+COMPILE_PROTOS = $(BIN)/python -m grpc_tools.protoc $(INCLUDED) --include_imports --include_source_info \
+	-o $(VENV)/protos.binpb protos/topk_bandit/v1/*.proto
+
 protos: $(VENV)/googleapis.stamp  ## Generate the code of the wire contract
 	rm -f service/topk_bandit/v1/*_pb2*
 	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=service --pyi_out=service --grpc_python_out=service \
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=service protos/topk_bandit/v1/*.proto
+	$(COMPILE_PROTOS)
+	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb
 
 protos-check: $(VENV)/googleapis.stamp
-	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --include_imports --include_source_info -o $(VENV)/protos.binpb \
-		protos/topk_bandit/v1/*.proto
+	$(COMPILE_PROTOS)
+	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb --check
 	$(BIN)/buf lint $(VENV)/protos.binpb --path topk_bandit
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=$(VENV) --pyi_out=$(VENV) --grpc_python_out=$(VENV) \
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(VENV) protos/topk_bandit/v1/*.proto
-	@diff -r --exclude=__init__.py --exclude=__pycache__ $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
+	@diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=openapi.json $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
 
 # The peers are pinned in pyproject.toml but not hashed: a lock for all systems would hold the registry's torch, which for
