@@ -311,5 +311,5 @@ def test_what_an_item_adds_to_the_mean_is_told_without_a_search() -> None:
     posterior = learned(12, 1, count=40).posterior
     every = np.arange(12, dtype=np.int32)[:, None]
     # With slates of one item there is nothing else but what all slates have in common.
-    differences = posterior.predict(CONTEXT, every).mean - posterior.item_means(CONTEXT)
+    differences = posterior.predict(CONTEXT, every).mean - posterior.item_means(CONTEXT, every[:, 0])
     np.testing.assert_allclose(differences, differences[0], atol=1e-9)

@@ -107,7 +107,7 @@ def test_neighbours_differ_by_one_step_of_one_number() -> None:
     graph = {shape: {other.shape for other in KERNEL.with_shape(shape).neighbours} for shape in SHAPES}
     for shape, others in graph.items():
         steps = [
-            sum(abs(grid.index(one) - grid.index(two)) for grid, one, two in zip(GRIDS, shape, other, strict=True))
+            sum(abs(grid.index(one) - grid.index(two)) for grid, one, two in zip(GRIDS, shape[:3], other, strict=False))
             for other in SHAPES
         ]
         assert others == {other for other, step in zip(SHAPES, steps, strict=True) if step == 1}

@@ -206,7 +206,7 @@ def test_any_rows_fold_without_loss(first: list, second: list, seed: int, of: st
 
 def contracted_best(posterior: Posterior, context: NDArray[np.float64]) -> list[int]:
     """Return the items by what they add to a slate's mean, best first."""
-    return np.argsort(-posterior.item_means(context), kind="stable").tolist()
+    return np.argsort(-posterior.item_means(context, np.arange(N_ITEMS)), kind="stable").tolist()
 
 
 @each_kind
@@ -219,7 +219,8 @@ def test_what_an_item_adds_to_the_mean_counts_its_utility(kind: Kind) -> None:
     plain = Posterior.prior(kind.make(N_ITEMS, SLATE_SIZE), context_dim=2, noise_variance=NOISE)
     h = utilities.h(kind, data.contexts, data.rankings)
     rest = plain.observe(data.contexts, data.rankings, data.rewards - SLOPE * h).rescaled(offset=OFFSET, amplitude=1.0)
-    added = scaled(posterior.observe(*data.rows)).item_means(context) - rest.item_means(context)
+    every = np.arange(N_ITEMS)
+    added = scaled(posterior.observe(*data.rows)).item_means(context, every) - rest.item_means(context, every)
     of_items = utilities.prior_mean(kind, SLATE_SIZE)
     expected = SLOPE * of_items.position_weights[0] * of_items.utilities(context, np.arange(N_ITEMS))
     np.testing.assert_allclose(added, expected, atol=1e-9)

@@ -49,7 +49,7 @@ def affine(posterior: Posterior) -> tuple[FloatArray, FloatArray]:
     """Return constant (A,) and matrix (A, normals) of what a draw's values at all slates are of its normals."""
     shapes = Normals.of(posterior, np.random.default_rng(0))
     columns = []
-    for part in range(3):
+    for part in range(len(shapes)):
         for cell in np.ndindex(shapes[part].shape):
             unit = Normals(*map(np.zeros_like, shapes))
             unit[part][cell] = 1.0

@@ -40,18 +40,23 @@ def scale_shared(contexts: FloatArray, ratio: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rewarded rows, as arrays with room to grow; `targets` is as of `ObservedRows`, `whitener` is M' (room, room)."""
+    """Rewarded rows, as arrays with room to grow: `targets` is as of `ObservedRows`, `whitener` is M' (room, room).
+
+    `content` is phi of the rows' rankings, shape (room, q): q = 0 where content does not count.
+    """
 
     contexts: FloatArray
     rankings: Rankings
+    content: FloatArray
     targets: FloatArray
     whitener: FloatArray
 
     @classmethod
-    def empty(cls, room: int, *, context_dim: int, slate_size: int, n_targets: int) -> Rows:
+    def empty(cls, room: int, *, context_dim: int, slate_size: int, n_features: int, n_targets: int) -> Rows:
         return cls(
             contexts=np.zeros((room, context_dim)),
             rankings=np.zeros((room, slate_size), dtype=np.int32),
+            content=np.zeros((room, n_features)),
             targets=np.zeros((n_targets, room)),
             whitener=np.zeros((room, room)),
         )
@@ -62,7 +67,8 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        return self.contexts.nbytes + self.rankings.nbytes + self.targets.nbytes + self.whitener.nbytes
+        arrays = self.contexts, self.rankings, self.content, self.targets, self.whitener
+        return sum(array.nbytes for array in arrays)
 
     def grown(self, room: int, *, used: int) -> Rows:
         """Return a copy of the used part with room for more."""
@@ -70,10 +76,12 @@ class Rows:
             room,
             context_dim=self.contexts.shape[1],
             slate_size=self.rankings.shape[1],
+            n_features=self.content.shape[1],
             n_targets=len(self.targets),
         )
         new.contexts[:used] = self.contexts[:used]
         new.rankings[:used] = self.rankings[:used]
+        new.content[:used] = self.content[:used]
         new.targets[:, :used] = self.targets[:, :used]
         new.whitener[:used, :used] = self.whitener[:used, :used]
         return new
@@ -102,14 +110,16 @@ class PendingRows:
     whitened: FloatArray
     contexts: FloatArray
     rankings: Rankings
+    content: FloatArray
 
     @classmethod
-    def none(cls, n_rows: int, *, context_dim: int, slate_size: int) -> PendingRows:
+    def none(cls, n_rows: int, *, context_dim: int, slate_size: int, n_features: int) -> PendingRows:
         return cls(
             factor=np.zeros((0, 0)),
             whitened=np.zeros((n_rows, 0)),
             contexts=np.zeros((0, context_dim)),
             rankings=np.zeros((0, slate_size), dtype=np.int32),
+            content=np.zeros((0, n_features)),
         )
 
     @property
@@ -118,10 +128,18 @@ class PendingRows:
 
     @property
     def nbytes(self) -> int:
-        return self.factor.nbytes + self.whitened.nbytes + self.contexts.nbytes + self.rankings.nbytes
+        arrays = self.factor, self.whitened, self.contexts, self.rankings, self.content
+        return sum(array.nbytes for array in arrays)
 
     def with_row(
-        self, row: FloatArray, ell: FloatArray, diagonal: float, context: FloatArray, ranking: NDArray[np.int32]
+        self,
+        row: FloatArray,
+        ell: FloatArray,
+        diagonal: float,
+        context: FloatArray,
+        ranking: NDArray[np.int32],
+        *,
+        content: FloatArray,
     ) -> PendingRows:
         """Return these and a last one: `row` (N + P + 1,) of M, `ell` (P,) and `diagonal` of L."""
         size, columns = self.size, len(self.whitened)
@@ -131,7 +149,13 @@ class PendingRows:
         whitened = np.zeros((columns + 1, size + 1))
         whitened[:-1, :-1] = self.whitened
         whitened[:, -1] = row
-        return PendingRows(factor, whitened, np.vstack([self.contexts, context]), np.vstack([self.rankings, ranking]))
+        return PendingRows(
+            factor,
+            whitened,
+            np.vstack([self.contexts, context]),
+            np.vstack([self.rankings, ranking]),
+            np.vstack([self.content, content]),
+        )
 
     def without(self, chosen: int, factor: FloatArray, whitened: FloatArray) -> PendingRows:
         """Return the others; `factor` and `whitened` are what was rotated and cut so that it is theirs."""
@@ -140,6 +164,7 @@ class PendingRows:
             whitened=lay_out(whitened),
             contexts=_without(self.contexts, chosen),
             rankings=_without(self.rankings, chosen),
+            content=_without(self.content, chosen),
         )
 
 

@@ -46,10 +46,12 @@ class ContextPosterior:
         The rankings of all rows as positions in `items`, -1 for others, shape (N + P, k).
     n_rows
         N.
+    of_content
+        M diag(C c) times the content's features of all rows, turned: shape (q, N + P); no rows where it does not count.
     offset
         As of the posterior.
     amplitude, prior
-        Their product is the variance of every slate before any observation.
+        Their product is the variance of every slate before any observation, without what content adds.
     """
 
     items: NDArray[np.int32]
@@ -57,6 +59,7 @@ class ContextPosterior:
     contraction: Contraction
     places: NDArray[np.int32]
     n_rows: int
+    of_content: NDArray[np.float32]
     offset: float
     amplitude: float
     prior: float
@@ -92,7 +95,7 @@ class ContextPosterior:
             at.pending,
             rankings.astype(np.int64),
         )
-        explained = contraction.slates(at.features, at.pairs, rankings, *self.position_weights)
+        explained = contraction.slates(at.features, at.content, at.pairs, rankings, *self.position_weights)
         return Moments(self.means(rankings), self._variances(explained))
 
     def coordinates(self, first_row: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -109,8 +112,9 @@ class ContextPosterior:
         -------
         Weights, whose product with x is the mean at an offset of zero, shape (F,), and M diag(C c) X B of the rows from
         `first_row` on, shape (F, N + P - first_row), whose products with x, squared and added up over all rows, are
-        what is taken off `prior`: the variance is `amplitude` times what is left. A row's numbers do not depend on
-        later rows.
+        what is taken off `prior`: the variance is `amplitude` times what is left, and where content counts the square
+        of the sum of u times the rows of `contraction.content` is added before. A row's numbers do not depend on later
+        rows.
         """
         at, n_eligible = self.contraction, len(self.items)
         every, above = np.arange(n_eligible), np.triu_indices(n_eligible, 1)
@@ -130,7 +134,8 @@ class ContextPosterior:
         at = self.contraction
         self._make_pairs(rankings.reshape(-1), np.arange(len(self.items)))
         above, explained = contraction.neighbourhoods(
-            at.features, at.weights, at.pair_weights, at.pairs, rankings, position, *self.position_weights
+            *(at.features, at.content, at.weights, at.pair_weights, at.pairs, rankings, position),
+            *self.position_weights,
         )
         return Moments(self.offset + above, self._variances(explained))
 
@@ -161,6 +166,7 @@ def contract_to_context(
     whitener: FloatArray,
     pending: FloatArray,
     rankings: Rankings,
+    content_of_rows: FloatArray,
     similarities: FloatArray,
     weights: FloatArray,
     item_values: FloatArray | None,
@@ -179,6 +185,8 @@ def contract_to_context(
     rankings, similarities
         Of all rows, rewarded and then pending: shapes (N + P, k) and (N + P,). A row's similarity is the dot product of
         its context with the one asked about, at unit length.
+    content_of_rows
+        phi of all rows, shape (N + P, q).
     weights
         alpha of the rewarded rows, times the context's length, shape (N,).
     item_values
@@ -193,8 +201,29 @@ def contract_to_context(
         *(rankings, kernel.scale * similarities, weights, whitener, pending, place, len(items), float(kernel.n_items)),
         *position_weights,
     )
+    own, of_content = np.zeros((len(items), 0), np.float32), np.zeros((0, len(rankings)), np.float32)
+    if (content := kernel.counted_content) is not None:
+        of_rows, of_own = content_of_rows * similarities[:, None], content.of_items(items)
+        own, of_content = of_own.astype(np.float32), _whiten(of_rows, whitener, pending)
+        features[: len(items)] += own @ of_content
+        of_items[: len(items)] += of_own @ (weights @ of_rows[: len(weights)])
     if item_values is not None:
         of_items[: 2 * len(items)] += np.multiply.outer([kernel.n_items, 1.0], item_values).reshape(-1)
     pairs_made = pairs, np.zeros(len(starts) - 1, dtype=np.bool_)
-    at = Contraction(features, of_items, pair_weights, *pairs_made, starts, rows, values, whitener, pending)
-    return ContextPosterior(items, kernel, at, places, len(weights), offset, amplitude, prior)
+    at = Contraction(features, of_items, pair_weights, *pairs_made, starts, rows, values, whitener, pending, own)
+    return ContextPosterior(items, kernel, at, places, len(weights), of_content, offset, amplitude, prior)
+
+
+_BLOCK = 128
+"""Columns of M' at a time: what is below its diagonal is zero, and need not be read."""
+
+
+def _whiten(of_rows: FloatArray, whitener: FloatArray, pending: FloatArray) -> NDArray[np.float32]:
+    """Return M times `of_rows` (N + P, q), turned: shape (q, N + P)."""
+    n, turned = len(of_rows) - pending.shape[1], of_rows.T.astype(np.float32)
+    out = np.empty(turned.shape, dtype=np.float32)
+    for first in range(0, n, _BLOCK):
+        last = min(first + _BLOCK, n)
+        out[:, first:last] = turned[:, :last] @ whitener[:last, first:last].astype(np.float32)
+    out[:, n:] = turned @ pending.astype(np.float32)
+    return out

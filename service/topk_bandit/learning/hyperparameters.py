@@ -223,8 +223,8 @@ def best_noise(kernel: KendallKernel, observed_rows: ObservedRows, *, prior: Slo
     prior
         Of the slope, if the rows have the h of a prior mean.
     """
-    gram = kernel.gram_of(observed_rows.rankings)
-    return fit_noise(gram, observed_rows, noise_factor(observed_rows), variance=kernel.variance, prior=prior)
+    gram, to_own = kernel.gram_of(observed_rows.rankings), kernel.variance_to_own(observed_rows.rankings)
+    return fit_noise(gram, observed_rows, noise_factor(observed_rows), to_own=to_own, prior=prior)
 
 
 def fit_noise(
@@ -232,13 +232,16 @@ def fit_noise(
     observed_rows: ObservedRows,
     factor: FloatArray | None,
     *,
-    variance: float,
+    to_own: float,
     prior: SlopePrior | None,
 ) -> NoiseFit:
-    """Return `best_noise` for those who have the kernel's values (N, N), its variance and `noise_factor` already."""
+    """Return `best_noise` for those who have the kernel's values (N, N) and `noise_factor`, of V, already.
+
+    `to_own` is the kernel's `variance_to_own`.
+    """
     whitened, targets = _whitened((observed_rows.contexts @ observed_rows.contexts.T) * gram, observed_rows, factor)
     # Folding keeps this sum over all observations.
-    unit = float(np.trace(whitened)) / (observed_rows.n_observations * variance)
+    unit = float(np.trace(whitened)) / (observed_rows.n_observations * to_own)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not rewards_differ(observed_rows.targets, observed_rows.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)

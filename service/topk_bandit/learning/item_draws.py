@@ -2,9 +2,10 @@
 
 With the pair weights Z of a draw from the prior (`thompson`), a slate's value is the sum of u_p r_i over its items and
 of D_pq Z_ij over its pairs, and r_i = sum_j Z_ij is what item i brings in by itself. Before any reward the r have the
-covariance n I - 1 1' (times the kernel's scale), and their covariance with the rows is the sum of two features of the
-contraction. So their posterior at a context is one product of the E items' features, and a draw of it costs O(E^2): a
-draw of the whole function would have to draw all pairs in all coordinates of the context.
+covariance n I - 1 1' (times the kernel's scale), to which content adds the products of the items' features, and their
+covariance with the rows is the sum of two features of the contraction. So their posterior at a context is one product
+of the E items' features, and a draw of it costs O(E^2): a draw of the whole function would have to draw all pairs in
+all coordinates of the context.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class ItemDraws:
         self.covariance = -at.amplitude * (of_items @ of_items.T).astype(np.float64) - unit
         self.covariance.flat[:: n_items + 1] += unit * kernel.n_items
         jitter = _JITTER * unit * kernel.n_items
+        if at.contraction.content.shape[1]:
+            of_content = at.amplitude * at.prior * _products(at.contraction.content)
+            self.covariance += of_content
+            jitter += _JITTER * float(of_content.diagonal().max())
         self._at = at
         self._factor = _factor(self.covariance, jitter) if jitter > 0.0 else np.zeros((n_items, n_items))
 
@@ -69,11 +74,24 @@ class ItemDraws:
         return np.asarray(rng.standard_normal((count, len(self._factor))) @ self._factor.T, dtype=np.float64)
 
     def shift(self, width: float, rng: np.random.Generator) -> ContextPosterior:
-        """Return the posterior at the context with means as in one draw, whose deviations are `width` times as wide."""
+        """Return the posterior at the context with means as in one draw, whose deviations are `width` times as wide.
+
+        Where content counts the draw is of what features tell, a share rho of it, beside one of all that is unknown of
+        the items: what is tried of one item is then learned of many, and where items are many there is no end to what
+        each of them could be by itself.
+        """
         at = self._at
         weights = at.contraction.weights.copy()
-        weights[: len(at.items)] += width * self.draw(1, rng)[0]
+        weights[: len(at.items)] += width * self._draw_to_follow(rng)
         return replace(at, contraction=at.contraction._replace(weights=weights))
+
+    def _draw_to_follow(self, rng: np.random.Generator) -> FloatArray:
+        drawn: FloatArray = self.draw(1, rng)[0]
+        content, shape = self._at.contraction.content, self._at.kernel.shape
+        if not content.shape[1] or shape is None:
+            return drawn
+        of_features = content @ (_factor_of_features(self._at) @ rng.standard_normal(content.shape[1]))
+        return np.asarray((drawn + shape.content * of_features) / (1.0 + shape.content), dtype=np.float64)
 
     def regret_of(self, shown: NDArray[np.int32], best: NDArray[np.int32], rng: np.random.Generator) -> RegretFigures:
         """Return figures of the regret of one slate.
@@ -104,6 +122,17 @@ def _quantile(ascending: FloatArray, probability: float) -> float:
     place, below = math.modf(probability * (len(ascending) + 1))
     first, second = ascending[int(below) - 1 : int(below) + 1].tolist()
     return float(first + place * (second - first))
+
+
+def _factor_of_features(at: ContextPosterior) -> FloatArray:
+    """Return a factor of the posterior covariance of the weights of features, of which content is the sum, (q, q)."""
+    n_features, unit = len(at.of_content), at.amplitude * at.prior
+    covariance = at.amplitude * (at.prior * np.eye(n_features) - (at.of_content @ at.of_content.T).astype(np.float64))
+    return _factor(covariance, _JITTER * unit) if unit > 0.0 else np.zeros((n_features, n_features))
+
+
+def _products(content: NDArray[np.float32]) -> FloatArray:
+    return np.asarray(content @ content.T, dtype=np.float64)
 
 
 def _factor(covariance: FloatArray, jitter: float) -> FloatArray:

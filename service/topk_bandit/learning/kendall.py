@@ -16,7 +16,8 @@ n is.
 
 An *adaptive* kernel is one of a family (`Shape`), and rewards choose which (`kernel_choice`): with rank weights dcg^p,
 with D and v times tau (F = grad u + tau D is a feature for every tau, so it stays a kernel), and with a constant kappa
-beside the ranking's own part, k = k_r + kappa: what a context does to the reward of every slate alike.
+beside the ranking's own part, k = k_r + kappa: what a context does to the reward of every slate alike. Where items have
+features it has a content part too (`content`): k = k_r + kappa + rho k_content.
 
 Source: *Gaussian Process Bandits for Top-k Recommendations*, Claims 1 to 3 and Theorem 1.
 """
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.compiled import kendall
+from topk_bandit.learning.content import Content, validated_features
 from topk_bandit.learning.rankings import validated_rankings
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSTANTS",
+    "CONTENTS",
     "PAIR_SCALES",
     "POWERS",
     "KendallKernel",
@@ -68,17 +71,21 @@ PAIR_SCALES = (0.1, 0.3, 1.0)
 CONSTANTS = (0.0, 0.25, 1.0, 4.0, 16.0)
 """kappa: the variance of what a context does to all slates alike, in units of what slates differ by."""
 
+CONTENTS = (0.0, 0.25, 1.0, 4.0, 16.0, 64.0)
+"""rho: the variance of what the items' features say of a slate, in the same units, if it shows items that are alike."""
+
 
 class Shape(NamedTuple):
-    """Which kernel of the adaptive family: p, tau and kappa."""
+    """Which kernel of the adaptive family: p, tau, kappa and rho, which counts where items have features."""
 
     power: float = 0.5
     pair_scale: float = 1.0
     constant: float = 0.25
+    content: float = 1.0
 
 
 _FIRST_SHAPE = Shape()
-_GRIDS = (POWERS, PAIR_SCALES, CONSTANTS)
+_GRIDS = (POWERS, PAIR_SCALES, CONSTANTS, CONTENTS)
 
 
 def dcg_weight(first: int, second: int) -> float:
@@ -88,7 +95,7 @@ def dcg_weight(first: int, second: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KendallKernel:
-    """A kernel of top-k rankings, k = k_r + kappa, whose own part is unit-normalised: k_r(pi, pi) = 1 for every pi.
+    """A kernel of top-k rankings, k = k_r + kappa + rho k_content, with k_r(pi, pi) = 1 for every pi.
 
     Attributes
     ----------
@@ -106,6 +113,8 @@ class KendallKernel:
         What the bracket of the sum is multiplied by: 1 / C(n, 2), normalised.
     shape
         Which of the adaptive family it is; None for a kernel that stays as it is, and has no constant.
+    content
+        rho k_content; None for items without features.
     """
 
     n_items: int
@@ -116,6 +125,7 @@ class KendallKernel:
     total: float
     scale: float
     shape: Shape | None = None
+    content: Content | None = None
 
     @property
     def constant(self) -> float:
@@ -124,19 +134,61 @@ class KendallKernel:
 
     @property
     def variance(self) -> float:
-        """k(pi, pi), the same for every pi."""
+        """k(pi, pi) without the content part, the same for every pi."""
         return 1.0 + self.constant
 
+    @property
+    def counted_content(self) -> Content | None:
+        """The content part, if there is one and rho is not 0: what counts for nothing costs nothing."""
+        return None if self.content is None or not self.content.unit else self.content
+
     def with_shape(self, shape: Shape) -> KendallKernel:
-        """Return the kernel of the adaptive family for the same rankings with this shape."""
-        return adaptive_kendall(self.n_items, self.slate_size, shape)
+        """Return the kernel of the adaptive family for the same rankings and features with this shape."""
+        kernel = adaptive_kendall(self.n_items, self.slate_size, shape)
+        return kernel if self.content is None else _with_content(kernel, self.content.features)
+
+    def with_item_features(self, features: FloatArray | None) -> KendallKernel:
+        """Return the kernel of the same shape for items with these features, or none.
+
+        Parameters
+        ----------
+        features
+            z, shape (n, q), q up to `content.MOST_FEATURES`; no row longer than 1, zeros for an item without features.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The features are not that, or the kernel is not of the adaptive family, which is where rho is chosen.
+        """
+        if features is None:
+            return replace(self, content=None)
+        if self.shape is None:
+            raise InvalidArgumentError("kernel", "only the adaptive kernel takes features of items")
+        return _with_content(self, validated_features(features, n_items=self.n_items))
 
     @property
     def neighbours(self) -> tuple[KendallKernel, ...]:
         """The kernels of the family that are one step away; none for a kernel that stays as it is."""
         if self.shape is None:
             return ()
-        return tuple(self.with_shape(shape) for shape in _shapes_beside(self.shape, with_pairs=self.slate_size > 1))
+        fixed = set() if self.slate_size > 1 else {"power", "pair_scale"}
+        if self.content is None or not self.item_weight.any():
+            fixed.add("content")
+        return tuple(self.with_shape(shape) for shape in _shapes_beside(self.shape, fixed=fixed))
+
+    def variances(self, rankings: Rankings, *, with_constant: bool = True) -> FloatArray:
+        """Return k(pi, pi) of valid rankings (A, k), with or without kappa, shape (A,)."""
+        variances = np.full(len(rankings), self.variance if with_constant else 1.0)
+        if (content := self.counted_content) is not None:
+            variances += (content.of_slates(rankings) ** 2).sum(axis=1)
+        return variances
+
+    def variance_to_own(self, rankings: Rankings) -> float:
+        """Return how many times as large the variance of rankings (A, k) is as without kappa, by their means."""
+        if self.counted_content is None:
+            return self.variance
+        own = float(self.variances(rankings, with_constant=False).mean())
+        return (own + self.constant) / own
 
     def gram(self, left: ArrayLike, right: ArrayLike) -> FloatArray:
         """Return the kernel's values for all pairs of rankings.
@@ -148,7 +200,7 @@ class KendallKernel:
 
         Returns
         -------
-        Shape (A, B), values in [kappa - 1, kappa + 1].
+        Shape (A, B), values in [kappa - rho - 1, kappa + rho + 1].
 
         Raises
         ------
@@ -160,14 +212,21 @@ class KendallKernel:
         bracket = kendall.gram(
             rows, columns, self.n_items, self.item_weight, self.pair_weight, self.divergence, self.total
         )
-        return np.asarray(bracket * self.scale + self.constant, dtype=np.float64)
+        values = bracket * self.scale + self.constant
+        if (content := self.counted_content) is not None:
+            values += content.of_slates(rows) @ content.of_slates(columns).T
+        return np.asarray(values, dtype=np.float64)
 
     def gram_of(self, rankings: Rankings) -> FloatArray:
         """Return the kernel's values for all pairs of these valid rankings (N, k), shape (N, N), symmetric."""
         bracket = kendall.gram_of(
             rankings, self.n_items, self.item_weight, self.pair_weight, self.divergence, self.total
         )
-        return np.asarray(bracket * self.scale + self.constant, dtype=np.float64)
+        values = bracket * self.scale + self.constant
+        if (content := self.counted_content) is not None:
+            of_slates = content.of_slates(rankings)
+            values += of_slates @ of_slates.T
+        return np.asarray(values, dtype=np.float64)
 
 
 def weighted_kendall(n_items: int, slate_size: int, *, rank_weight: RankWeight = dcg_weight) -> KendallKernel:
@@ -222,7 +281,7 @@ def adaptive_kendall(n_items: int, slate_size: int, shape: Shape = _FIRST_SHAPE)
     n_items, slate_size
         n and k, with 1 <= k <= n and n >= 2.
     shape
-        p, tau and kappa, each of its grid.
+        p, tau, kappa and rho, each of its grid.
 
     Raises
     ------
@@ -247,10 +306,15 @@ def adaptive_kendall(n_items: int, slate_size: int, shape: Shape = _FIRST_SHAPE)
     return replace(kernel, shape=shape)
 
 
-def _shapes_beside(shape: Shape, *, with_pairs: bool) -> Iterator[Shape]:
-    """Give the shapes that differ by one step of one number."""
+def _with_content(kernel: KendallKernel, features: FloatArray) -> KendallKernel:
+    share = 0.0 if kernel.shape is None else kernel.shape.content
+    return replace(kernel, content=Content.of(features, kernel.item_weight, share))
+
+
+def _shapes_beside(shape: Shape, *, fixed: set[str]) -> Iterator[Shape]:
+    """Give the shapes that differ by one step of one number that is not fixed."""
     for name, grid in zip(Shape._fields, _GRIDS, strict=True):
-        if name != "constant" and not with_pairs:
+        if name in fixed:
             continue
         place = grid.index(getattr(shape, name))
         for beside in (place - 1, place + 1):

@@ -1,10 +1,10 @@
 """Which kernel of the adaptive family a bandit gets: the one that the marginal likelihood prefers.
 
 Eq. 5 asks of the rank weights only that they are symmetric and positive. How much more the upper ranks count, how much
-the order inside a slate, how much of a reward is due to the context alone, and how much all contexts have in common,
-are matters of the shop, and its rewards tell (`kendall.Shape`, `Choice`). The choice climbs: it goes to the neighbour
-with the largest density, each at its own best noise, offset, slope and scale (`hyperparameters`) and with the prior
-mean that is its own, until none is better.
+the order inside a slate, how much of a reward is due to the context alone, how much the items' features tell, and how
+much all contexts have in common, are matters of the shop, and its rewards tell (`kendall.Shape`, `Choice`). The choice
+climbs: it goes to the neighbour with the largest density, each at its own best noise, offset, slope and scale
+(`hyperparameters`) and with the prior mean that is its own, until none is better.
 
 While every ranking has rows of its own the densities are exact. Rows that were folded or projected are sums under the
 kernel that there was; under another they are taken for the same sums. Few rows are compared at every refit, more
@@ -124,19 +124,23 @@ class _Compared:
             rows = self._rows.with_shared(choice.ratio_to(self._first.shared))
             if self._prior_mean is not None and choice.kernel is not self._first.kernel:
                 rows = rows.with_prior_mean(self._prior_mean.with_kernel(choice.kernel))
-            gram, variance = self._gram(choice.kernel), choice.kernel.variance
-            self._fits[key] = fit_noise(gram, rows, self._factor, variance=variance, prior=self._prior)
+            gram, to_own = self._gram(choice.kernel), choice.kernel.variance_to_own(rows.rankings)
+            self._fits[key] = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior)
         return self._fits[key]
 
     def _gram(self, kernel: KendallKernel) -> FloatArray:
-        """Return the kernel's values; kernels that differ by the constant alone have the others in common."""
+        """Return the kernel's values; kernels that differ by constant and content alone have the others in common."""
         if kernel.shape is None:
             return kernel.gram_of(self._rows.rankings)
         key = kernel.shape.power, kernel.shape.pair_scale
         if key not in self._grams:
-            own = kernel.with_shape(kernel.shape._replace(constant=0.0))
+            own = kernel.with_shape(kernel.shape._replace(constant=0.0, content=0.0))
             self._grams[key] = own.gram_of(self._rows.rankings)
-        return self._grams[key] + kernel.constant
+        gram = self._grams[key] + kernel.constant
+        if (content := kernel.counted_content) is not None:
+            of_slates = content.of_slates(self._rows.rankings)
+            gram += of_slates @ of_slates.T
+        return gram
 
 
 def choose(

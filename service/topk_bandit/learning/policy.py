@@ -23,6 +23,7 @@ from topk_bandit.learning.hyperparameters import SlopePrior, best_noise, scaling
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.kendall import (
     CONSTANTS,
+    CONTENTS,
     adaptive_kendall,
     convolutional_kendall,
     weighted_convolutional_kendall,
@@ -72,7 +73,9 @@ class Limits:
                 raise InvalidArgumentError(name, f"expected at least 1, got {getattr(self, name)}")
 
     @classmethod
-    def within(cls, memory_bytes: int, *, context_dim: int, slate_size: int, pending_rows: int = 128) -> Limits:
+    def within(
+        cls, memory_bytes: int, *, context_dim: int, slate_size: int, n_features: int = 0, pending_rows: int = 128
+    ) -> Limits:
         """Return the limits with the most rows whose state always fits into so many bytes.
 
         Raises
@@ -83,7 +86,10 @@ class Limits:
         fits, too_many = 0, math.isqrt(memory_bytes // 8) + 1
         while too_many - fits > 1:
             rows = (fits + too_many) // 2
-            if most_bytes_of(cls(rows, pending_rows), context_dim=context_dim, slate_size=slate_size) <= memory_bytes:
+            most = most_bytes_of(
+                cls(rows, pending_rows), context_dim=context_dim, slate_size=slate_size, n_features=n_features
+            )
+            if most <= memory_bytes:
                 fits = rows
             else:
                 too_many = rows
@@ -92,13 +98,16 @@ class Limits:
         return cls(fits, pending_rows)
 
 
-def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int) -> int:
-    """Return the most bytes that a state's arrays take: whitener, pending rows, shape of the noise, rows and sums."""
+def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int, n_features: int = 0) -> int:
+    """Return the most bytes that a state's arrays take: whitener, pending rows, shape of the noise, rows and sums.
+
+    Items with features, of `n_features` numbers, have these in the rows. The features themselves are not the state's.
+    """
     rows, pending = capacity_for(limits.rows), limits.pending_rows
     # A shown slate is pending for a moment before the oldest stops counting.
     numbers = rows * rows + (rows + pending) * pending + pending * pending + limits.rows * limits.rows
     # A context may have one number more, which is shared by all.
-    numbers += (rows + pending) * (context_dim + 1 + slate_size) + rows * 13
+    numbers += (rows + pending) * (context_dim + 1 + slate_size + n_features) + rows * 13
     return 8 * numbers
 
 
@@ -205,7 +214,7 @@ class State:
         Parameters
         ----------
         kernel
-            Of the state, or another one of its family.
+            Of the state, or another one of its family; with the features of the items, if they have any.
         checkpoint, limits, half_life
             Of the state.
         prior_mean
@@ -255,14 +264,19 @@ class State:
 
     @property
     def edges_reached(self) -> tuple[str, ...]:
-        """What was chosen at the end of its range, beyond which there may be better: "noise", "constant", "shared"."""
+        """What was chosen at the end of its range, beyond which there may be better: "noise", "constant"..."""
         shape = self.posterior.kernel.shape
         at_edge = {
             "noise": self.noise_at_edge,
             "constant": shape is not None and shape.constant == CONSTANTS[-1],
+            "content": self._content_is_counted and shape is not None and shape.content == CONTENTS[-1],
             "shared": self.shared in {LEAST_SHARED, MOST_SHARED},
         }
         return tuple(name for name, reached in at_edge.items() if reached)
+
+    @property
+    def _content_is_counted(self) -> bool:
+        return self.posterior.kernel.counted_content is not None
 
     @property
     def rewarded_share(self) -> float:
@@ -343,7 +357,11 @@ class State:
         at
             The time now, for rows to be aged by.
         """
-        posterior, kernel = self.posterior, self.posterior.kernel
+        return self._refit_with(self.posterior.kernel, at)
+
+    def _refit_with(self, kernel: KendallKernel, at: float) -> State:
+        """Return `refit`, beginning with this kernel."""
+        posterior = self.posterior
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         aged, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
         rows = condense(kernel, aged, most_rows=self.limits.rows, noise_variance=noise_variance)
@@ -395,6 +413,28 @@ class State:
     def with_new_items(self, prior_mean: PriorMean) -> State:
         """Return the state with a prior mean that differs for items that were never shown: no row changes."""
         return replace(self, posterior=self.posterior.with_new_items(prior_mean))
+
+    def with_item_features(self, features: NDArray[np.float64] | None) -> State:
+        """Return the state with these features of the items, or none.
+
+        Where the items of all rows have the features that they had, nothing else changes. Else it is refit, and when
+        items get features for the first time, or others in number, how much they count is chosen at once.
+
+        Parameters
+        ----------
+        features
+            As for `KendallKernel.with_item_features`.
+        """
+        posterior, old = self.posterior, self.posterior.kernel.content
+        kernel = posterior.kernel.with_item_features(features)
+        if kernel.content is None and old is None:
+            return self
+        if kernel.content is not None and old is not None and old.features.shape == kernel.content.features.shape:
+            shown = np.flatnonzero(posterior.shown_counts())
+            if np.array_equal(old.features[shown], kernel.content.features[shown]):
+                return replace(self, posterior=posterior.with_unshown_features(kernel))
+            return self._refit_with(kernel, self.aged_at)
+        return replace(self, compared=0)._refit_with(kernel, self.aged_at)
 
     @property
     def memory_bytes(self) -> int:
@@ -627,25 +667,29 @@ def _regret_of(state: State, context: NDArray[np.float64], best: _Best, shown: N
 
 MOST_ITEMS_TO_SEARCH = 256
 
+NEW_PER_PLACE = 4
+"""So many items that were never shown stand for the rest, for each place of a slate, where they differ by features."""
+
 
 def _items_to_search(
     posterior: Posterior, context: NDArray[np.float64], eligible: NDArray[np.int32], rng: np.random.Generator
 ) -> NDArray[np.int32]:
     """Return the eligible items that the search looks at, ascending.
 
-    Items that no row has shown are alike but for the prior mean, so the k of them with the largest stand for the rest.
-    Of those that were shown there may still be more than a search can look at: then three quarters are those with the
-    largest means, the others the least shown.
+    Items that no row has shown are alike but for the prior mean and what their features tell, so a few stand for the
+    rest (`_stand_ins`). Of those that were shown there may still be more than a search can look at: then three quarters
+    are those with the largest means, the others the least shown.
     """
     counts, k = posterior.shown_counts()[eligible], posterior.kernel.slate_size
+    most_new = k if posterior.kernel.counted_content is None else NEW_PER_PLACE * k
     known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
-    if len(new) <= k and len(known) <= MOST_ITEMS_TO_SEARCH:
+    if len(new) <= most_new and len(known) <= MOST_ITEMS_TO_SEARCH:
         return eligible
-    if len(new) > k:
+    if len(new) > most_new:
         new = _stand_ins(posterior, context, eligible, new, rng)
-    room = max(MOST_ITEMS_TO_SEARCH - k, k)
+    room = max(MOST_ITEMS_TO_SEARCH - most_new, k)
     if len(known) > room:
-        by_mean = known[np.argsort(-posterior.item_means(context)[eligible[known]], kind="stable")]
+        by_mean = known[np.argsort(-posterior.item_means(context, eligible[known]), kind="stable")]
         rest = by_mean[room * 3 // 4 :]
         rarest = rest[np.argsort(counts[rest], kind="stable")]
         known = np.concatenate([by_mean[: room * 3 // 4], rarest[: room - room * 3 // 4]])
@@ -659,13 +703,21 @@ def _stand_ins(
     new: NDArray[np.intp],
     rng: np.random.Generator,
 ) -> NDArray[np.intp]:
-    """Return k places of `new`: any without a prior mean, else those where it is largest, ties at random."""
-    k = posterior.kernel.slate_size
-    if posterior.prior_mean is None:
+    """Return places of `new` that stand for the rest: any k, or those with the largest means, ties at random.
+
+    Means differ by a prior mean or by content. Where content counts more stand for the rest, and a quarter are any:
+    what is believed of features is uncertain, and so are the means.
+    """
+    k, with_content = posterior.kernel.slate_size, posterior.kernel.counted_content is not None
+    if posterior.prior_mean is None and not with_content:
         return np.asarray(rng.choice(new, size=k, replace=False, shuffle=False))
     drawn = rng.permutation(new)
-    means = posterior.item_means(context)[eligible[drawn]]
-    return np.asarray(drawn[np.argsort(-means, kind="stable")[:k]])
+    order = np.argsort(-posterior.item_means(context, eligible[drawn]), kind="stable")
+    if not with_content:
+        return np.asarray(drawn[order[:k]])
+    count = NEW_PER_PLACE * k
+    best, rest = order[: count * 3 // 4], np.sort(order[count * 3 // 4 :])
+    return np.asarray(drawn[np.concatenate([best, rest[: count - len(best)]])])
 
 
 def _beta(exploration: Exploration, log_n_slates: float, round_number: int) -> float:

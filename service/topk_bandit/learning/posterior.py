@@ -1,6 +1,6 @@
 """The exact Gaussian-process posterior of a slate's reward, as an inverse Cholesky factor and sparse rankings.
 
-With K the covariance of the N rows so far, k((c, pi), (c', pi')) = (c.c') k_r(pi, pi'), and L L' = K + sigma^2 V, it
+With K the covariance of the N rows so far, k((c, pi), (c', pi')) = (c.c') k(pi, pi'), and L L' = K + sigma^2 V, it
 keeps
 
     M = L^-1 (N x N, lower triangular)        alpha = M'M y (N,)
@@ -43,6 +43,7 @@ from topk_bandit.learning.rankings import Rankings, as_array, validated_items, v
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from topk_bandit.learning.content import Content
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
 
@@ -86,7 +87,8 @@ class Posterior:
     offset, slope
         b and s: rewards are centred on b + s h, the mean where nothing is known.
     amplitude
-        s^2: the variance of a slate's own part of the expected reward before any observation, for a context of norm 1.
+        s^2: the variance of a slate's own part of the expected reward before any observation, for a context of norm 1;
+        what content adds to it not counted.
     n_rows
         N: rewarded rows.
     """
@@ -145,8 +147,8 @@ class Posterior:
             n_rows=0,
             _fitted=ObservedRows.of(Observations(*nothing), prior=None if prior_mean is None else np.zeros(0)),
             _tail=Tail(0),
-            _rows=Rows.empty(0, context_dim=context_dim, slate_size=kernel.slate_size, n_targets=n_targets),
-            _pending=PendingRows.none(0, context_dim=context_dim, slate_size=kernel.slate_size),
+            _rows=Rows.empty(0, **_sizes_of(kernel, context_dim), n_targets=n_targets),
+            _pending=PendingRows.none(0, **_sizes_of(kernel, context_dim)),
             _weights=np.zeros((n_targets, 0)),
             _sums=_Sums(np.zeros((n_targets, n_targets))),
         )
@@ -244,7 +246,7 @@ class Posterior:
     def numbers(self) -> tuple[NDArray[Any] | float | None, ...]:
         """All numbers that predictions depend on, now and after more rewards, in a stated order: for digests."""
         n, rows, pending, kernel, fitted = self.n_rows, self._rows, self._pending, self.kernel, self._fitted
-        prior = self.prior_mean
+        prior, content = self.prior_mean, self.kernel.content
         return (
             *(kernel.n_items, kernel.slate_size, kernel.item_weight, kernel.pair_weight, kernel.scale, kernel.constant),
             *(self.noise_variance, self.offset, self.slope, self.amplitude),
@@ -253,6 +255,7 @@ class Posterior:
             *(fitted.n_rows, fitted.leftovers, fitted.noise_shape),
             *(self._sums.products, self._sums.observations, self._sums.context_squares),
             *(() if prior is None else (prior.position_weights, prior.constants, prior.slopes, prior.row_of)),
+            *(() if content is None else (content.features, content.unit)),
         )
 
     @property
@@ -373,7 +376,7 @@ class Posterior:
         weights[:, :n] += self._weights
         products, observations, squares = self._sums
         return replace(
-            self._with_row(row, context, ranking, targets),
+            self._with_row(row, context, ranking, old.content[chosen], targets),
             _pending=old.without(chosen, factor[1:, 1:], whitened[:, 1:]),
             _weights=weights,
             _sums=_Sums(products + z[:, None] * z, observations + 1.0, squares + float(context @ context)),
@@ -426,6 +429,10 @@ class Posterior:
         """Return this posterior with a prior mean that differs for items that no row has shown."""
         return replace(self, prior_mean=prior_mean)
 
+    def with_unshown_features(self, kernel: KendallKernel) -> Posterior:
+        """Return this posterior with a kernel that differs for items that no row has shown."""
+        return replace(self, kernel=kernel)
+
     def predict(self, context: ArrayLike, rankings: ArrayLike, *, with_constant: bool = True) -> Moments:
         """Return the moments of the expected reward of `rankings` in one context.
 
@@ -450,7 +457,7 @@ class Posterior:
         whitened = self._rows.whitener[:n, :n].T @ cross[:n], pending.whitened.T @ cross
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
-        prior = float(point @ point) * (kernel.variance if with_constant else 1.0)
+        prior = float(point @ point) * kernel.variances(orders, with_constant=with_constant)
         variance = np.maximum(prior - explained, 0.0)
         mean = self.offset + self._centre_weights() @ cross[:n]
         if not with_constant:
@@ -486,6 +493,7 @@ class Posterior:
             whitener=rows.whitener,
             pending=self._pending.whitened,
             rankings=np.concatenate([rows.rankings[:n], self._pending.rankings]),
+            content_of_rows=self._content_of_rows(),
             similarities=np.concatenate([rows.contexts[:n], self._pending.contexts]) @ (point / unit),
             weights=self._centre_weights() * unit,
             item_values=None if self.prior_mean is None else self.slope * self.prior_mean.utilities(point, chosen),
@@ -499,17 +507,22 @@ class Posterior:
         rankings = np.concatenate([self._rows.rankings[: self.n_rows], self._pending.rankings])
         return np.asarray(np.bincount(rankings.reshape(-1), minlength=self.kernel.n_items), dtype=np.intp)
 
-    def item_means(self, context: ArrayLike) -> FloatArray:
-        """Return what each item adds to the mean of a slate that shows it first, pairs left out, shape (n,): O(k N)."""
+    def item_means(self, context: ArrayLike, items: NDArray[np.integer]) -> FloatArray:
+        """Return what each of some items adds to the mean of a slate that shows it first, pairs left out, shape (E,).
+
+        O(k N), and O(q (k N + E)) where content counts.
+        """
         n, rows, kernel, point = self.n_rows, self._rows, self.kernel, self._validated_context(context)
         alpha = self._centre_weights() * (rows.contexts[:n] @ point) * kernel.scale
         images = kernel.item_weight[0] * (kernel.n_items * kernel.item_weight + kernel.divergence)
         images += kernel.divergence[0] * kernel.item_weight
         parts = alpha[:, None] * images
-        items = rows.rankings[:n].reshape(-1)
-        means = np.bincount(items, weights=parts.reshape(-1), minlength=kernel.n_items)
+        shown = rows.rankings[:n].reshape(-1)
+        means = np.bincount(shown, weights=parts.reshape(-1), minlength=kernel.n_items)[items]
+        if (content := kernel.counted_content) is not None:
+            means = means + kernel.item_weight[0] * self._weights_of(content, self._centre_weights(), point, items)
         if self.prior_mean is not None:
-            of_items = self.prior_mean.utilities(point, np.arange(kernel.n_items))
+            of_items = self.prior_mean.utilities(point, items)
             means = means + self.slope * self.prior_mean.position_weights[0] * of_items
         return np.asarray(means, dtype=np.float64)
 
@@ -531,15 +544,26 @@ class Posterior:
         if self.prior_mean is None:
             return np.zeros((2, len(chosen)))
         n, rows, kernel = self.n_rows, self._rows, self.kernel
-        alpha = self._mean_of(2) * self._weights[1] - self._weights[2]
-        alpha *= (rows.contexts[:n] @ point) * kernel.scale
+        of_rewards = self._mean_of(2) * self._weights[1] - self._weights[2]
+        alpha = of_rewards * ((rows.contexts[:n] @ point) * kernel.scale)
         of_positions = kernel.n_items * kernel.item_weight + kernel.divergence, kernel.item_weight
         shown, utilities = rows.rankings[:n].reshape(-1), self.prior_mean.utilities(point, chosen)
         explained = [
             np.bincount(shown, weights=(alpha[:, None] * image).reshape(-1), minlength=kernel.n_items)[chosen]
             for image in of_positions
         ]
-        return np.asarray(explained + np.multiply.outer([kernel.n_items, 1.0], utilities), dtype=np.float64)
+        grown = np.asarray(explained + np.multiply.outer([kernel.n_items, 1.0], utilities), dtype=np.float64)
+        if (content := kernel.counted_content) is not None:
+            grown[0] += self._weights_of(content, of_rewards, point, chosen)
+        return grown
+
+    def _weights_of(
+        self, content: Content, weights: FloatArray, context: FloatArray, items: NDArray[np.integer]
+    ) -> FloatArray:
+        """Return what content adds to the weights of items' u (E,) in a context, by `weights` of the rows (N,)."""
+        n, rows = self.n_rows, self._rows
+        of_rows = (weights * (rows.contexts[:n] @ context)) @ rows.content[:n]
+        return np.asarray(content.of_items(items) @ of_rows, dtype=np.float64)
 
     def _cross(self, context: FloatArray, orders: Rankings, *, with_constant: bool = True) -> FloatArray:
         """Return the covariance of all rows with rankings (A, k) in a context, (N + P, A): the pending rows last.
@@ -555,7 +579,13 @@ class Posterior:
         own = bracket * (kernel.scale * similarities)[:, None]
         if with_constant and kernel.constant:
             own += (kernel.constant * similarities)[:, None]
+        if (content := kernel.counted_content) is not None:
+            own += (self._content_of_rows() @ content.of_slates(orders).T) * similarities[:, None]
         return np.asarray(own, dtype=np.float64)
+
+    def _content_of_rows(self) -> FloatArray:
+        """Return phi of all rows, rewarded and then pending, shape (N + P, q)."""
+        return np.concatenate([self._rows.content[: self.n_rows], self._pending.content])
 
     def _constant_mean(self, context: FloatArray) -> float:
         """Return the posterior mean of what the context does to all slates alike."""
@@ -608,17 +638,24 @@ class Posterior:
         whitener = rows.whitener[:n, :n]
         ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
         square = float(context @ context)
-        noise, square = self.noise_variance + NOISE_FLOOR * square, square * self.kernel.variance
+        noise = self.noise_variance + NOISE_FLOOR * square
+        square *= float(self.kernel.variances(ranking[None])[0])
         # In exact arithmetic at least the noise is left.
         diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
         row = np.ones(len(covariance) + 1)
         row[:-1] = -(pending.whitened @ beside)
         row[:n] -= whitener @ ell
         row /= diagonal
-        return replace(self, _pending=pending.with_row(row, beside, diagonal, context, ranking))
+        content = _content_of(self.kernel, ranking[None])
+        return replace(self, _pending=pending.with_row(row, beside, diagonal, context, ranking, content=content))
 
     def _with_row(
-        self, row: FloatArray, context: FloatArray, ranking: NDArray[np.int32], targets: FloatArray
+        self,
+        row: FloatArray,
+        context: FloatArray,
+        ranking: NDArray[np.int32],
+        content: FloatArray,
+        targets: FloatArray,
     ) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
         if n == rows.room or not tail.claim(n):
@@ -626,6 +663,7 @@ class Posterior:
             tail = Tail(n + 1)
         rows.whitener[: n + 1, n] = row
         rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, targets
+        rows.content[n] = content
         return replace(self, n_rows=n + 1, _rows=rows, _tail=tail)
 
     def _fitted_to(self, observed_rows: ObservedRows) -> Posterior:
@@ -635,10 +673,10 @@ class Posterior:
             return self
         rows = Rows.empty(
             capacity_for(n),
-            context_dim=self.context_dim,
-            slate_size=self.kernel.slate_size,
+            **_sizes_of(self.kernel, self.context_dim),
             n_targets=len(observed_rows.targets),
         )
+        rows.content[:n] = _content_of(self.kernel, observed_rows.rankings)
         rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n] = (
             observed_rows.contexts,
             observed_rows.rankings,
@@ -653,7 +691,7 @@ class Posterior:
             _fitted=observed_rows,
             _rows=rows,
             _tail=Tail(n),
-            _pending=PendingRows.none(n, context_dim=self.context_dim, slate_size=self.kernel.slate_size),
+            _pending=PendingRows.none(n, **_sizes_of(self.kernel, self.context_dim)),
             _weights=z @ rows.whitener[:n, :n].T,
             _sums=self._sums_of(observed_rows, z),
         )
@@ -665,6 +703,17 @@ class Posterior:
             observed_rows.n_observations,
             observed_rows.context_square * observed_rows.n_observations,
         )
+
+
+def _sizes_of(kernel: KendallKernel, context_dim: int) -> dict[str, int]:
+    n_features = 0 if kernel.counted_content is None else kernel.counted_content.features.shape[1]
+    return {"context_dim": context_dim, "slate_size": kernel.slate_size, "n_features": n_features}
+
+
+def _content_of(kernel: KendallKernel, rankings: Rankings) -> FloatArray:
+    """Return phi of rankings (A, k), shape (A, q); q = 0 where content does not count."""
+    content = kernel.counted_content
+    return np.zeros((len(rankings), 0)) if content is None else content.of_slates(rankings)
 
 
 def _move_row(rows: FloatArray, source: int, target: int) -> FloatArray:

@@ -6,8 +6,9 @@ Z = sum_a c_a Z_a, and the u and D of `kendall`, that is a function of the slate
 
     g(c, pi) = sum_p u_p r_{pi_p} + sum_{p < q} D_pq Z_{pi_p pi_q}        r_i = sum_j Z_ij
 
-(times the root of the kernel's scale), and the constant adds sqrt(kappa) c.z to all slates. Matheron's rule makes a
-draw from the posterior of it: with A = K + sigma^2 V of the rows and noise e ~ N(0, sigma^2 V),
+(times the root of the kernel's scale), the constant adds sqrt(kappa) c.z to all slates, and content c.(Z phi_pi), with
+standard normal z and Z and the features phi of `content`: a sum over the items as well. Matheron's rule makes a draw
+from the posterior of it: with A = K + sigma^2 V of the rows and noise e ~ N(0, sigma^2 V),
 
     f = mean + g - k_x . A^-1 (g_rows + e)
 
@@ -47,21 +48,25 @@ class Normals(NamedTuple):
         Of each context coordinate and pair of items i < j, shape (C, n (n - 1) / 2).
     constant
         Of each context coordinate, shape (C,).
+    content
+        Of each context coordinate and number of the items' features, shape (C, q); none where content does not count.
     noise
         Of the rows, rewarded and then pending, shape (N + P,).
     """
 
     prior: FloatArray
     constant: FloatArray
+    content: FloatArray
     noise: FloatArray
 
     @classmethod
     def of(cls, posterior: Posterior, rng: np.random.Generator) -> Normals:
         """Draw them for a posterior."""
-        n_items = posterior.kernel.n_items
+        n_items, content = posterior.kernel.n_items, posterior.kernel.counted_content
         prior = rng.standard_normal((posterior.context_dim, n_items * (n_items - 1) // 2))
         constant = rng.standard_normal(posterior.context_dim)
-        return cls(prior, constant, rng.standard_normal(posterior.n_rows + posterior.n_pending))
+        of_content = rng.standard_normal((posterior.context_dim, 0 if content is None else content.features.shape[1]))
+        return cls(prior, constant, of_content, rng.standard_normal(posterior.n_rows + posterior.n_pending))
 
 
 def drawn(
@@ -91,11 +96,18 @@ def draw_from(posterior: Posterior, context: FloatArray, items: NDArray[np.integ
     of_all = deviation * math.sqrt(posterior.kernel.constant) * normals.constant
     noise = deviation * posterior.colour(normals.noise)
     at_rows = _at_rows(posterior, prior) + rows.contexts @ of_all
+    content, of_content = posterior.kernel.counted_content, deviation * normals.content
+    if content is not None:
+        at_rows += ((rows.contexts @ of_content) * content.of_slates(rows.rankings)).sum(axis=1)
     weights = posterior.mean_weights - posterior.solve(at_rows + noise)
     weights *= rows.contexts @ context
     singles, pairs, constant = _sum_of_rows(posterior.kernel, rows.rankings, weights)
     of_context = np.tensordot(context, prior, 1)
     singles += np.outer(posterior.kernel.item_weight, of_context.sum(axis=1))
+    if content is not None:
+        every = np.arange(posterior.kernel.n_items)
+        of_features = context @ of_content + weights @ content.of_slates(rows.rankings)
+        singles += np.outer(posterior.kernel.item_weight, content.of_items(every) @ of_features)
     if posterior.prior_mean is not None:
         of_items = posterior.prior_mean.utilities(context, np.arange(posterior.kernel.n_items))
         singles += posterior.slope * np.outer(posterior.prior_mean.position_weights, of_items)

@@ -22,8 +22,8 @@ __all__ = ["warm_up"]
 def warm_up(report: Callable[[int, int], None] | None = None) -> None:
     """Compile all that serving calls, or load it from the cache of an earlier start.
 
-    It takes a small bandit through everything that can happen to one: slates shown, rewarded out of order and
-    closed, rows projected, and a state taken up again from its checkpoint.
+    It takes a small bandit whose items have features through everything that can happen to one: slates shown, rewarded
+    out of order and closed, rows projected, and a state taken up again from its checkpoint.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def _use_everything() -> None:
     exploration = Exploration(beta=PaperBeta(0.1), uniform_share=0.5)
     eligible = np.arange(20, dtype=np.int32)
     rng = np.random.default_rng(0)
-    state = State.initial(kernel, context_dim=2, limits=limits)
+    state = State.initial(kernel, context_dim=2, limits=limits).with_item_features(np.eye(20, 4))
     for number in range(48):
         context = rng.normal(size=2)
         ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng).ranking

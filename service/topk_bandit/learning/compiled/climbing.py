@@ -1,7 +1,8 @@
 """Compiled local search for the largest upper confidence bound in a contraction.
 
-The variance of a slate x is c.c - x' G x, with G the Gram matrix of the features, so that trying a slate costs nothing
-that depends on the number of rows. G over all features would be far too large; so the search has three stages:
+The variance of a slate x is c.c - x' G x, with G the Gram matrix of the features less that of the items' content, so
+that trying a slate costs nothing that depends on the number of rows. G over all features would be far too large; so the
+search has three stages:
 
 1. *coarse*: climb with all items and without the pairs' features, whose part in the variance is small (the means are
    exact). What is learned from it is which few items matter.
@@ -158,7 +159,14 @@ def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, 
 
 
 @njit(nogil=True, cache=True)
-def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
+def _take_content_off(gram, content):
+    """Take what content adds to the prior variance off the part of a Gram matrix that is of the items' u."""
+    if content.shape[1] > 0:
+        gram[: content.shape[0], : content.shape[0]] -= np.dot(content, content.T)
+
+
+@njit(nogil=True, cache=True)
+def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
     """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 
     An item matters as much as the best slate in reach that shows it; the items of the best slate climbed to, and of the
@@ -167,6 +175,7 @@ def _coarse(features, weights, pair_weights, uniforms, starts, bound, size, u, d
     n_eligible, k = pair_weights.shape[0], uniforms.shape[1]
     items = features[: 2 * n_eligible + 1]
     gram = np.dot(items, items.T)
+    _take_content_off(gram, content)
     diagonal = np.empty((3, n_eligible), dtype=gram.dtype)
     for j in range(n_eligible):
         diagonal[0, j] = gram[j, j]
@@ -245,7 +254,9 @@ def _fine_features(at, items):
             out[n_features] = pair_weights[items[i], items[j]]
             n_features += 1
     chosen = chosen[:n_features]
-    return np.dot(chosen, chosen.T), out[:n_features], inner
+    gram = np.dot(chosen, chosen.T)
+    _take_content_off(gram, at.content[items])
+    return gram, out[:n_features], inner
 
 
 @njit(nogil=True, cache=True)
@@ -585,7 +596,9 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
     for position in range(slate.shape[0]):
         for others in (among, slate):
             make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, others)
-        replacements(features, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained)
+        replacements(
+            features, at.content, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained
+        )
         best = slate[position]
         value = _score(mean[best], explained[best], bound)
         for item in among:
@@ -602,7 +615,7 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
 def _exchange(at, slate, bound, u, d, v, s):
     """Make the best exchange of two positions; return the largest mean and whether there is one that gains."""
     around = _exchanges(slate)
-    explained = slates(at.features, at.pairs, around, u, d, v, s)
+    explained = slates(at.features, at.content, at.pairs, around, u, d, v, s)
     highest, value, best = -np.inf, -np.inf, 0
     for i in range(around.shape[0]):
         mean = slate_mean(at.weights, at.pair_weights, around[i], u, d, v, s)
@@ -652,6 +665,7 @@ def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d
         among = min(size, max(_FEWEST_TO_CLIMB_AMONG, fine_uniforms.shape[1] + 3))
         items, climbed, coarse_tried = _coarse(
             at.features,
+            at.content,
             at.weights,
             at.pair_weights,
             coarse_uniforms,

@@ -8,6 +8,9 @@ Features 0 .. E - 1 are the items' u, E .. 2E - 1 their v, 2E is s, and from 2E 
 `pairs` (E, E) tells which, -1 where there is none. A pair's feature is made when it is first needed; `made` tells which
 are.
 
+`content` (E, q) is what items with features add beside: a slate's prior variance grows by the square of the sum of u
+times their rows. It has no columns where content counts for nothing.
+
 Inner loops take arrays one by one and rows by their index: each array taken out of a tuple, and each view of a row,
 costs as much as adding a hundred numbers.
 """
@@ -56,6 +59,7 @@ class Contraction(NamedTuple):
     values: np.ndarray
     whitener: np.ndarray
     pending: np.ndarray
+    content: np.ndarray
 
 
 # Of a signed index that starts anywhere the compiler has to ask whether it counts from the end, and then does not
@@ -344,13 +348,33 @@ def means(weights, pair_weights, chosen, u, d, v, s):
 
 
 @njit(nogil=True, cache=True)
-def slates(features, pairs, chosen, u, d, v, s):
-    """Return |R x|^2 for each slate of `chosen` (A, k), shape (A,); their pairs' features must be there."""
+def _sum_content(target, content, slate, gap, u):
+    """Set `target` to the content of a slate, without the item at `gap` unless that is -1."""
+    target[:] = 0
+    for a in range(slate.shape[0]):
+        if a != gap:
+            add(target, content, slate[a], target.dtype.type(u[a]))
+
+
+@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+def _norm2_with(base, content, item, weight):
+    total = base.dtype.type(0)
+    for i in range(base.shape[0]):
+        x = base[i] + weight * content[item, i]
+        total += x * x
+    return total
+
+
+@njit(nogil=True, cache=True)
+def slates(features, content, pairs, chosen, u, d, v, s):
+    """Return |R x|^2, less what content adds, of slates `chosen` (A, k), (A,); their pairs' features must be there."""
     explained = np.empty(chosen.shape[0])
     vector = np.empty(features.shape[1], dtype=features.dtype)
+    of_content = np.empty(content.shape[1], dtype=content.dtype)
     for i in range(chosen.shape[0]):
         _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
-        explained[i] = _norm2(vector)
+        _sum_content(of_content, content, chosen[i], -1, u)
+        explained[i] = _norm2(vector) - _norm2(of_content)
     return explained
 
 
@@ -374,11 +398,20 @@ def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
 
 
 @njit(nogil=True, cache=True)
-def replacements(features, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
-    """Set `mean` and `explained` to x.m and |R x|^2 of the slate with each item of `among` at `position`, both (E,).
+def _take_content_off(content, slate, position, among, u, explained):
+    """Take off `explained` what content adds to the slate with each item of `among` at `position`."""
+    rest = np.empty(content.shape[1], dtype=content.dtype)
+    _sum_content(rest, content, slate, position, u)
+    for item in among:
+        explained[item] -= _norm2_with(rest, content, item, content.dtype.type(u[position]))
 
-    A replacement by an item that is shown already stands for the slate itself. The features of the pairs of the slate's
-    items with those of `among` must be there.
+
+@njit(nogil=True, cache=True)
+def replacements(features, content, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
+    """Set `mean` and `explained` to those of the slate with each item of `among` at `position`, both (E,).
+
+    They are x.m, and |R x|^2 less what content adds. A replacement by an item that is shown already stands for the
+    slate itself. The features of the pairs of the slate's items with those of `among` must be there.
     """
     own = np.empty(features.shape[1], dtype=features.dtype)
     without, vector = np.empty_like(own), np.empty_like(own)
@@ -402,19 +435,24 @@ def replacements(features, weights, pair_weights, pairs, slate, position, among,
             seven[2 + j] = columns[j] if j < count else item
             weights_of_seven[2 + j] = values[j] if j < count else 0.0
         explained[item] = _norm2_of_seven(without, features, seven, weights_of_seven)
-    own_mean, own_explained = mean[slate[position]], _norm2(own)
+    if content.shape[1] > 0:
+        _take_content_off(content, slate, position, among, u, explained)
+    of_content = np.empty(content.shape[1], dtype=content.dtype)
+    _sum_content(of_content, content, slate, -1, u)
+    own_mean, own_explained = mean[slate[position]], _norm2(own) - _norm2(of_content)
     for a in range(slate.shape[0]):
         mean[slate[a]] = own_mean
         explained[slate[a]] = own_explained
 
 
 @njit(nogil=True, cache=True)
-def neighbourhoods(features, weights, pair_weights, pairs, chosen, position, u, d, v, s):
+def neighbourhoods(features, content, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
     mean = np.empty((chosen.shape[0], pairs.shape[0]))
     explained, every = np.empty_like(mean), np.arange(pairs.shape[0])
     for row in range(chosen.shape[0]):
         replacements(
-            features, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s, mean[row], explained[row]
-        )
+            features, content, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s,
+            mean[row], explained[row],
+        )  # fmt: skip
     return mean, explained

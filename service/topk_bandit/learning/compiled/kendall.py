@@ -1,4 +1,4 @@
-"""Compiled loops over plain arrays: kernel values, and rotations of pending rows.
+"""Compiled loops over plain arrays: kernel values, sums of items' features, and rotations of pending rows.
 
 All of them release the GIL, keep their results the same from run to run (the order of each sum is fixed by the compiled
 code), and are compiled on their first call and cached on disk.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["gram", "gram_of", "rotate_out", "rotate_to_front"]
+__all__ = ["gram", "gram_of", "rotate_out", "rotate_to_front", "sum_rows"]
 
 
 @njit(nogil=True, cache=True)
@@ -80,6 +80,18 @@ def gram_of(rankings, n_items, u, d, v, s):
                 out[row, other] += total
         for other in range(row):
             out[other, row] = out[row, other]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def sum_rows(features, rankings, weights):
+    """Return the rows of `features` (n, q) of each ranking's items, added up by weights of positions, (A, q)."""
+    out = np.zeros((rankings.shape[0], features.shape[1]))
+    for row in range(rankings.shape[0]):
+        for a in range(rankings.shape[1]):
+            item, weight = rankings[row, a], weights[a]
+            for column in range(features.shape[1]):
+                out[row, column] += weight * features[item, column]
     return out
 
 

@@ -48,7 +48,7 @@ def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d,
     for i in range(2, compared.shape[0]):
         _put_best(at.weights[: draws.shape[1]] + draws[i - 2], compared[i])
     make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
-    explained = slates(at.features, at.pairs, compared, u, d, v, s)
+    explained = slates(at.features, at.content, at.pairs, compared, u, d, v, s)
     out, own = np.zeros(draws.shape[0]), np.empty(draws.shape[0])
     for i in range(compared.shape[0]):
         slate = compared[i]
