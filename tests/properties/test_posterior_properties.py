@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, initialize, multiple, rule
+from tests.learning.contents import attributes, content_kind
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, assert_close, fitted, newest_rows, rankings_of, same, sample
 from tests.long_forms import examples
 
+from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.posterior import Moments, Posterior
 
 pytestmark = pytest.mark.bits
@@ -21,6 +23,7 @@ N_ITEMS, SLATE_SIZE = 7, 3
 CONTEXT = np.array([0.8, -0.5])
 TO_ASK = rankings_of(N_ITEMS, SLATE_SIZE, 12, np.random.default_rng(97))
 ORDERS = st.permutations(range(N_ITEMS)).map(lambda order: tuple(order[:SLATE_SIZE]))
+ALL_KINDS = (*KINDS, content_kind(Shape(0.5, 1.0, 0.25, 4.0), attributes(N_ITEMS, 3)))
 NUMBERS = st.floats(-2.0, 2.0).map(lambda number: round(number, 3))
 CONTEXTS = st.tuples(NUMBERS, NUMBERS)
 REWARDS = st.floats(-5.0, 5.0).map(lambda number: round(number, 3))
@@ -83,7 +86,7 @@ class PosteriorMachine(RuleBasedStateMachine):
         self.remembered.append((twin.posterior, twin.check()))
         return twin
 
-    @initialize(target=twins, kind=st.sampled_from(KINDS), noise_variance=st.sampled_from([0.01, 0.3, 10.0]))
+    @initialize(target=twins, kind=st.sampled_from(ALL_KINDS), noise_variance=st.sampled_from([0.01, 0.3, 10.0]))
     def start(self, kind: Kind, noise_variance: float) -> Twin:
         kernel = kind.make(N_ITEMS, SLATE_SIZE)
         return self.keep(Twin(Posterior.prior(kernel, context_dim=2, noise_variance=noise_variance), kind))
@@ -125,7 +128,7 @@ class PosteriorMachine(RuleBasedStateMachine):
         posterior = twin.posterior.refit(newest_rows(twin.posterior, newest), noise_variance=noise_variance)
         return self.keep(replace(twin, posterior=posterior, rows=twin.rows[max(len(twin.rows) - newest, 0) :]))
 
-    @rule(target=twins, twin=twins, kind=st.sampled_from(KINDS))
+    @rule(target=twins, twin=twins, kind=st.sampled_from(ALL_KINDS))
     def turn(self, twin: Twin, kind: Kind) -> Twin:
         old = twin.posterior
         posterior = old.refit(
