@@ -27,7 +27,10 @@ class Blocking:
             options["sleep"] = lambda seconds: asyncio.to_thread(sleep, seconds)
         return AsyncClient(target, **options)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        if not callable(getattr(self._client, name)):
+            return getattr(self._client, name)
+
         def call(*arguments: object, **options: object) -> object:
             answer = getattr(self._client, name)(*arguments, **options)
             return self._runner.run(answer if inspect.isawaitable(answer) else collected(answer))

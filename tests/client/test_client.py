@@ -21,6 +21,7 @@ from topk_bandit.client import (
     BanditStats,
     Client,
     ClientError,
+    FailedPrecondition,
     Internal,
     InvalidArgument,
     Item,
@@ -29,6 +30,7 @@ from topk_bandit.client import (
     Recommendation,
     ResourceExhausted,
     RewardOutcome,
+    RewardRange,
     RewardReceipt,
     Tls,
     Unavailable,
@@ -70,7 +72,7 @@ def test_recommend(client: EitherClient, home: str) -> None:
         explored=False,
         model_version=1,
         observations=0,
-        reward_deadline=START.replace(microsecond=123_000) + timedelta(minutes=10),
+        reward_deadline=START.replace(microsecond=123_000) + timedelta(hours=24),
         degraded=False,
         position_propensities=(0.975, 0.95),
         regret_confidence=0.9,
@@ -118,7 +120,7 @@ def test_rewards_one_by_one(client: EitherClient, home: str) -> None:
 
 def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: str) -> None:
     late = client.recommend(home, request_id="late").id
-    server.shop.now_ms += 600_001
+    server.shop.now_ms += 86_400_001
     first = client.recommend(home, request_id="first").id
     batch = client.rewards(home, {first: 1.0, late: 2.0, "none": 0.0, "bad\n": 1.0})
     assert batch.receipts == {
@@ -127,6 +129,33 @@ def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: s
     }
     assert {one: type(error) for one, error in batch.errors.items()} == {"none": NotFound, "bad\n": InvalidArgument}
     assert batch.errors["bad\n"].field == "rewards[3].recommendation_id"
+
+
+def test_late_rewards_are_heard_of_once(
+    server: RunningServer, client: EitherClient, home: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = [client.recommend(home).id for _ in range(4)]
+    server.shop.now_ms += 86_400_001
+    assert client.late_rewards == {}
+    assert client.reward(home, ids[0], 1.0).outcome is RewardOutcome.LATE
+    [told] = caplog.messages
+    assert "home" in told
+    assert client.reward(home, ids[0], 1.0).outcome is RewardOutcome.DUPLICATE
+    client.rewards(home, dict.fromkeys(ids[1:], 1.0))
+    assert client.late_rewards == {home: 4}
+    assert len(caplog.messages) == 1
+
+
+def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str) -> None:
+    with Client(server.target, tenant="acme", raise_late=True) as strict:
+        late = strict.recommend(home).id
+        server.shop.now_ms += 86_400_001
+        with pytest.raises(FailedPrecondition) as caught:
+            strict.reward(home, late, 1.0)
+        assert caught.value.reason == "REWARD_LATE"
+        assert strict.late_rewards == {home: 1}
+        other = strict.recommend(home).id
+        assert strict.reward(home, other, 1.0).outcome is RewardOutcome.ACCEPTED
 
 
 def test_a_batch_of_any_size(server: RunningServer, client: EitherClient, home: str) -> None:
@@ -157,6 +186,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         default_reward=0.0,
         prior_study="tastes",
         half_life=timedelta(days=7),
+        reward_range=RewardRange(-1.0, 1.0, clamp=True),
     )
     assert bandit == Bandit(
         name="home",
@@ -173,6 +203,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         create_time=START,
         prior_study="tastes",
         half_life=timedelta(days=7),
+        reward_range=RewardRange(-1.0, 1.0, clamp=True),
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
     assert client.get_bandit("home") == bandit
@@ -186,12 +217,12 @@ def test_kernels(client: EitherClient, kernel: Kernel) -> None:
 def test_updates_change_what_is_given(server: RunningServer, client: EitherClient) -> None:
     before = client.create_bandit("home", slate_size=1, item_capacity=1, schedule_scale=7.0, default_reward=1.0)
     after = client.update_bandit("home", uniform_share=0.5, reward_wait=timedelta(seconds=3))
-    assert (before.uniform_share, before.reward_wait) == (0.05, timedelta(minutes=10))
+    assert (before.uniform_share, before.reward_wait) == (0.05, timedelta(hours=24))
     assert (after.uniform_share, after.reward_wait) == (0.5, timedelta(seconds=3))
     assert (after.schedule_scale, after.constant_beta, after.default_reward) == (7.0, None, 1.0)
     reset = client.update_bandit("home", schedule_scale=None, default_reward=None, reward_wait=None)
     assert (reset.schedule_scale, reset.constant_beta, reset.default_reward) == (None, 4.0, None)
-    assert (reset.reward_wait, reset.uniform_share) == (timedelta(minutes=10), 0.5)
+    assert (reset.reward_wait, reset.uniform_share) == (timedelta(hours=24), 0.5)
     assert (before.prior_study, reset.prior_study) == (None, None)
     assert client.update_bandit("home", prior_study="tastes").prior_study == "tastes"
     assert client.update_bandit("home", uniform_share=0.5).prior_study == "tastes"
@@ -199,6 +230,10 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", half_life=timedelta(hours=1)).half_life == timedelta(hours=1)
     assert client.update_bandit("home", near_share=0.5).half_life == timedelta(hours=1)
     assert client.update_bandit("home", near_share=0.0, half_life=None).half_life is None
+    taken = RewardRange(0.0, 5.0)
+    assert client.update_bandit("home", reward_range=taken).reward_range == taken
+    assert client.update_bandit("home", half_life=None).reward_range == taken
+    assert client.update_bandit("home", reward_range=None).reward_range is None
     client.update_bandit("home", constant_beta=0.0)
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)
 
@@ -362,7 +397,9 @@ def test_a_call_without_an_end_is_not_offered(
 def test_the_clients_have_the_same_methods_and_parameters() -> None:
     def signatures(kind: type) -> dict[str, list[str]]:
         names = [name for name in vars(kind) if not name.startswith("_") or name == "__init__"]
-        return {name: list(inspect.signature(getattr(kind, name)).parameters) for name in names}
+        members = {name: getattr(kind, name) for name in names}
+        calls = {name: member.fget if isinstance(member, property) else member for name, member in members.items()}
+        return {name: list(inspect.signature(call).parameters) for name, call in calls.items()}
 
     assert signatures(Client) == signatures(client_module.AsyncClient)
 

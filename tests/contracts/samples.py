@@ -15,6 +15,7 @@ from topk_bandit.domain.bandits import (
     Prior,
     Recommendation,
     RecommendationRequest,
+    RewardRange,
 )
 
 __all__ = ["HOUR_MS", "ITEMS", "NAME", "PRIOR", "SETTINGS", "recommendation", "request", "settings"]
@@ -44,12 +45,14 @@ def settings(
     default_reward: float | None = None,
     item_capacity: int = 5,
     uniform_share: float = 0.1,
+    reward_range: RewardRange | None = None,
 ) -> BanditSettings:
     return replace(
         SETTINGS,
         reward_wait_ms=reward_wait_ms,
         default_reward=default_reward,
         item_capacity=item_capacity,
+        reward_range=reward_range,
         exploration=replace(SETTINGS.exploration, uniform_share=uniform_share),
     )
 

@@ -25,6 +25,7 @@ from topk_bandit.domain.bandits import (
     Recommended,
     Rewarded,
     RewardOutcome,
+    RewardRange,
     RewardReceipt,
     SettingsChanged,
     Shown,
@@ -573,6 +574,52 @@ class StoreContract:
             assert (await store.record_reward(NAME, "rec-1", value)).outcome == RewardOutcome.ACCEPTED
             assert (await store.record_reward(NAME, "rec-1", equal)).outcome == RewardOutcome.DUPLICATE
             assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", value, await shown(store))
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("clamp", [True, False])
+    @pytest.mark.parametrize(("value", "end"), [(-1.0 / 3, 0.0), (5.0 + 1e-9, 5.0), (1e300, 5.0)])
+    def test_a_reward_outside_the_range_is_refused_or_clamped(
+        self, stores: Stores, value: float, end: float, *, clamp: bool
+    ) -> None:
+        taken = RewardRange(-0.0, 5.0, clamp=clamp)
+
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_range=taken))
+            for key, inside in (("low", 0.0), ("high", 5.0), ("outside", value)):
+                await record(store, key)
+                before = await dump(store, NAME)
+                if key == "outside" and not clamp:
+                    with pytest.raises(InvalidArgumentError, match=r"from 0\.0 to 5\.0") as refused:
+                        await store.record_reward(NAME, key, value)
+                    assert refused.value.field == "value"
+                    assert await dump(store, NAME) == before
+                    continue
+                posted = value if key == "outside" else inside
+                assert (await store.record_reward(NAME, key, posted)).outcome == RewardOutcome.ACCEPTED
+                learned = end if key == "outside" else inside
+                assert (await whole_log(store, NAME))[-1].event == Rewarded(key, learned, await shown(store, key))
+            assert (await store.get_bandit(NAME)).clamped_rewards == clamp
+            if clamp:
+                assert (await store.record_reward(NAME, "outside", value)).outcome == RewardOutcome.DUPLICATE
+                with pytest.raises(ConflictError):
+                    await store.record_reward(NAME, "outside", 2 * value)
+            assert (await store.get_bandit(NAME)).clamped_rewards == clamp
+
+        run(stores, scenario)
+
+    def test_a_range_changes_what_is_taken_from_then_on(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for key in ("before", "after"):
+                await record(store, key)
+            await store.record_reward(NAME, "before", 7.0)
+            await store.update_settings(NAME, settings(reward_range=RewardRange(0.0, 1.0)), revision=1)
+            assert (await store.record_reward(NAME, "before", 7.0)).outcome == RewardOutcome.DUPLICATE
+            with pytest.raises(InvalidArgumentError):
+                await store.record_reward(NAME, "after", 7.0)
+            await store.update_settings(NAME, SETTINGS, revision=2)
+            assert (await store.record_reward(NAME, "after", 7.0)).outcome == RewardOutcome.ACCEPTED
 
         run(stores, scenario)
 

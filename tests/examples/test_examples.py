@@ -24,12 +24,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield service.address
 
 
-def run(name: str, *arguments: str) -> str:
+def run(name: str, *arguments: str, heard: str = "") -> str:
+    """Return what an example prints; on its standard error it says what matches `heard`."""
     command = [sys.executable, "-W", "error", str(FOLDER / name), *arguments]
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=100, env=clean_environment(PYTHONUTF8="1")
     )
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.returncode == 0, ended.stderr
+    assert re.fullmatch(heard, ended.stderr), ended.stderr
     return ended.stdout
 
 
@@ -47,7 +49,9 @@ def test_the_storefront_earns_more_in_the_end(address: str) -> None:
 
 
 def test_late_rewards_are_learned_or_replaced(address: str) -> None:
-    lines = run("late_rewards.py", address).splitlines()
+    lines = run(
+        "late_rewards.py", address, heard=r"1 of the rewards posted to late-rewards came after .*\n"
+    ).splitlines()
     assert re.fullmatch(r"[4-8] different slates on 8 screens", lines[0])
     assert lines[1:] == [
         "posted: accepted accepted accepted accepted",

@@ -173,7 +173,7 @@ class Shop:
             return self.loops[name].record
         if sum(other.tenant == name.tenant for other in self.loops) >= BANDIT_QUOTA:
             raise ExhaustedError("BANDIT_QUOTA", f"{name.tenant} has {BANDIT_QUOTA} bandits", retry_after=7.5)
-        record = BanditRecord(name, "first", settings, 1, self.now_ms, 0, 1, 0, 0, 0)
+        record = BanditRecord(name, "first", settings, 1, self.now_ms, 0, 1, 0, 0, 0, 0)
         self.loops[name] = Loop(record)
         return record
 
@@ -219,6 +219,7 @@ class Shop:
             defaults=3,
             expirations=4,
             late_rewards=5,
+            clamped_rewards=15,
             pending=len(loop.given) - len(rewards),
             items=len(loop.present),
             available_items=sum(item.available for item in loop.present),

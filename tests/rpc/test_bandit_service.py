@@ -10,7 +10,15 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
 
-from topk_bandit.domain.bandits import BanditName, BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
+from topk_bandit.domain.bandits import (
+    BanditName,
+    BanditSettings,
+    ConstantBeta,
+    Exploration,
+    Kernel,
+    PaperBeta,
+    RewardRange,
+)
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
@@ -44,12 +52,12 @@ def test_create_fills_in_defaults(server: RunningServer, stub: BanditServiceStub
         context_dim=1,
         kernel=Kernel.ADAPTIVE,
         exploration=Exploration(ConstantBeta(4.0), 0.05),
-        reward_wait_ms=600_000,
+        reward_wait_ms=86_400_000,
         default_reward=None,
     )
     assert (answer.name, answer.context_dimension, answer.kernel) == (HOME, 1, pb.KERNEL_ADAPTIVE)
     assert (answer.exploration.constant_beta, answer.exploration.uniform_share) == (4.0, 0.05)
-    assert answer.reward_wait == Duration(seconds=600)
+    assert answer.reward_wait == Duration(seconds=86_400)
     assert not answer.HasField("default_reward")
     assert answer.create_time.ToMilliseconds() == START_MS
 
@@ -64,6 +72,7 @@ EVERYTHING: dict[str, Any] = {
     "half_life": Duration(seconds=86_400),
     "default_reward": 0.0,
     "prior_study": "tenants/acme/studies/tastes",
+    "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
 
@@ -71,9 +80,12 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
     answer = created(stub, **EVERYTHING)
     exploration = Exploration(PaperBeta(0.0), 0.0)
     expected = BanditSettings(
-        10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes", half_life_ms=86_400_000
+        *(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes"),
+        half_life_ms=86_400_000,
+        reward_range=RewardRange(-1.5, 0.0, clamp=True),
     )
     assert settings_of(server) == expected
+    assert answer.reward_range == EVERYTHING["reward_range"]
     assert answer.half_life == EVERYTHING["half_life"]
     assert answer.prior_study == EVERYTHING["prior_study"]
     assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit == answer
@@ -131,6 +143,13 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"reward_wait": Duration(seconds=-1)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(seconds=1, nanos=-1_000_000)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(nanos=1_000_000_000)}, "bandit.reward_wait"),
+        ({"reward_range": pb.RewardRange()}, "bandit.reward_range.min"),
+        ({"reward_range": pb.RewardRange(min=0.0)}, "bandit.reward_range.max"),
+        ({"reward_range": pb.RewardRange(min=0.0, max=0.0)}, "bandit.reward_range.max"),
+        ({"reward_range": pb.RewardRange(min=0.0, max=math.inf)}, "bandit.reward_range.max"),
+        ({"reward_range": pb.RewardRange(min=math.nan, max=0.0)}, "bandit.reward_range.min"),
+        ({"reward_range": pb.RewardRange(min=0.0, max=1.0, out_of_range=9)}, "bandit.reward_range.out_of_range"),
+        ({"reward_range": pb.RewardRange(min=0.0, max=1.0), "default_reward": -1.0}, "bandit.default_reward"),
         ({"default_reward": math.inf}, "bandit.default_reward"),
         ({"default_reward": -2e100}, "bandit.default_reward"),
         ({"prior_study": "tastes"}, "bandit.prior_study"),
@@ -164,10 +183,12 @@ def test_a_quota_says_when_to_try_again(stub: BanditServiceStub) -> None:
 
 UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["reward_wait"], {"reward_wait": Duration(seconds=2)}, {"reward_wait_ms": 2000}),
-    (["reward_wait"], {"default_reward": 9.0}, {"reward_wait_ms": 600_000}),
+    (["reward_range"], {"reward_range": pb.RewardRange(min=0.0, max=1.0)}, {"reward_range": RewardRange(0.0, 1.0)}),
+    (["reward_range"], {}, {"reward_range": None}),
+    (["reward_wait"], {"default_reward": 9.0}, {"reward_wait_ms": 86_400_000}),
     (["default_reward"], {"default_reward": 0.5}, {"default_reward": 0.5}),
     (["default_reward"], {"reward_wait": Duration(seconds=2)}, {"default_reward": None}),
-    (["default_reward", "reward_wait"], {"default_reward": 0.5}, {"default_reward": 0.5, "reward_wait_ms": 600_000}),
+    (["default_reward", "reward_wait"], {"default_reward": 0.5}, {"default_reward": 0.5, "reward_wait_ms": 86_400_000}),
     (
         ["exploration"],
         {"exploration": pb.Exploration(constant_beta=2.0)},
@@ -423,5 +444,6 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         pair_scale=0.25,
         constant_variance=4.0,
         shared_context=2.0,
+        clamped_reward_count=15,
         edges_reached=["noise"],
     )

@@ -33,7 +33,7 @@ def test_recommend_returns_the_whole_recommendation(channel: grpc.Channel, stub:
     assert (answer.propensity, answer.mean, answer.standard_deviation) == (0.95, 0.0, 1.0)
     assert (answer.regret_bound, answer.estimated_regret, answer.mode) == (2.0, 0.5, pb.MODE_EXPLORED)
     assert (answer.model_version, answer.observation_count, answer.degraded) == (1, 0, False)
-    assert answer.reward_deadline.ToMilliseconds() == START_MS + 600_000
+    assert answer.reward_deadline.ToMilliseconds() == START_MS + 86_400_000
 
 
 def test_recommend_passes_on_what_was_asked(server: RunningServer, channel: grpc.Channel, stub: object) -> None:
@@ -139,7 +139,7 @@ def test_reward_outcomes(server: RunningServer, channel: grpc.Channel, stub: Rec
     accepted = pb.RewardResponse(outcome=pb.REWARD_OUTCOME_ACCEPTED, log_position=2)
     assert stub.Reward(reward, timeout=10) == accepted
     assert stub.Reward(reward, timeout=10) == pb.RewardResponse(outcome=pb.REWARD_OUTCOME_DUPLICATE, log_position=2)
-    server.shop.now_ms += 600_001
+    server.shop.now_ms += 86_400_001
     reward.recommendation_id = "r2"
     assert stub.Reward(reward, timeout=10) == pb.RewardResponse(outcome=pb.REWARD_OUTCOME_LATE)
 

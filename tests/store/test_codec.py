@@ -29,6 +29,7 @@ from topk_bandit.domain.bandits import (
     RecommendationRequest,
     Recommended,
     Rewarded,
+    RewardRange,
     SettingsChanged,
     Shown,
 )
@@ -52,6 +53,7 @@ all_settings = st.builds(
     exploration=explorations,
     reward_wait_ms=counts,
     default_reward=st.none() | numbers,
+    reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
 )
 priors = st.builds(
     Prior,

@@ -482,12 +482,12 @@ def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey:
 def test_a_reservation_that_lapsed_creates_nothing(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
     keys = KeySpace(stores.prefix).bandit(NAME)
-    arguments = ("changes", "shop/home", "first", "{}", "{}", 1, "null", 5)
+    arguments, setting = ("changes", "shop/home", "first", "{}", "{}"), ("item_capacity", 5)
     with valkey.client() as client:
         seconds, _ = client.time()
         for age, answer in ((11_000, b"lapsed"), (2_000, b"created")):
             reserved = (seconds * 1000 - age, 10_000)
-            reply = client.eval(scripts.CREATE_BANDIT.source, 2, keys.meta, keys.log, *arguments, *reserved)
+            reply = client.eval(scripts.CREATE_BANDIT.source, 2, keys.meta, keys.log, *arguments, *reserved, *setting)
             assert reply[0] == answer
             assert client.exists(keys.meta, keys.log) == (2 if answer == b"created" else 0)
         client.delete(keys.meta, keys.log)

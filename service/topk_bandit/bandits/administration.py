@@ -177,6 +177,7 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         defaults=tally.defaults,
         expirations=tally.expirations,
         late_rewards=record.late_rewards,
+        clamped_rewards=record.clamped_rewards,
         pending=model.open_slates,
         items=model.items.size,
         available_items=len(model.items.available),

@@ -232,5 +232,10 @@ def _is_short(model: Model, request: RecommendationRequest) -> bool:
 
 
 def _name_refusal(error: TopkBanditError) -> str:
-    known = {"NotFoundError": "not_found", "ConflictError": "conflict", "UnavailableError": "unavailable"}
+    known = {
+        "NotFoundError": "not_found",
+        "ConflictError": "conflict",
+        "InvalidArgumentError": "invalid",
+        "UnavailableError": "unavailable",
+    }
     return known.get(type(error).__name__, "refused")

@@ -20,6 +20,7 @@ from topk_bandit.client.values import (
     Kernel,
     Recommendation,
     RewardOutcome,
+    RewardRange,
     RewardReceipt,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -163,6 +164,7 @@ class Operations:
         default_reward: float | None,
         prior_study: str | None,
         half_life: timedelta | None,
+        reward_range: RewardRange | None,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -176,6 +178,7 @@ class Operations:
             default_reward=default_reward,
             prior_study=self._study_name(prior_study),
             half_life=_duration(half_life),
+            reward_range=_range(reward_range),
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -202,6 +205,7 @@ class Operations:
         default_reward: float | Unchanged | None,
         prior_study: str | Unchanged | None,
         half_life: timedelta | Unchanged | None,
+        reward_range: RewardRange | Unchanged | None,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -211,6 +215,7 @@ class Operations:
             "default_reward": default_reward,
             "prior_study": prior_study,
             "half_life": half_life,
+            "reward_range": reward_range,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -221,6 +226,7 @@ class Operations:
             default_reward=_or_none(default_reward),
             prior_study=self._study_name(_or_none(prior_study)),
             half_life=_duration(_or_none(half_life)),
+            reward_range=_range(_or_none(reward_range)),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -265,6 +271,13 @@ def _duration(wait: timedelta | None) -> Duration | None:
     duration = Duration()
     duration.FromTimedelta(wait)
     return duration
+
+
+def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
+    if taken is None:
+        return None
+    outside = bandit_pb.OUT_OF_RANGE_CLAMPED if taken.clamp else bandit_pb.OUT_OF_RANGE_REFUSED
+    return bandit_pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
 
 
 def _exploration(
@@ -344,7 +357,12 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         create_time=bandit.create_time.ToDatetime(tzinfo=UTC),
         prior_study=bandit.prior_study.rpartition("/")[2] or None,
         half_life=bandit.half_life.ToTimedelta() if bandit.HasField("half_life") else None,
+        reward_range=_read_range(bandit.reward_range) if bandit.HasField("reward_range") else None,
     )
+
+
+def _read_range(taken: bandit_pb.RewardRange) -> RewardRange:
+    return RewardRange(taken.min, taken.max, clamp=taken.out_of_range == bandit_pb.OUT_OF_RANGE_CLAMPED)
 
 
 def _bandits(response: bandit_pb.ListBanditsResponse) -> Page[Bandit]:

@@ -13,6 +13,7 @@ import grpc
 
 from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.errors import error_of_call
+from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
 from topk_bandit.client.synchronous_studies import Studies
 from topk_bandit.client.values import UNCHANGED, Kernel
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         BatchOutcome,
         Item,
         Recommendation,
+        RewardRange,
         RewardReceipt,
         Tls,
         Unchanged,
@@ -57,6 +59,9 @@ class Client(Studies):
         Seconds that a call may take, all tries and pauses together, if it does not say otherwise.
     tls
         How to talk TLS; None talks plain text.
+    raise_late
+        Whether a reward that came after its deadline is an error, `FailedPrecondition` (REWARD_LATE). Else the first of
+        each bandit is logged as a warning, and all are counted in `late_rewards`.
     clock, sleep, random, new_request_id
         Return seconds, monotonic; wait so many seconds; draw from [0, 1); make an id that is different each time.
     """
@@ -69,6 +74,7 @@ class Client(Studies):
         timeout: float = 2.0,
         tls: Tls | None = None,
         retry: RetryPolicy | None = None,
+        raise_late: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         random: Callable[[], float] = random_module.random,
@@ -78,6 +84,7 @@ class Client(Studies):
             tenant, timeout=timeout, retry=retry, clock=clock, random=random, new_request_id=new_request_id
         )
         self._sleep = sleep
+        self._late = LateRewards(raises=raise_late)
         self._target = target
         self._channel = _open(target, tls)
         self._stubs = {stub: stub(self._channel) for stub in STUBS}
@@ -114,6 +121,11 @@ class Client(Studies):
             yield from page.entries
             token, more = page.next_token, bool(page.next_token)
 
+    @property
+    def late_rewards(self) -> Mapping[str, int]:
+        """How many of the rewards posted here came after their deadline and were not learned, by bandit."""
+        return dict(self._late.counts)
+
     def recommend(
         self,
         bandit: str,
@@ -148,7 +160,9 @@ class Client(Studies):
         self, bandit: str, recommendation_id: str, value: float, *, timeout: float | None = None
     ) -> RewardReceipt:
         """Post the one number that a slate earned; return what became of it, and where it stands in the log."""
-        return self._run(self._operations.reward(bandit, recommendation_id, value), timeout)
+        receipt = self._run(self._operations.reward(bandit, recommendation_id, value), timeout)
+        self._late.note(bandit, [receipt])
+        return receipt
 
     def rewards(self, bandit: str, values: Mapping[str, float], *, timeout: float | None = None) -> BatchOutcome:
         """Post many rewards by recommendation id; return what became of each.
@@ -156,7 +170,9 @@ class Client(Studies):
         They go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
         posting everything again does no harm.
         """
-        return merged([self._run(part, timeout) for part in self._operations.rewards(bandit, values)])
+        outcome = merged([self._run(part, timeout) for part in self._operations.rewards(bandit, values)])
+        self._late.note(bandit, outcome.receipts.values())
+        return outcome
 
     def create_bandit(
         self,
@@ -174,6 +190,7 @@ class Client(Studies):
         default_reward: float | None = None,
         prior_study: str | None = None,
         half_life: timedelta | None = None,
+        reward_range: RewardRange | None = None,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -191,6 +208,7 @@ class Client(Studies):
             default_reward=default_reward,
             prior_study=prior_study,
             half_life=half_life,
+            reward_range=reward_range,
         )
         return self._run(operation, timeout)
 
@@ -214,6 +232,7 @@ class Client(Studies):
         default_reward: float | Unchanged | None = UNCHANGED,
         prior_study: str | Unchanged | None = UNCHANGED,
         half_life: timedelta | Unchanged | None = UNCHANGED,
+        reward_range: RewardRange | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
@@ -227,6 +246,7 @@ class Client(Studies):
             default_reward=default_reward,
             prior_study=prior_study,
             half_life=half_life,
+            reward_range=reward_range,
         )
         return self._run(operation, timeout)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Item, Kernel, RewardOutcome, RewardReceipt
+from topk_bandit.domain.bandits import Item, Kernel, RewardOutcome, RewardRange, RewardReceipt
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -22,6 +22,7 @@ __all__ = [
     "Kernel",
     "Recommendation",
     "RewardOutcome",
+    "RewardRange",
     "RewardReceipt",
     "Tls",
     "Unchanged",
@@ -114,6 +115,8 @@ class Bandit:
         Id of the study whose utilities are the prior mean; None without one.
     half_life
         Age at which a reward counts half; None where it never counts less.
+    reward_range
+        The rewards that are taken; None for any.
     """
 
     name: str
@@ -130,6 +133,7 @@ class Bandit:
     create_time: datetime
     prior_study: str | None
     half_life: timedelta | None
+    reward_range: RewardRange | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +171,4 @@ class BanditStats:
     constant_variance: float
     shared_context: float
     edges_reached: tuple[str, ...]
+    clamped_reward_count: int

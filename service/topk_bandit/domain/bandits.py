@@ -35,6 +35,7 @@ __all__ = [
     "RecommendationRequest",
     "Recommended",
     "RewardOutcome",
+    "RewardRange",
     "RewardReceipt",
     "Rewarded",
     "SettingsChanged",
@@ -108,8 +109,17 @@ DEFAULT_EXPLORATION = Exploration(
 
 
 @dataclass(frozen=True, slots=True)
+class RewardRange:
+    """The rewards that a bandit takes, `low` to `high`; others are refused, or with `clamp` learned as the nearest."""
+
+    low: float
+    high: float
+    clamp: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BanditSettings:
-    """What a bandit is created with; exploration, reward wait, default reward, prior and half-life may change.
+    """What a bandit is created with; all but capacity, slate size, context dimension and kernel may change.
 
     Attributes
     ----------
@@ -130,6 +140,8 @@ class BanditSettings:
         yet taken.
     half_life_ms
         Age at which a reward counts half; 0 for rewards that never count less.
+    reward_range
+        The rewards that are taken; None for any.
     """
 
     item_capacity: int
@@ -142,6 +154,7 @@ class BanditSettings:
     prior_study: str = ""
     prior_digest: str = ""
     half_life_ms: int = 0
+    reward_range: RewardRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +370,8 @@ class BanditStats:
         Recommendations whose deadline has not passed and that have no reward yet.
     late_rewards
         Rewards that came after their deadline and were counted, not learned.
+    clamped_rewards
+        Rewards outside the bandit's range that were learned as its nearest end.
     noise_variance
         Variance of a reward around its expectation, in squared reward units, as last chosen.
     prior_variance
@@ -397,6 +412,7 @@ class BanditStats:
     defaults: int
     expirations: int
     late_rewards: int
+    clamped_rewards: int
     pending: int
     items: int
     available_items: int

@@ -23,7 +23,10 @@ class Hooks:
         """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out."""
 
     def rewarded(self, outcome: str, value: float) -> None:
-        """Note what became of a posted reward: a `RewardOutcome`, or "not_found", "conflict" or "unavailable"."""
+        """Note what became of a posted reward.
+
+        `outcome` is a `RewardOutcome`, "not_found", "conflict", "invalid" or "unavailable".
+        """
 
     def learned(self, reward: float, delay_seconds: float) -> None:
         """Note that this worker's learner folded in a reward (defaults left out), so long after its recommendation."""

@@ -38,7 +38,7 @@ _DELAY_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 
 _REST_REASONS = frozenset({"idle", "memory"})
 _ANSWER_OUTCOMES = frozenset({*AnswerOutcome, "not_found", "conflict", "invalid", "unavailable"})
 _DESIGN_OUTCOMES = frozenset({*DesignState, "abandoned"})
-_REWARD_OUTCOMES = frozenset({*RewardOutcome, "not_found", "conflict", "unavailable"})
+_REWARD_OUTCOMES = frozenset({*RewardOutcome, "not_found", "conflict", "invalid", "unavailable"})
 _RPC_CODES = frozenset(
     {
         "OK",

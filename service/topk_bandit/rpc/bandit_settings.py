@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta, RewardRange
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
 from topk_bandit.v1 import bandit_service_pb2 as pb
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 
 _MAX_BETA = 1e6
-_DEFAULT_REWARD_WAIT_MS = 10 * 60 * 1000
+_DEFAULT_REWARD_WAIT_MS = 24 * 60 * 60 * 1000
 _MAX_REWARD_WAIT_MS = 30 * 24 * 60 * 60 * 1000
 _MAX_HALF_LIFE_MS = 3650 * 24 * 60 * 60 * 1000
 _NANOS_PER_SECOND = 1_000_000_000
@@ -37,13 +37,12 @@ _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _SHARES = ("uniform_share", "near_share")
 _EXPLORATION = _BETAS | {f"exploration.{share}" for share in _SHARES}
 _FIXED = frozenset({"name", "slate_size", "context_dimension", "item_capacity", "kernel", "create_time"})
-_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), "reward_wait", "default_reward", "prior_study", "half_life")
 
 
 def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
     """Return a new bandit's settings, with every default filled in; errors name fields below ``bandit``."""
     slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=fields.MAX_SLATE_SIZE)
-    return BanditSettings(
+    settings = BanditSettings(
         item_capacity=fields.integer(
             "bandit.item_capacity", bandit.item_capacity, low=slate_size, high=fields.MAX_ITEM_CAPACITY
         ),
@@ -55,7 +54,9 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         default_reward=_default_reward(bandit),
         prior_study=_prior_study(bandit),
         half_life_ms=_half_life_ms(bandit),
+        reward_range=_reward_range(bandit),
     )
+    return _with_default_in_range(settings)
 
 
 def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
@@ -69,7 +70,15 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         reward_wait=_duration(settings.reward_wait_ms),
         default_reward=settings.default_reward,
         half_life=_duration(settings.half_life_ms) if settings.half_life_ms else None,
+        reward_range=_range_to_proto(settings.reward_range),
     )
+
+
+def _range_to_proto(taken: RewardRange | None) -> pb.RewardRange | None:
+    if taken is None:
+        return None
+    outside = pb.OUT_OF_RANGE_CLAMPED if taken.clamp else pb.OUT_OF_RANGE_REFUSED
+    return pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
 
 
 def _duration(milliseconds: int) -> Duration:
@@ -145,6 +154,28 @@ def _default_reward(bandit: pb.Bandit) -> float | None:
     return fields.reward_value("bandit.default_reward", bandit.default_reward)
 
 
+def _reward_range(bandit: pb.Bandit) -> RewardRange | None:
+    if not bandit.HasField("reward_range"):
+        return None
+    taken, path = bandit.reward_range, "bandit.reward_range"
+    low = fields.reward_value(f"{path}.min", taken.min if taken.HasField("min") else None)
+    high = fields.reward_value(f"{path}.max", taken.max if taken.HasField("max") else None)
+    if low >= high:
+        raise InvalidArgumentError(f"{path}.max", f"must be more than min, {low!r}, not {high!r}")
+    if taken.out_of_range not in pb.OutOfRange.values():
+        raise InvalidArgumentError(f"{path}.out_of_range", f"is nothing that this service knows: {taken.out_of_range}")
+    return RewardRange(low, high, clamp=taken.out_of_range == pb.OUT_OF_RANGE_CLAMPED)
+
+
+def _with_default_in_range(settings: BanditSettings) -> BanditSettings:
+    """Return settings whose default reward is one that could be posted."""
+    default, taken = settings.default_reward, settings.reward_range
+    if default is not None and taken is not None and not taken.low <= default <= taken.high:
+        problem = f"must be from {taken.low!r} to {taken.high!r}, the bandit's reward_range, not {default!r}"
+        raise InvalidArgumentError("bandit.default_reward", problem)
+    return settings
+
+
 def _prior_study(bandit: pb.Bandit) -> str:
     """Return the id of the study that is the prior; empty for none."""
     if not bandit.prior_study:
@@ -178,16 +209,25 @@ def masked_change(
     for share in _SHARES:
         if f"exploration.{share}" in named:
             exploration[share] = _share(bandit, default, share)
-    if "reward_wait" in named:
-        others["reward_wait_ms"] = _reward_wait_ms(bandit)
-    if "default_reward" in named:
-        others["default_reward"] = _default_reward(bandit)
-    if "prior_study" in named:
-        # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
-        others["prior_study"], others["prior_digest"] = _prior_study(bandit), ""
-    if "half_life" in named:
-        others["half_life_ms"] = _half_life_ms(bandit)
-    return lambda settings: replace(settings, exploration=replace(settings.exploration, **exploration), **others)
+    for path in sorted(named & _READERS.keys()):
+        others |= _READERS[path](bandit)
+
+    def change(settings: BanditSettings) -> BanditSettings:
+        explored = replace(settings.exploration, **exploration)
+        return _with_default_in_range(replace(settings, exploration=explored, **others))
+
+    return change
+
+
+# A prior has no digest: its utilities are yet to be taken, also if the name is the same as before.
+_READERS: dict[str, Callable[[pb.Bandit], dict[str, Any]]] = {
+    "reward_wait": lambda bandit: {"reward_wait_ms": _reward_wait_ms(bandit)},
+    "default_reward": lambda bandit: {"default_reward": _default_reward(bandit)},
+    "prior_study": lambda bandit: {"prior_study": _prior_study(bandit), "prior_digest": ""},
+    "half_life": lambda bandit: {"half_life_ms": _half_life_ms(bandit)},
+    "reward_range": lambda bandit: {"reward_range": _reward_range(bandit)},
+}
+_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
 
 
 def _leaves(path: str) -> Iterable[str]:

@@ -250,6 +250,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         default_count=stats.defaults,
         expiration_count=stats.expirations,
         late_reward_count=stats.late_rewards,
+        clamped_reward_count=stats.clamped_rewards,
         pending_count=stats.pending,
         item_count=stats.items,
         available_item_count=stats.available_items,

@@ -68,8 +68,10 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         name, entries = converters.batch_of_rewards(request)
         response = recommender_pb.BatchRewardResponse()
         away: UnavailableError | None = None
-        for entry in entries:
+        for index, entry in enumerate(entries):
             receipt = await self._attempt(name, entry, away)
+            if isinstance(receipt, InvalidArgumentError) and not isinstance(entry, InvalidArgumentError):
+                receipt = InvalidArgumentError(f"rewards[{index}].{receipt.field}", receipt.problem)
             away = receipt if isinstance(receipt, UnavailableError) else away
             response.results.append(self._result(receipt))
         return response

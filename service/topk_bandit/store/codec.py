@@ -30,6 +30,7 @@ from topk_bandit.domain.bandits import (
     RecommendationRequest,
     Recommended,
     Rewarded,
+    RewardRange,
     SettingsChanged,
     Shown,
 )
@@ -156,8 +157,10 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
 def _settings_document(settings: BanditSettings) -> Document:
     beta, default = settings.exploration.beta, settings.default_reward
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
-    # A bandit without a prior has neither field, and an empty text is refused: equal settings have equal bytes.
+    # A bandit without a prior has neither field, and an empty text is refused: equal settings have equal bytes. So it
+    # is with a range.
     prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
+    taken = settings.reward_range
     return {
         "item_capacity": settings.item_capacity,
         "slate_size": settings.slate_size,
@@ -171,7 +174,12 @@ def _settings_document(settings: BanditSettings) -> Document:
         "default_reward": None if default is None else float(default) + 0.0,
         "half_life_ms": settings.half_life_ms,
         **(prior if settings.prior_study else {}),
+        **({} if taken is None else {"reward_range": _range_document(taken)}),
     }
+
+
+def _range_document(taken: RewardRange) -> Document:
+    return {"low": float(taken.low) + 0.0, "high": float(taken.high) + 0.0, "clamp": bool(taken.clamp)}
 
 
 def _settings(fields: Fields) -> BanditSettings:
@@ -193,7 +201,12 @@ def _settings(fields: Fields) -> BanditSettings:
         prior_study=study or "",
         prior_digest=fields.text("prior_digest") if study else "",
         half_life_ms=fields.integer("half_life_ms"),
+        reward_range=_reward_range(fields.child("reward_range")) if "reward_range" in fields.document else None,
     )
+
+
+def _reward_range(fields: Fields) -> RewardRange:
+    return RewardRange(fields.number("low"), fields.number("high"), clamp=fields.flag("clamp"))
 
 
 _BETA_SCHEDULES: Mapping[str, Callable[[float], ConstantBeta | PaperBeta]] = {

@@ -62,6 +62,8 @@ class BanditRecord:
         Recommendations that are neither rewarded nor expired.
     late_rewards
         Rewards that came after their deadline.
+    clamped_rewards
+        Rewards outside the bandit's range that were accepted as its nearest end.
     """
 
     name: BanditName
@@ -74,6 +76,7 @@ class BanditRecord:
     snapshot_position: int
     pending: int
     late_rewards: int
+    clamped_rewards: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,10 +313,13 @@ class Store(Protocol):
 
         ACCEPTED appends `Rewarded`, with what was shown. After the deadline it is LATE: counted, and `Expired` is
         appended first if it was not yet. The same value again (by ``==``) is DUPLICATE, with the position of the reward
-        that was accepted.
+        that was accepted. A value outside the bandit's range is taken as its nearest end if the range clamps, and
+        counted.
 
         Raises
         ------
+        InvalidArgumentError
+            On ``value``: it is not finite, or outside a range that does not clamp.
         NotFoundError
             No such bandit, or no such recommendation (never given out, or closed longer ago than records are kept).
         ConflictError

@@ -38,6 +38,9 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "no_bandit": lambda name, _: NotFoundError(str(name)),
     "no_item": lambda name, item_id: NotFoundError(f"{name}/items/{item_id}"),
     "no_recommendation": lambda name, key: NotFoundError(f"{name}/recommendations/{key}"),
+    "out_of_range": lambda _, ends: InvalidArgumentError(
+        "value", "must be from {} to {}, the bandit's reward_range".format(*ends.split())
+    ),
     "request_id_reused": lambda *_: ConflictError(
         "REQUEST_ID_REUSED", "the request id was used with another context or other candidates"
     ),

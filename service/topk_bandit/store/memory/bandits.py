@@ -23,6 +23,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
     Shown,
 )
+from topk_bandit.store.codec import canonical
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     BanditRecord,
@@ -91,6 +92,7 @@ class _Bandit:
     revision: int = 1
     items_position: int = 0
     late_rewards: int = 0
+    clamped_rewards: int = 0
     first_position: int = 1
     log_position: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
@@ -112,6 +114,7 @@ class _Bandit:
             snapshot_position=self.snapshots[0].position if self.snapshots else 0,
             pending=len(self.deadlines),
             late_rewards=self.late_rewards,
+            clamped_rewards=self.clamped_rewards,
         )
 
     def recall(self, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
@@ -121,6 +124,15 @@ class _Bandit:
         if not recorded.answers(request):
             raise refusal("request_id_reused", self.name)
         return recorded.recommendation
+
+    def within_range(self, value: float) -> float:
+        """Return a reward as it is to be learned, or refuse it."""
+        taken = self.settings.reward_range
+        if taken is None or taken.low <= value <= taken.high:
+            return value
+        if not taken.clamp:
+            raise refusal("out_of_range", self.name, f"{canonical(taken.low)} {canonical(taken.high)}")
+        return min(max(value, taken.low), taken.high) + 0.0
 
     def expiry(self, recommendation_id: str) -> Expired:
         default = self.settings.default_reward
@@ -306,10 +318,12 @@ class MemoryStore(Store):
             raise refusal("reward_exists", name, recommendation_id)
         if recorded.value is not None:
             return RewardReceipt(RewardOutcome.DUPLICATE, recorded.reward_position)
+        learned = bandit.within_range(value)
         now_ms = self._clock_ms()
         if recorded.state is _State.PENDING and now_ms < recorded.recommendation.deadline_ms:
             bandit.close(recommendation_id, _State.REWARDED, at_ms=now_ms, value=value)
-            rewarded = Rewarded(recommendation_id, value, recorded.shown)
+            bandit.clamped_rewards += learned != value
+            rewarded = Rewarded(recommendation_id, learned, recorded.shown)
             recorded.reward_position = self._append(bandit, rewarded, at_ms=now_ms)
             return RewardReceipt(RewardOutcome.ACCEPTED, recorded.reward_position)
         if recorded.state is _State.PENDING:

@@ -322,7 +322,7 @@ class RedisStore(Store):
             scripts.CREATE_BANDIT,
             name,
             (keys.meta, keys.log),
-            (*self._announcing(name), *created, *_settings_for_scripts(event.settings), reserved_ms, RESERVATION_MS),
+            (*self._announcing(name), *created, reserved_ms, RESERVATION_MS, *_settings_for_scripts(event.settings)),
         )
 
     async def _generations(self, name: BanditName) -> _Generations | None:
@@ -353,10 +353,17 @@ def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
     )
 
 
-def _settings_for_scripts(settings: BanditSettings) -> tuple[int, str, int]:
-    """Return what scripts need of the settings: reward wait, default reward and item capacity."""
-    default = settings.default_reward
-    return settings.reward_wait_ms, "null" if default is None else canonical(default), settings.item_capacity
+def _settings_for_scripts(settings: BanditSettings) -> tuple[str | int, ...]:
+    """Return what scripts need of the settings, each its name and its value."""
+    default, taken = settings.default_reward, settings.reward_range
+    needed: dict[str, str | int] = {
+        "item_capacity": settings.item_capacity,
+        "reward_wait_ms": settings.reward_wait_ms,
+        "default_reward": "null" if default is None else canonical(default),
+        "reward_range": "-" if taken is None else f"{canonical(taken.low)} {canonical(taken.high)}",
+        "clamps": int(taken is not None and taken.clamp),
+    }
+    return tuple(part for setting in needed.items() for part in setting)
 
 
 def _verify(name: BanditName, frame: bytes) -> Snapshot | None:

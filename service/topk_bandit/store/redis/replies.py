@@ -68,6 +68,7 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
         snapshot_position=int(fields[b"snapshot_position"]),
         pending=int(fields[b"pending"]),
         late_rewards=int(fields[b"late_rewards"]),
+        clamped_rewards=int(fields[b"clamped_rewards"]),
     )
 
 

@@ -48,6 +48,18 @@ local function shown(record)
   return '{"context":' .. record.context .. ',"slate":' .. slate .. ',"at_ms":' .. record.at_ms .. '}'
 end
 
+-- Return a reward as it is to be learned, nil for one that is refused; `range` is its two ends, or "-".
+local function within_range(value, range, clamps)
+  local low, high = string.match(range, '^(%S+) (%S+)$')
+  if low and tonumber(value) < tonumber(low) then
+    return clamps == '1' and low or nil
+  end
+  if high and tonumber(value) > tonumber(high) then
+    return clamps == '1' and high or nil
+  end
+  return value
+end
+
 -- Answer for a recommendation id that is recorded already.
 local function recall(packed, fingerprint)
   local record = unpack_record(packed)

@@ -5,24 +5,22 @@
 -- ARGV[3] incarnation
 -- ARGV[4] settings
 -- ARGV[5] BanditCreated
--- ARGV[6] reward wait in ms
--- ARGV[7] default reward, or null
--- ARGV[8] item capacity
--- ARGV[9] when the index entry was reserved, in ms
--- ARGV[10] how long a reservation holds, in ms
+-- ARGV[6] when the index entry was reserved, in ms
+-- ARGV[7] how long a reservation holds, in ms
+-- ARGV[8..] the settings that scripts need, each its name and its value
 -- Returns {'created', meta}, {'exists', meta} or {'lapsed'}.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {'exists', redis.call('HGETALL', KEYS[1])}
 end
 local at_ms = now_ms()
-if at_ms >= ARGV[9] + ARGV[10] then
+if at_ms >= ARGV[6] + ARGV[7] then
   return {'lapsed'}
 end
 redis.call('HSET', KEYS[1],
-  'incarnation', ARGV[3], 'settings', ARGV[4], 'reward_wait_ms', ARGV[6], 'default_reward', ARGV[7],
-  'item_capacity', ARGV[8], 'revision', 1, 'created_ms', text(at_ms), 'items_position', 0, 'log_position', 0,
-  'first_position', 1, 'snapshot_position', 0, 'pending', 0, 'late_rewards', 0)
+  'incarnation', ARGV[3], 'settings', ARGV[4], 'revision', 1, 'created_ms', text(at_ms), 'items_position', 0,
+  'log_position', 0, 'first_position', 1, 'snapshot_position', 0, 'pending', 0, 'late_rewards', 0,
+  'clamped_rewards', 0, unpack(ARGV, 8))
 append(KEYS[1], KEYS[2], at_ms, ARGV[5])
 announce()
 return {'created', redis.call('HGETALL', KEYS[1])}
