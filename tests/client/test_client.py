@@ -16,6 +16,7 @@ from tests.rpc.shop import START_MS
 
 from topk_bandit import client as client_module
 from topk_bandit.client import (
+    Aggregation,
     AlreadyExists,
     Bandit,
     BanditStats,
@@ -118,6 +119,17 @@ def test_rewards_one_by_one(client: EitherClient, home: str) -> None:
     assert caught.value.reason == "REWARD_EXISTS"
 
 
+def test_one_of_several_rewards_has_an_id(server: RunningServer, client: EitherClient, home: str) -> None:
+    ids = [client.recommend(home).id for _ in range(3)]
+    client.reward(home, ids[0], 1.0, reward_id="order", final=True)
+    client.rewards(home, dict.fromkeys(ids[1:], 2.0), reward_id="click")
+    assert server.shop.reward_ids == [("order", True), ("click", False), ("click", False)]
+    assert client.rewards(home, {"x": 1.0}, reward_id="a\nb").errors["x"].field == "rewards[0].reward_id"
+    with pytest.raises(InvalidArgument) as caught:
+        client.reward(home, "x", 1.0, reward_id="a\nb")
+    assert caught.value.field == "reward_id"
+
+
 def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: str) -> None:
     late = client.recommend(home, request_id="late").id
     server.shop.now_ms += 86_400_001
@@ -187,6 +199,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         prior_study="tastes",
         half_life=timedelta(days=7),
         reward_range=RewardRange(-1.0, 1.0, clamp=True),
+        reward_aggregation=Aggregation.MAX,
     )
     assert bandit == Bandit(
         name="home",
@@ -204,6 +217,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         prior_study="tastes",
         half_life=timedelta(days=7),
         reward_range=RewardRange(-1.0, 1.0, clamp=True),
+        reward_aggregation=Aggregation.MAX,
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
     assert client.get_bandit("home") == bandit
@@ -234,6 +248,9 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", reward_range=taken).reward_range == taken
     assert client.update_bandit("home", half_life=None).reward_range == taken
     assert client.update_bandit("home", reward_range=None).reward_range is None
+    for kind in Aggregation:
+        assert client.update_bandit("home", reward_aggregation=kind).reward_aggregation is kind
+    assert client.update_bandit("home", reward_aggregation=None).reward_aggregation is Aggregation.FIRST
     client.update_bandit("home", constant_beta=0.0)
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)
 

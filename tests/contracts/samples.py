@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditName,
     BanditSettings,
     ConstantBeta,
@@ -46,6 +47,7 @@ def settings(
     item_capacity: int = 5,
     uniform_share: float = 0.1,
     reward_range: RewardRange | None = None,
+    reward_aggregation: Aggregation = Aggregation.FIRST,
 ) -> BanditSettings:
     return replace(
         SETTINGS,
@@ -53,6 +55,7 @@ def settings(
         default_reward=default_reward,
         item_capacity=item_capacity,
         reward_range=reward_range,
+        reward_aggregation=reward_aggregation,
         exploration=replace(SETTINGS.exploration, uniform_share=uniform_share),
     )
 

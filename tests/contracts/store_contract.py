@@ -16,6 +16,7 @@ from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.samples import HOUR_MS, ITEMS, NAME, PRIOR, SETTINGS, recommendation, request, settings
 
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditCreated,
     BanditName,
     BanditSettings,
@@ -23,6 +24,7 @@ from topk_bandit.domain.bandits import (
     Item,
     ItemsChanged,
     Recommended,
+    RewardCollected,
     Rewarded,
     RewardOutcome,
     RewardRange,
@@ -37,7 +39,7 @@ from topk_bandit.domain.errors import (
     NotFoundError,
     TopkBanditError,
 )
-from topk_bandit.store.log import Expiry, ItemRecord, RecordStatus, Snapshot
+from topk_bandit.store.log import MOST_REWARDS, Expiry, ItemRecord, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,6 +50,16 @@ if TYPE_CHECKING:
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
 OVERDUE = settings(reward_wait_ms=0, default_reward=-0.5)
+
+
+# What the rewards 0.1, 1e16, -0.2 and 0.3, in this order, come to.
+SEVERAL = (0.1, 1e16, -0.2, 0.3)
+COME_TO = {
+    Aggregation.LAST: 0.3,
+    Aggregation.SUM: 0.1 + 1e16 - 0.2 + 0.3,
+    Aggregation.MEAN: (0.1 + 1e16 - 0.2 + 0.3) / 4,
+    Aggregation.MAX: 1e16,
+}
 
 
 async def create(
@@ -648,6 +660,112 @@ class StoreContract:
             assert await expired(store) == 0
             await stores.pass_time(400)
             assert (await store.record_reward(NAME, "tardy", 1.0)).outcome == RewardOutcome.LATE
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("final", [True, False])
+    @pytest.mark.parametrize("kind", COME_TO)
+    def test_several_rewards_are_learned_together(self, stores: Stores, kind: Aggregation, *, final: bool) -> None:
+        async def scenario(store: Store) -> None:
+            having = settings(reward_wait_ms=HOUR_MS if final else 500, default_reward=7.0, reward_aggregation=kind)
+            await create(store, having=having)
+            await record(store)
+            await record(store, "z-other")
+            then = await shown(store)
+            for number, value in enumerate(SEVERAL):
+                last = final and number == len(SEVERAL) - 1
+                receipt = await store.record_reward(NAME, "rec-1", value, reward_id=f"r {number}", final=last)
+                assert receipt == RewardReceipt(RewardOutcome.ACCEPTED, 4 + number)
+            assert (await store.get_bandit(NAME)).pending == (1 if final else 2)
+            if not final:
+                await stores.pass_time(500)
+                assert await expired(store) == 2
+            collected = [RewardCollected("rec-1", f"r {number}", value) for number, value in enumerate(SEVERAL)]
+            events = [logged.event for logged in await whole_log(store, NAME)][3:]
+            assert events[: len(collected) - final] == collected[: len(collected) - final]
+            assert events[len(collected) - final] == Rewarded("rec-1", COME_TO[kind], then)
+            assert (await store.record_reward(NAME, "rec-1", 0.1, reward_id="r 0")).log_position == 4
+            again = await store.record_reward(NAME, "rec-1", 0.3, reward_id="r 3", final=final)
+            assert again == RewardReceipt(RewardOutcome.DUPLICATE, 7)
+
+        run(stores, scenario)
+
+    def test_several_rewards_have_ids_and_an_end(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(
+                store, having=settings(reward_aggregation=Aggregation.SUM, reward_range=RewardRange(-1.0, 1.0))
+            )
+            await record(store)
+            await store.record_reward(NAME, "rec-1", 0.25, reward_id="click")
+            before = await dump(store, NAME)
+            failing = {
+                "reward_id": (InvalidArgumentError, lambda: store.record_reward(NAME, "rec-1", 0.5)),
+                "value": (InvalidArgumentError, lambda: store.record_reward(NAME, "rec-1", 1.5, reward_id="order")),
+                "REWARD_EXISTS": (ConflictError, lambda: store.record_reward(NAME, "rec-1", 0.5, reward_id="click")),
+            }
+            for named, (kind, call) in failing.items():
+                with pytest.raises(kind) as refused:
+                    await call()
+                assert named in {getattr(refused.value, "field", ""), getattr(refused.value, "reason", "")}
+            assert await dump(store, NAME) == before
+            ended = await store.record_reward(NAME, "rec-1", 0.25, reward_id="click", final=True)
+            assert ended == RewardReceipt(RewardOutcome.ACCEPTED, 4)
+            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", 0.25, await shown(store))
+            with pytest.raises(ConflictError) as final:
+                await store.record_reward(NAME, "rec-1", 0.5, reward_id="order")
+            assert final.value.reason == "REWARD_FINAL"
+
+        run(stores, scenario)
+
+    def test_a_recommendation_has_a_bound_on_its_rewards(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_aggregation=Aggregation.MAX))
+            await record(store)
+            for number in range(MOST_REWARDS):
+                await store.record_reward(NAME, "rec-1", 1.0, reward_id=f"{number}")
+            before = await dump(store, NAME)
+            with pytest.raises(ExhaustedError) as full:
+                await store.record_reward(NAME, "rec-1", 1.0, reward_id="more", final=True)
+            assert (full.value.reason, full.value.retry_after) == ("REWARD_COUNT", None)
+            assert await dump(store, NAME) == before
+            assert (await store.record_reward(NAME, "rec-1", 1.0, reward_id="0")).outcome is RewardOutcome.DUPLICATE
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("noticed", [True, False])
+    def test_a_late_one_of_several_is_counted_and_not_learned(self, stores: Stores, *, noticed: bool) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=300, reward_aggregation=Aggregation.SUM))
+            await record(store)
+            await record(store, "z-none")
+            await store.record_reward(NAME, "rec-1", 1.0, reward_id="click")
+            await stores.pass_time(300)
+            if noticed:
+                assert await expired(store) == 2
+            for key in ("rec-1", "z-none"):
+                for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
+                    receipt = await store.record_reward(NAME, key, 5.0, reward_id="order", final=True)
+                    assert receipt == RewardReceipt(outcome, 0)
+            assert await expired(store) == 0
+            ends = [logged.event for logged in await whole_log(store, NAME)][4:]
+            assert ends == [Rewarded("rec-1", 1.0, await shown(store)), Expired("z-none", None, None)]
+            assert (await store.get_bandit(NAME)).late_rewards == 2
+
+        run(stores, scenario)
+
+    def test_an_aggregation_that_changes_holds_for_what_is_open(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_aggregation=Aggregation.SUM))
+            await record(store)
+            for number, value in enumerate((1.0, 2.0)):
+                await store.record_reward(NAME, "rec-1", value, reward_id=f"{number}")
+            await store.update_settings(NAME, SETTINGS, revision=1)
+            assert (await store.record_reward(NAME, "rec-1", 4.0)).outcome is RewardOutcome.ACCEPTED
+            assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", 1.0, await shown(store))
+            await record(store, "rec-2")
+            await store.record_reward(NAME, "rec-2", 3.0, reward_id="not looked at")
+            with pytest.raises(ConflictError):
+                await store.record_reward(NAME, "rec-2", 4.0, reward_id="nor this")
 
         run(stores, scenario)
 

@@ -90,6 +90,7 @@ class Shop:
         self.faults: dict[str, BaseException] = {}
         self.calls: list[str] = []
         self.asked_versions: list[int] = []
+        self.reward_ids: list[tuple[str, bool]] = []
         self.finished: list[str] = []
 
     async def _enter(self, call: str, name: BanditName | None = None) -> Loop:
@@ -149,8 +150,11 @@ class Shop:
         loop.given[request.request_id] = (request, recommendation)
         return recommendation
 
-    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
+    async def reward(
+        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+    ) -> RewardReceipt:
         loop = await self._enter("reward", name)
+        self.reward_ids.append((reward_id, final))
         if recommendation_id in self.faults:
             raise self.faults[recommendation_id]
         if recommendation_id not in loop.given:

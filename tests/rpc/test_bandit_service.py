@@ -11,6 +11,7 @@ from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
 
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditName,
     BanditSettings,
     ConstantBeta,
@@ -72,6 +73,7 @@ EVERYTHING: dict[str, Any] = {
     "half_life": Duration(seconds=86_400),
     "default_reward": 0.0,
     "prior_study": "tenants/acme/studies/tastes",
+    "reward_aggregation": pb.REWARD_AGGREGATION_MEAN,
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -83,7 +85,9 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         *(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes"),
         half_life_ms=86_400_000,
         reward_range=RewardRange(-1.5, 0.0, clamp=True),
+        reward_aggregation=Aggregation.MEAN,
     )
+    assert answer.reward_aggregation == pb.REWARD_AGGREGATION_MEAN
     assert settings_of(server) == expected
     assert answer.reward_range == EVERYTHING["reward_range"]
     assert answer.half_life == EVERYTHING["half_life"]
@@ -143,6 +147,7 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"reward_wait": Duration(seconds=-1)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(seconds=1, nanos=-1_000_000)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(nanos=1_000_000_000)}, "bandit.reward_wait"),
+        ({"reward_aggregation": 9}, "bandit.reward_aggregation"),
         ({"reward_range": pb.RewardRange()}, "bandit.reward_range.min"),
         ({"reward_range": pb.RewardRange(min=0.0)}, "bandit.reward_range.max"),
         ({"reward_range": pb.RewardRange(min=0.0, max=0.0)}, "bandit.reward_range.max"),
@@ -185,6 +190,11 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["reward_wait"], {"reward_wait": Duration(seconds=2)}, {"reward_wait_ms": 2000}),
     (["reward_range"], {"reward_range": pb.RewardRange(min=0.0, max=1.0)}, {"reward_range": RewardRange(0.0, 1.0)}),
     (["reward_range"], {}, {"reward_range": None}),
+    (
+        ["reward_aggregation"],
+        {"reward_aggregation": pb.REWARD_AGGREGATION_SUM},
+        {"reward_aggregation": Aggregation.SUM},
+    ),
     (["reward_wait"], {"default_reward": 9.0}, {"reward_wait_ms": 86_400_000}),
     (["default_reward"], {"default_reward": 0.5}, {"default_reward": 0.5}),
     (["default_reward"], {"reward_wait": Duration(seconds=2)}, {"default_reward": None}),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.contracts.samples import SETTINGS, recommendation, request
 
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditCreated,
     BanditSettings,
     ConstantBeta,
@@ -28,6 +29,7 @@ from topk_bandit.domain.bandits import (
     Recommendation,
     RecommendationRequest,
     Recommended,
+    RewardCollected,
     Rewarded,
     RewardRange,
     SettingsChanged,
@@ -53,6 +55,7 @@ all_settings = st.builds(
     exploration=explorations,
     reward_wait_ms=counts,
     default_reward=st.none() | numbers,
+    reward_aggregation=st.sampled_from(Aggregation),
     reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
 )
 priors = st.builds(
@@ -97,6 +100,7 @@ events = st.one_of(
         retired=text_tuples,
     ),
     st.builds(Recommended, request=requests, recommendation=recommendations),
+    st.builds(RewardCollected, texts, texts, st.none() | numbers),
     st.builds(Rewarded, texts, numbers, shown),
     st.builds(Expired, texts, st.none(), st.none()),
     st.builds(Expired, texts, numbers, shown),

@@ -15,7 +15,7 @@ from tests.contracts.samples import recommendation, request, settings
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import BanditName, BanditSettings, Item
+from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Item
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.store.log import Snapshot
 
@@ -31,6 +31,15 @@ SETTINGS = [
     settings(reward_wait_ms=wait, default_reward=default, item_capacity=3)
     for wait in (0, 10**9)
     for default in (None, 0.1)
+]
+SETTINGS += [
+    settings(reward_wait_ms=wait, default_reward=0.1, item_capacity=3, reward_aggregation=kind)
+    for wait, kind in (
+        (0, Aggregation.LAST),
+        (10**9, Aggregation.SUM),
+        (10**9, Aggregation.MEAN),
+        (10**9, Aggregation.MAX),
+    )
 ]
 names = st.sampled_from([NAMES[0], *NAMES])
 some_settings = st.sampled_from(SETTINGS)
@@ -156,6 +165,10 @@ class Agreement(RuleBasedStateMachine):
     @rule(name=names, key=keys, value=values)
     def reward(self, name: BanditName, key: str, value: float) -> None:
         self.both(lambda store: store.record_reward(name, key, value))
+
+    @rule(name=names, key=keys, value=values, reward_id=st.sampled_from(["", "a", "b", 'c "d"']), final=st.booleans())
+    def reward_again(self, name: BanditName, key: str, value: float, reward_id: str, *, final: bool) -> None:
+        self.both(lambda store: store.record_reward(name, key, value, reward_id=reward_id, final=final))
 
     @rule(name=names)
     def expire(self, name: BanditName) -> None:

@@ -22,6 +22,7 @@ from topk_bandit.domain.bandits import (
     ItemsChanged,
     LoggedEvent,
     Recommended,
+    RewardCollected,
     Rewarded,
     SettingsChanged,
 )
@@ -156,6 +157,8 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return replace(model, items=items, state=_place_items(model, items), items_position=logged.position)
         case Recommended() as recommended:
             return _open_slate(model, recommended)
+        case RewardCollected():
+            return model
         case Rewarded(recommendation_id, value, shown):
             return _learn_reward(_check_open(model, logged), recommendation_id, value, shown, at_ms=logged.at_ms)
         case Expired() as expired:

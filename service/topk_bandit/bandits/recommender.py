@@ -153,10 +153,12 @@ class Recommender:
             model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
-    async def reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
-        """Take in a slate's reward."""
+    async def reward(
+        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+    ) -> RewardReceipt:
+        """Take in a slate's reward, or one of several; see `topk_bandit.store.log.Store.record_reward`."""
         try:
-            receipt = await self._store.record_reward(name, recommendation_id, value)
+            receipt = await self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
         except TopkBanditError as error:
             self._hooks.rewarded(_name_refusal(error), value)
             raise

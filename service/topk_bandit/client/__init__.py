@@ -34,6 +34,7 @@ from topk_bandit.client.study_values import (
 from topk_bandit.client.synchronous import Client
 from topk_bandit.client.values import (
     UNCHANGED,
+    Aggregation,
     Bandit,
     BanditStats,
     BatchOutcome,
@@ -49,6 +50,7 @@ from topk_bandit.client.values import (
 
 __all__ = [
     "UNCHANGED",
+    "Aggregation",
     "AlreadyExists",
     "AnswerKind",
     "AnswerOutcome",

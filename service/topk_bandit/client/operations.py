@@ -13,6 +13,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from topk_bandit.client.errors import error_of_entry, invalid_argument
 from topk_bandit.client.values import (
     UNCHANGED,
+    Aggregation,
     Bandit,
     BanditStats,
     BatchOutcome,
@@ -53,6 +54,14 @@ _KERNELS = {
     bandit_pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
     bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
 }
+_AGGREGATIONS = {
+    bandit_pb.REWARD_AGGREGATION_FIRST: Aggregation.FIRST,
+    bandit_pb.REWARD_AGGREGATION_LAST: Aggregation.LAST,
+    bandit_pb.REWARD_AGGREGATION_SUM: Aggregation.SUM,
+    bandit_pb.REWARD_AGGREGATION_MEAN: Aggregation.MEAN,
+    bandit_pb.REWARD_AGGREGATION_MAX: Aggregation.MAX,
+}
+_AGGREGATIONS_ON_THE_WIRE = {kind: number for number, kind in _AGGREGATIONS.items()}
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
 _EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share", "near_share")
 
@@ -128,21 +137,37 @@ class Operations:
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
 
-    def reward(self, bandit: str, recommendation_id: str, value: float) -> Operation[RewardReceipt]:
+    def reward(
+        self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool
+    ) -> Operation[RewardReceipt]:
         """Post a reward."""
         request = recommender_pb.RewardRequest(
-            bandit=self._name(bandit), recommendation_id=recommendation_id, value=float(value)
+            bandit=self._name(bandit),
+            recommendation_id=recommendation_id,
+            value=float(value),
+            reward_id=reward_id,
+            final=final,
         )
         return Operation(RecommenderServiceStub, "Reward", request, _receipt)
 
-    def rewards(self, bandit: str, values: Mapping[str, float]) -> Iterator[Operation[BatchOutcome]]:
+    def rewards(
+        self, bandit: str, values: Mapping[str, float], *, reward_id: str, final: bool
+    ) -> Iterator[Operation[BatchOutcome]]:
         """Post many rewards, as many to a call as the service takes."""
         ids = list(values)
         for start in range(0, len(ids), _MAX_BATCH):
-            yield self._batch(bandit, {one: values[one] for one in ids[start : start + _MAX_BATCH]})
+            part = {one: values[one] for one in ids[start : start + _MAX_BATCH]}
+            yield self._batch(bandit, part, reward_id=reward_id, final=final)
 
-    def _batch(self, bandit: str, values: Mapping[str, float]) -> Operation[BatchOutcome]:
-        rewards = [recommender_pb.RewardEntry(recommendation_id=one, value=float(values[one])) for one in values]
+    def _batch(
+        self, bandit: str, values: Mapping[str, float], *, reward_id: str, final: bool
+    ) -> Operation[BatchOutcome]:
+        rewards = [
+            recommender_pb.RewardEntry(
+                recommendation_id=one, value=float(values[one]), reward_id=reward_id, final=final
+            )
+            for one in values
+        ]
         request = recommender_pb.BatchRewardRequest(bandit=self._name(bandit), rewards=rewards)
         return Operation(
             RecommenderServiceStub, "BatchReward", request, lambda response: _batch_outcome(values, response)
@@ -165,6 +190,7 @@ class Operations:
         prior_study: str | None,
         half_life: timedelta | None,
         reward_range: RewardRange | None,
+        reward_aggregation: Aggregation,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -179,6 +205,7 @@ class Operations:
             prior_study=self._study_name(prior_study),
             half_life=_duration(half_life),
             reward_range=_range(reward_range),
+            reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[reward_aggregation],
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -206,6 +233,7 @@ class Operations:
         prior_study: str | Unchanged | None,
         half_life: timedelta | Unchanged | None,
         reward_range: RewardRange | Unchanged | None,
+        reward_aggregation: Aggregation | Unchanged | None,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -216,6 +244,7 @@ class Operations:
             "prior_study": prior_study,
             "half_life": half_life,
             "reward_range": reward_range,
+            "reward_aggregation": reward_aggregation,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -227,6 +256,7 @@ class Operations:
             prior_study=self._study_name(_or_none(prior_study)),
             half_life=_duration(_or_none(half_life)),
             reward_range=_range(_or_none(reward_range)),
+            reward_aggregation=_aggregation(reward_aggregation),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -271,6 +301,10 @@ def _duration(wait: timedelta | None) -> Duration | None:
     duration = Duration()
     duration.FromTimedelta(wait)
     return duration
+
+
+def _aggregation(kind: Aggregation | Unchanged | None) -> bandit_pb.RewardAggregation:
+    return _AGGREGATIONS_ON_THE_WIRE[kind if isinstance(kind, Aggregation) else Aggregation.FIRST]
 
 
 def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
@@ -358,6 +392,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         prior_study=bandit.prior_study.rpartition("/")[2] or None,
         half_life=bandit.half_life.ToTimedelta() if bandit.HasField("half_life") else None,
         reward_range=_read_range(bandit.reward_range) if bandit.HasField("reward_range") else None,
+        reward_aggregation=_AGGREGATIONS[bandit.reward_aggregation],
     )
 
 

@@ -16,7 +16,7 @@ from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
 from topk_bandit.client.synchronous_studies import Studies
-from topk_bandit.client.values import UNCHANGED, Kernel
+from topk_bandit.client.values import UNCHANGED, Aggregation, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -157,20 +157,46 @@ class Client(Studies):
         return self._run(operation, timeout)
 
     def reward(
-        self, bandit: str, recommendation_id: str, value: float, *, timeout: float | None = None
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        timeout: float | None = None,
     ) -> RewardReceipt:
-        """Post the one number that a slate earned; return what became of it, and where it stands in the log."""
-        receipt = self._run(self._operations.reward(bandit, recommendation_id, value), timeout)
+        """Post the number that a slate earned; return what became of it, and where it stands in the log.
+
+        Parameters
+        ----------
+        reward_id
+            Tells several rewards of a slate apart, where the bandit's `reward_aggregation` is not FIRST.
+        final
+            Whether no more will come, so that what they come to is learned now.
+        """
+        posted = self._operations.reward(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        receipt = self._run(posted, timeout)
         self._late.note(bandit, [receipt])
         return receipt
 
-    def rewards(self, bandit: str, values: Mapping[str, float], *, timeout: float | None = None) -> BatchOutcome:
+    def rewards(
+        self,
+        bandit: str,
+        values: Mapping[str, float],
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        timeout: float | None = None,
+    ) -> BatchOutcome:
         """Post many rewards by recommendation id; return what became of each.
 
-        They go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
+        `reward_id` and `final` are as for `reward`, the same for all: "click", or "return". The rewards go in calls of
+        up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
         posting everything again does no harm.
         """
-        outcome = merged([self._run(part, timeout) for part in self._operations.rewards(bandit, values)])
+        parts = self._operations.rewards(bandit, values, reward_id=reward_id, final=final)
+        outcome = merged([self._run(part, timeout) for part in parts])
         self._late.note(bandit, outcome.receipts.values())
         return outcome
 
@@ -191,6 +217,7 @@ class Client(Studies):
         prior_study: str | None = None,
         half_life: timedelta | None = None,
         reward_range: RewardRange | None = None,
+        reward_aggregation: Aggregation = Aggregation.FIRST,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -209,6 +236,7 @@ class Client(Studies):
             prior_study=prior_study,
             half_life=half_life,
             reward_range=reward_range,
+            reward_aggregation=reward_aggregation,
         )
         return self._run(operation, timeout)
 
@@ -233,6 +261,7 @@ class Client(Studies):
         prior_study: str | Unchanged | None = UNCHANGED,
         half_life: timedelta | Unchanged | None = UNCHANGED,
         reward_range: RewardRange | Unchanged | None = UNCHANGED,
+        reward_aggregation: Aggregation | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
@@ -247,6 +276,7 @@ class Client(Studies):
             prior_study=prior_study,
             half_life=half_life,
             reward_range=reward_range,
+            reward_aggregation=reward_aggregation,
         )
         return self._run(operation, timeout)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Item, Kernel, RewardOutcome, RewardRange, RewardReceipt
+from topk_bandit.domain.bandits import Aggregation, Item, Kernel, RewardOutcome, RewardRange, RewardReceipt
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNCHANGED",
+    "Aggregation",
     "Bandit",
     "BanditStats",
     "BatchOutcome",
@@ -116,7 +117,9 @@ class Bandit:
     half_life
         Age at which a reward counts half; None where it never counts less.
     reward_range
-        The rewards that are taken; None for any.
+        The rewards that are taken, each by itself; None for any.
+    reward_aggregation
+        What is learned of a slate that gets several rewards.
     """
 
     name: str
@@ -134,6 +137,7 @@ class Bandit:
     prior_study: str | None
     half_life: timedelta | None
     reward_range: RewardRange | None
+    reward_aggregation: Aggregation
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_NEAR_SHARE",
     "DEFAULT_UNIFORM_SHARE",
     "REGRET_CONFIDENCE",
+    "Aggregation",
     "BanditCreated",
     "BanditName",
     "BanditSettings",
@@ -34,6 +35,7 @@ __all__ = [
     "Recommendation",
     "RecommendationRequest",
     "Recommended",
+    "RewardCollected",
     "RewardOutcome",
     "RewardRange",
     "RewardReceipt",
@@ -117,6 +119,20 @@ class RewardRange:
     clamp: bool = False
 
 
+class Aggregation(StrEnum):
+    """What is learned of a slate that gets several rewards.
+
+    FIRST learns the first at once, and takes no others. The others are learned from all rewards that came until the
+    reward wait ended, or until one was posted as the final one.
+    """
+
+    FIRST = "first"
+    LAST = "last"
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "max"
+
+
 @dataclass(frozen=True, slots=True)
 class BanditSettings:
     """What a bandit is created with; all but capacity, slate size, context dimension and kernel may change.
@@ -141,7 +157,9 @@ class BanditSettings:
     half_life_ms
         Age at which a reward counts half; 0 for rewards that never count less.
     reward_range
-        The rewards that are taken; None for any.
+        The rewards that are taken, each by itself; None for any.
+    reward_aggregation
+        What is learned of a slate that gets several rewards.
     """
 
     item_capacity: int
@@ -155,6 +173,7 @@ class BanditSettings:
     prior_digest: str = ""
     half_life_ms: int = 0
     reward_range: RewardRange | None = None
+    reward_aggregation: Aggregation = Aggregation.FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +290,11 @@ class RewardOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RewardReceipt:
-    """What became of a posted reward, and where it stands in the log: 0 for one that was late."""
+    """What became of a posted reward, and where it stands in the log: 0 for one that was late.
+
+    The position of one of several rewards is that of its `RewardCollected`, and nothing is learned there yet; that of a
+    final one is that of `Rewarded`.
+    """
 
     outcome: RewardOutcome
     log_position: int = 0
@@ -319,8 +342,17 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardCollected:
+    """One of several rewards is known, or known anew: None if it was taken back. `Rewarded` has what all come to."""
+
+    recommendation_id: str
+    reward_id: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A reward arrived before its deadline."""
+    """A slate's reward is known: one that arrived before its deadline, or what several such ones come to."""
 
     recommendation_id: str
     value: float
@@ -336,7 +368,7 @@ class Expired:
     shown: Shown | None
 
 
-Event: TypeAlias = BanditCreated | SettingsChanged | ItemsChanged | Recommended | Rewarded | Expired
+Event: TypeAlias = BanditCreated | SettingsChanged | ItemsChanged | Recommended | RewardCollected | Rewarded | Expired
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Kernel, PaperBeta, RewardRange
+from topk_bandit.domain.bandits import (
+    Aggregation,
+    BanditSettings,
+    ConstantBeta,
+    Exploration,
+    Kernel,
+    PaperBeta,
+    RewardRange,
+)
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
 from topk_bandit.v1 import bandit_service_pb2 as pb
@@ -33,6 +41,18 @@ _KERNELS = {
 }
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items() if number != pb.KERNEL_UNSPECIFIED}
 
+_AGGREGATIONS = {
+    pb.REWARD_AGGREGATION_UNSPECIFIED: Aggregation.FIRST,
+    pb.REWARD_AGGREGATION_FIRST: Aggregation.FIRST,
+    pb.REWARD_AGGREGATION_LAST: Aggregation.LAST,
+    pb.REWARD_AGGREGATION_SUM: Aggregation.SUM,
+    pb.REWARD_AGGREGATION_MEAN: Aggregation.MEAN,
+    pb.REWARD_AGGREGATION_MAX: Aggregation.MAX,
+}
+_AGGREGATIONS_ON_THE_WIRE = {
+    kind: number for number, kind in _AGGREGATIONS.items() if number != pb.REWARD_AGGREGATION_UNSPECIFIED
+}
+
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _SHARES = ("uniform_share", "near_share")
 _EXPLORATION = _BETAS | {f"exploration.{share}" for share in _SHARES}
@@ -55,6 +75,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         prior_study=_prior_study(bandit),
         half_life_ms=_half_life_ms(bandit),
         reward_range=_reward_range(bandit),
+        reward_aggregation=_reward_aggregation(bandit),
     )
     return _with_default_in_range(settings)
 
@@ -71,6 +92,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         default_reward=settings.default_reward,
         half_life=_duration(settings.half_life_ms) if settings.half_life_ms else None,
         reward_range=_range_to_proto(settings.reward_range),
+        reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[settings.reward_aggregation],
     )
 
 
@@ -167,6 +189,14 @@ def _reward_range(bandit: pb.Bandit) -> RewardRange | None:
     return RewardRange(low, high, clamp=taken.out_of_range == pb.OUT_OF_RANGE_CLAMPED)
 
 
+def _reward_aggregation(bandit: pb.Bandit) -> Aggregation:
+    kind = _AGGREGATIONS.get(bandit.reward_aggregation)
+    if kind is None:
+        problem = f"is no aggregation that this service knows: {bandit.reward_aggregation}"
+        raise InvalidArgumentError("bandit.reward_aggregation", problem)
+    return kind
+
+
 def _with_default_in_range(settings: BanditSettings) -> BanditSettings:
     """Return settings whose default reward is one that could be posted."""
     default, taken = settings.default_reward, settings.reward_range
@@ -226,6 +256,7 @@ _READERS: dict[str, Callable[[pb.Bandit], dict[str, Any]]] = {
     "prior_study": lambda bandit: {"prior_study": _prior_study(bandit), "prior_digest": ""},
     "half_life": lambda bandit: {"half_life_ms": _half_life_ms(bandit)},
     "reward_range": lambda bandit: {"reward_range": _reward_range(bandit)},
+    "reward_aggregation": lambda bandit: {"reward_aggregation": _reward_aggregation(bandit)},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
 

@@ -111,10 +111,12 @@ def timestamp(milliseconds: int) -> Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class PostedReward:
-    """A number for the slate of one recommendation."""
+    """A number for the slate of one recommendation; `reward_id` is empty unless it is one of several."""
 
     recommendation_id: str
     value: float
+    reward_id: str
+    final: bool
 
 
 def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, PostedReward]:
@@ -143,6 +145,8 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
     return PostedReward(
         recommendation_id=fields.opaque_id(f"{prefix}recommendation_id", entry.recommendation_id),
         value=fields.reward_value(f"{prefix}value", value),
+        reward_id=fields.opaque_id(f"{prefix}reward_id", entry.reward_id) if entry.reward_id else "",
+        final=entry.final,
     )
 
 

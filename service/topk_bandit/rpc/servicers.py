@@ -58,7 +58,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     async def Reward(self, request: recommender_pb.RewardRequest, _context: Context) -> recommender_pb.RewardResponse:
         """Take in a reward."""
         name, reward = converters.reward_request(request)
-        receipt = await self._use_cases.reward(name, reward.recommendation_id, reward.value)
+        receipt = await self._post(name, reward)
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResponse)
 
     async def BatchReward(
@@ -84,9 +84,14 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         if away is not None:  # each further try might wait as long as the one that found the store away
             return away
         try:
-            return await self._use_cases.reward(name, entry.recommendation_id, entry.value)
+            return await self._post(name, entry)
         except Exception as error:  # noqa: BLE001, it becomes this entry's result and stops no other
             return error
+
+    async def _post(self, name: BanditName, reward: PostedReward) -> RewardReceipt:
+        return await self._use_cases.reward(
+            name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+        )
 
     def _result(self, receipt: RewardReceipt | Exception) -> recommender_pb.RewardResult:
         if isinstance(receipt, Exception):

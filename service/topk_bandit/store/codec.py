@@ -1,9 +1,8 @@
 """Encode a bandit's values as bytes, and decode them: JSON with a schema number, and snapshots with a checksum.
 
 Every number is decoded exactly, because a float is written as its shortest ``repr``. Bytes that no encoder here could
-have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events `items_changed`,
-`rewarded` and `expired` are written by the Lua scripts, because only the store knows their contents, and are decoded
-here like all others.
+have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events about items and rewards
+are written by the Lua scripts, because only the store knows their contents, and are decoded here like all others.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditCreated,
     BanditSettings,
     ConstantBeta,
@@ -29,6 +29,7 @@ from topk_bandit.domain.bandits import (
     Recommendation,
     RecommendationRequest,
     Recommended,
+    RewardCollected,
     Rewarded,
     RewardRange,
     SettingsChanged,
@@ -158,9 +159,9 @@ def _settings_document(settings: BanditSettings) -> Document:
     beta, default = settings.exploration.beta, settings.default_reward
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
     # A bandit without a prior has neither field, and an empty text is refused: equal settings have equal bytes. So it
-    # is with a range.
+    # is with what else is left as it is in most.
     prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
-    taken = settings.reward_range
+    taken, several = settings.reward_range, settings.reward_aggregation
     return {
         "item_capacity": settings.item_capacity,
         "slate_size": settings.slate_size,
@@ -175,11 +176,18 @@ def _settings_document(settings: BanditSettings) -> Document:
         "half_life_ms": settings.half_life_ms,
         **(prior if settings.prior_study else {}),
         **({} if taken is None else {"reward_range": _range_document(taken)}),
+        **({} if several is Aggregation.FIRST else {"reward_aggregation": several.value}),
     }
 
 
 def _range_document(taken: RewardRange) -> Document:
     return {"low": float(taken.low) + 0.0, "high": float(taken.high) + 0.0, "clamp": bool(taken.clamp)}
+
+
+def _aggregation(fields: Fields) -> Aggregation:
+    if "reward_aggregation" not in fields.document:
+        return Aggregation.FIRST
+    return fields.choice("reward_aggregation", {one.value: one for one in Aggregation if one is not Aggregation.FIRST})
 
 
 def _settings(fields: Fields) -> BanditSettings:
@@ -202,6 +210,7 @@ def _settings(fields: Fields) -> BanditSettings:
         prior_digest=fields.text("prior_digest") if study else "",
         half_life_ms=fields.integer("half_life_ms"),
         reward_range=_reward_range(fields.child("reward_range")) if "reward_range" in fields.document else None,
+        reward_aggregation=_aggregation(fields),
     )
 
 
@@ -312,13 +321,24 @@ def _event_document(event: Event) -> Document:
         case Recommended(request, recommendation):
             recorded = _recommendation_document(recommendation)
             return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
-        case Rewarded(recommendation_id, value, shown):
-            ended = {"type": "rewarded", "recommendation_id": recommendation_id, "value": float(value) + 0.0}
-            return {**ended, "shown": _shown_document(shown)}
-        case Expired(recommendation_id, default, shown):
-            default = None if default is None else float(default) + 0.0
-            ended = {"type": "expired", "recommendation_id": recommendation_id, "default_reward": default}
-            return {**ended, "shown": None if shown is None else _shown_document(shown)}
+        case RewardCollected() | Rewarded() | Expired():
+            return _reward_document(event)
+
+
+def _reward_document(event: RewardCollected | Rewarded | Expired) -> Document:
+    of_one: Document = {"recommendation_id": event.recommendation_id}
+    match event:
+        case RewardCollected(_, reward_id, value):
+            return {"type": "reward_collected", **of_one, "reward_id": reward_id, "value": _written(value)}
+        case Rewarded(_, value, shown):
+            return {"type": "rewarded", **of_one, "value": float(value) + 0.0, "shown": _shown_document(shown)}
+        case Expired(_, default, shown):
+            then = None if shown is None else _shown_document(shown)
+            return {"type": "expired", **of_one, "default_reward": _written(default), "shown": then}
+
+
+def _written(value: float | None) -> float | None:
+    return None if value is None else float(value) + 0.0
 
 
 def _shown_document(shown: Shown) -> Document:
@@ -357,6 +377,9 @@ _EVENTS: Mapping[str, Callable[[Fields], Event]] = {
     "items_changed": _items_changed,
     "recommended": lambda fields: Recommended(
         request=_request(fields.child("request")), recommendation=_recommendation(fields.child("recommendation"))
+    ),
+    "reward_collected": lambda fields: RewardCollected(
+        fields.text("recommendation_id"), fields.text("reward_id"), fields.optional_number("value")
     ),
     "rewarded": lambda fields: Rewarded(
         fields.text("recommendation_id"), fields.number("value"), _shown(fields.child("shown"))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
+    "MOST_REWARDS",
     "BanditRecord",
     "Expiry",
     "ItemRecord",
@@ -40,6 +41,9 @@ __all__ = [
 
 DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long a closed recommendation is remembered: seven days."""
+
+MOST_REWARDS = 32
+"""So many rewards of one recommendation are taken, late ones counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,30 +312,45 @@ class Store(Protocol):
         """Return what `record_recommendation` would call REPEATED, None when nothing is recorded; same errors."""
         ...
 
-    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
-        """Decide a recommendation's reward.
+    async def record_reward(
+        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+    ) -> RewardReceipt:
+        """Decide a recommendation's reward, or take in one of several.
 
-        ACCEPTED appends `Rewarded`, with what was shown. After the deadline it is LATE: counted, and `Expired` is
-        appended first if it was not yet. The same value again (by ``==``) is DUPLICATE, with the position of the reward
-        that was accepted. A value outside the bandit's range is taken as its nearest end if the range clamps, and
-        counted.
+        ACCEPTED appends `Rewarded`, with what was shown. After the deadline it is LATE: counted, and the recommendation
+        is ended first, as by `expire_due`, if it was not yet. The same value again (by ``==``) is DUPLICATE, with the
+        position of the reward that was accepted. A value outside the bandit's range is taken as its nearest end if the
+        range clamps, and counted.
+
+        With an aggregation other than FIRST a recommendation has a reward for each `reward_id`. ACCEPTED appends
+        `RewardCollected`, and a `final` one `Rewarded` with what all of them come to, which ends the recommendation.
+        Sent again as the final one, a reward that is there already ends it too. Without an aggregation `reward_id` and
+        `final` are not looked at.
 
         Raises
         ------
         InvalidArgumentError
-            On ``value``: it is not finite, or outside a range that does not clamp.
+            On ``value``: it is not finite, or outside a range that does not clamp. On ``reward_id``: it is empty, with
+            an aggregation other than FIRST.
         NotFoundError
             No such bandit, or no such recommendation (never given out, or closed longer ago than records are kept).
         ConflictError
-            REWARD_EXISTS: another value was accepted, or counted as late, before.
+            REWARD_EXISTS: another value was accepted, or counted as late, before. REWARD_FINAL: the recommendation
+            ended with its final reward.
+        ExhaustedError
+            REWARD_COUNT: the recommendation has `MOST_REWARDS` rewards.
         """
         ...
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
-        """Append `Expired` for up to `limit` deadlines that have passed, earliest first.
+        """End up to `limit` recommendations whose deadlines have passed, earliest first.
 
-        The bandit's default reward at this moment goes into the event, and with one also what was shown. Records closed
-        longer ago than records are kept are forgotten on the way. A bandit that does not exist has nothing due.
+        One that has rewards ends with `Rewarded`: what they come to by the aggregation at this moment. Others end with
+        `Expired`.
+
+        The bandit's default reward at this moment goes into that event, and with one also what was shown. Records that
+        were closed longer ago than records are kept are forgotten on the way. A bandit that does not exist has nothing
+        due.
         """
         ...
 

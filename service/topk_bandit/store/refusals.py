@@ -15,6 +15,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
 )
 from topk_bandit.store.codec import canonical
+from topk_bandit.store.log import MOST_REWARDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +38,9 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     ),
     "no_bandit": lambda name, _: NotFoundError(str(name)),
     "no_item": lambda name, item_id: NotFoundError(f"{name}/items/{item_id}"),
+    "no_reward_id": lambda *_: InvalidArgumentError(
+        "reward_id", "is required where the bandit's reward_aggregation is not first"
+    ),
     "no_recommendation": lambda name, key: NotFoundError(f"{name}/recommendations/{key}"),
     "out_of_range": lambda _, ends: InvalidArgumentError(
         "value", "must be from {} to {}, the bandit's reward_range".format(*ends.split())
@@ -45,6 +49,10 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "REQUEST_ID_REUSED", "the request id was used with another context or other candidates"
     ),
     "revision_changed": lambda name, _: ConflictError("REVISION_CHANGED", f"{name} was changed by somebody else"),
+    "reward_count": lambda _, key: ExhaustedError(
+        "REWARD_COUNT", f"recommendation {key} has {MOST_REWARDS} rewards", retry_after=None
+    ),
+    "reward_final": lambda _, key: ConflictError("REWARD_FINAL", f"recommendation {key} has had its final reward"),
     "reward_exists": lambda _, key: ConflictError("REWARD_EXISTS", f"recommendation {key} has another reward already"),
 }
 """By the word that the scripts answer with."""

@@ -12,6 +12,15 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class RewardAggregation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REWARD_AGGREGATION_UNSPECIFIED: _ClassVar[RewardAggregation]
+    REWARD_AGGREGATION_FIRST: _ClassVar[RewardAggregation]
+    REWARD_AGGREGATION_LAST: _ClassVar[RewardAggregation]
+    REWARD_AGGREGATION_SUM: _ClassVar[RewardAggregation]
+    REWARD_AGGREGATION_MEAN: _ClassVar[RewardAggregation]
+    REWARD_AGGREGATION_MAX: _ClassVar[RewardAggregation]
+
 class OutOfRange(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUT_OF_RANGE_UNSPECIFIED: _ClassVar[OutOfRange]
@@ -25,6 +34,12 @@ class Kernel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     KERNEL_CONVOLUTIONAL: _ClassVar[Kernel]
     KERNEL_WEIGHTED: _ClassVar[Kernel]
     KERNEL_ADAPTIVE: _ClassVar[Kernel]
+REWARD_AGGREGATION_UNSPECIFIED: RewardAggregation
+REWARD_AGGREGATION_FIRST: RewardAggregation
+REWARD_AGGREGATION_LAST: RewardAggregation
+REWARD_AGGREGATION_SUM: RewardAggregation
+REWARD_AGGREGATION_MEAN: RewardAggregation
+REWARD_AGGREGATION_MAX: RewardAggregation
 OUT_OF_RANGE_UNSPECIFIED: OutOfRange
 OUT_OF_RANGE_REFUSED: OutOfRange
 OUT_OF_RANGE_CLAMPED: OutOfRange
@@ -35,7 +50,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "reward_range")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "reward_range", "reward_aggregation")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +63,7 @@ class Bandit(_message.Message):
     PRIOR_STUDY_FIELD_NUMBER: _ClassVar[int]
     HALF_LIFE_FIELD_NUMBER: _ClassVar[int]
     REWARD_RANGE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_AGGREGATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -60,7 +76,8 @@ class Bandit(_message.Message):
     prior_study: str
     half_life: _duration_pb2.Duration
     reward_range: RewardRange
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ...) -> None: ...
+    reward_aggregation: RewardAggregation
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")

@@ -77,14 +77,18 @@ class RecommendResponse(_message.Message):
     def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ...) -> None: ...
 
 class RewardRequest(_message.Message):
-    __slots__ = ("bandit", "recommendation_id", "value")
+    __slots__ = ("bandit", "recommendation_id", "value", "reward_id", "final")
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_ID_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     recommendation_id: str
     value: float
-    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    reward_id: str
+    final: bool
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: _Optional[bool] = ...) -> None: ...
 
 class RewardResponse(_message.Message):
     __slots__ = ("outcome", "log_position")
@@ -103,12 +107,16 @@ class BatchRewardRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., rewards: _Optional[_Iterable[_Union[RewardEntry, _Mapping]]] = ...) -> None: ...
 
 class RewardEntry(_message.Message):
-    __slots__ = ("recommendation_id", "value")
+    __slots__ = ("recommendation_id", "value", "reward_id", "final")
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_ID_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     value: float
-    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    reward_id: str
+    final: bool
+    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: _Optional[bool] = ...) -> None: ...
 
 class BatchRewardResponse(_message.Message):
     __slots__ = ("results",)

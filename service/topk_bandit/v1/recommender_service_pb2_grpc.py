@@ -80,7 +80,8 @@ class RecommenderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Reward(self, request, context):
-        """Reward posts the one number that a slate earned. It is safe to send again with the same value.
+        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
+        send again with the same value.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,9 @@ class RecommenderServiceStub:
     Recommend: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendRequest, _recommender_service_pb2.RecommendResponse]
     """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
     Reward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardRequest, _recommender_service_pb2.RewardResponse]
-    """Reward posts the one number that a slate earned. It is safe to send again with the same value."""
+    """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
+    send again with the same value.
+    """
     BatchReward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.BatchRewardRequest, _recommender_service_pb2.BatchRewardResponse]
     """BatchReward posts many rewards of one bandit; each has a status of its own, and one that fails stops no other."""
 
@@ -66,7 +68,9 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     Recommend: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendRequest, _recommender_service_pb2.RecommendResponse]  # type: ignore[assignment]
     """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
     Reward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardRequest, _recommender_service_pb2.RewardResponse]  # type: ignore[assignment]
-    """Reward posts the one number that a slate earned. It is safe to send again with the same value."""
+    """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
+    send again with the same value.
+    """
     BatchReward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.BatchRewardRequest, _recommender_service_pb2.BatchRewardResponse]  # type: ignore[assignment]
     """BatchReward posts many rewards of one bandit; each has a status of its own, and one that fails stops no other."""
 
@@ -96,7 +100,9 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recommender_service_pb2.RewardRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recommender_service_pb2.RewardResponse, _abc.Awaitable[_recommender_service_pb2.RewardResponse]]:
-        """Reward posts the one number that a slate earned. It is safe to send again with the same value."""
+        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
+        send again with the same value.
+        """
 
     @_abc_1.abstractmethod
     def BatchReward(

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditCreated,
     Expired,
     ItemsChanged,
     LoggedEvent,
     Recommended,
+    RewardCollected,
     Rewarded,
     RewardOutcome,
     RewardReceipt,
     SettingsChanged,
-    Shown,
 )
 from topk_bandit.store.codec import canonical
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
+    MOST_REWARDS,
     BanditRecord,
     Expiry,
     ItemRecord,
@@ -36,6 +37,7 @@ from topk_bandit.store.log import (
     Store,
     StoreReport,
 )
+from topk_bandit.store.memory.recorded import PostedReward, Recorded, RecordState, aggregate
 from topk_bandit.store.refusals import finite_text, refusal
 
 if TYPE_CHECKING:
@@ -54,33 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStore"]
 
 
-class _State(Enum):
-    PENDING = auto()
-    REWARDED = auto()
-    EXPIRED = auto()
-    LATE = auto()
-
-
-@dataclass(slots=True)
-class _Recorded:
-    """A recommendation as the store remembers it; `value` is its reward or late reward."""
-
-    request: RecommendationRequest
-    recommendation: Recommendation
-    at_ms: int
-    state: _State = _State.PENDING
-    value: float | None = None
-    closed_ms: int = 0
-    reward_position: int = 0
-
-    def answers(self, request: RecommendationRequest) -> bool:
-        return (self.request.context, self.request.candidates) == (request.context, request.candidates)
-
-    @property
-    def shown(self) -> Shown:
-        return Shown(self.request.context, self.recommendation.slate, self.at_ms)
-
-
 @dataclass(slots=True)
 class _Bandit:
     """A bandit, mutable; what leaves the store is a `BanditRecord`."""
@@ -97,7 +72,7 @@ class _Bandit:
     log_position: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
     items: dict[str, ItemRecord] = field(default_factory=dict)
-    recorded: dict[str, _Recorded] = field(default_factory=dict)
+    recorded: dict[str, Recorded] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -140,9 +115,9 @@ class _Bandit:
             return Expired(recommendation_id, None, None)
         return Expired(recommendation_id, default + 0.0, self.recorded[recommendation_id].shown)
 
-    def close(self, recommendation_id: str, state: _State, *, at_ms: int, value: float | None = None) -> None:
+    def close(self, recommendation_id: str, state: RecordState, *, at_ms: int) -> None:
         recorded = self.recorded[recommendation_id]
-        recorded.state, recorded.value, recorded.closed_ms = state, value, at_ms
+        recorded.state, recorded.closed_ms = state, at_ms
         self.deadlines.pop(recommendation_id, None)
 
     def forget(self, *, before_ms: int, limit: int) -> None:
@@ -296,7 +271,7 @@ class MemoryStore(Store):
             return RecordOutcome(status=RecordStatus.STALE)
         now_ms = self._clock_ms()
         dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
-        bandit.recorded[dated.recommendation_id] = _Recorded(request, dated, now_ms)
+        bandit.recorded[dated.recommendation_id] = Recorded(request, dated, now_ms)
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
@@ -307,30 +282,64 @@ class MemoryStore(Store):
         """See `Store.find_recommendation`."""
         return self._bandit(name).recall(request, recommendation_id)
 
-    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
+    async def record_reward(
+        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+    ) -> RewardReceipt:
         """See `Store.record_reward`."""
         value = float(finite_text("value", value))
         bandit = self._bandit(name)
+        is_first = bandit.settings.reward_aggregation is Aggregation.FIRST
+        if not (is_first or reward_id):
+            raise refusal("no_reward_id", name)
+        reward = PostedReward("" if is_first else reward_id, value, None)
         recorded = bandit.recorded.get(recommendation_id)
         if recorded is None:
             raise refusal("no_recommendation", name, recommendation_id)
-        if recorded.value is not None and recorded.value != value:
-            raise refusal("reward_exists", name, recommendation_id)
-        if recorded.value is not None:
-            return RewardReceipt(RewardOutcome.DUPLICATE, recorded.reward_position)
-        learned = bandit.within_range(value)
-        now_ms = self._clock_ms()
-        if recorded.state is _State.PENDING and now_ms < recorded.recommendation.deadline_ms:
-            bandit.close(recommendation_id, _State.REWARDED, at_ms=now_ms, value=value)
-            bandit.clamped_rewards += learned != value
-            rewarded = Rewarded(recommendation_id, learned, recorded.shown)
-            recorded.reward_position = self._append(bandit, rewarded, at_ms=now_ms)
-            return RewardReceipt(RewardOutcome.ACCEPTED, recorded.reward_position)
-        if recorded.state is _State.PENDING:
-            self._append(bandit, bandit.expiry(recommendation_id), at_ms=now_ms)
-        bandit.close(recommendation_id, _State.LATE, at_ms=now_ms, value=value)
+        return self._take_reward(bandit, recommendation_id, recorded, reward, final=final or is_first)
+
+    def _take_reward(
+        self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, reward: PostedReward, *, final: bool
+    ) -> RewardReceipt:
+        now_ms, known = self._clock_ms(), recorded.find_reward(reward.reward_id)
+        in_time, is_open = now_ms < recorded.recommendation.deadline_ms, recorded.state is RecordState.PENDING
+        if known is not None and known.posted != reward.posted:
+            raise refusal("reward_exists", bandit.name, recommendation_id)
+        if known is not None and not (final and in_time and is_open):
+            return RewardReceipt(RewardOutcome.DUPLICATE, known.position)
+        if known is None and in_time and not is_open:
+            raise refusal("reward_final", bandit.name, recommendation_id)
+        if known is None and len(recorded.rewards) >= MOST_REWARDS:
+            raise refusal("reward_count", bandit.name, recommendation_id)
+        if known is None:
+            reward.value = bandit.within_range(reward.posted)
+            recorded.rewards.append(reward)
+        if not in_time:
+            return self._note_late(bandit, recommendation_id, reward, at_ms=now_ms)
+        bandit.clamped_rewards += known is None and reward.value != reward.posted
+        taken = known or reward
+        if final:
+            taken.position = self._end(bandit, recommendation_id, at_ms=now_ms)
+        else:
+            collected = RewardCollected(recommendation_id, taken.reward_id, taken.value)
+            taken.position = self._append(bandit, collected, at_ms=now_ms)
+        return RewardReceipt(RewardOutcome.ACCEPTED, taken.position)
+
+    def _note_late(self, bandit: _Bandit, recommendation_id: str, reward: PostedReward, *, at_ms: int) -> RewardReceipt:
+        reward.value = None
+        if recommendation_id in bandit.deadlines:
+            self._end(bandit, recommendation_id, at_ms=at_ms)
+        bandit.recorded[recommendation_id].closed_ms = at_ms
         bandit.late_rewards += 1
         return RewardReceipt(RewardOutcome.LATE)
+
+    def _end(self, bandit: _Bandit, recommendation_id: str, *, at_ms: int) -> int:
+        """End a recommendation with what its rewards come to, or without any; return the position of that."""
+        recorded = bandit.recorded[recommendation_id]
+        value = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
+        end = bandit.expiry(recommendation_id) if value is None else Rewarded(recommendation_id, value, recorded.shown)
+        state = RecordState.EXPIRED if value is None else RecordState.REWARDED
+        bandit.close(recommendation_id, state, at_ms=at_ms)
+        return self._append(bandit, end, at_ms=at_ms)
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
@@ -341,8 +350,7 @@ class MemoryStore(Store):
         due = [(deadline, key.encode(), key) for key, deadline in bandit.deadlines.items() if deadline <= now_ms]
         chosen = [key for _, _, key in sorted(due)[:limit]]
         for key in chosen:
-            bandit.close(key, _State.EXPIRED, at_ms=now_ms)
-            self._append(bandit, bandit.expiry(key), at_ms=now_ms)
+            self._end(bandit, key, at_ms=now_ms)
         bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
         return Expiry(len(chosen), min(bandit.deadlines.values(), default=None))
 

@@ -32,7 +32,7 @@ from topk_bandit.store.codec import (
     encode_snapshot,
     fingerprint,
 )
-from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, Expiry, RecordOutcome, RecordStatus, Store
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, MOST_REWARDS, Expiry, RecordOutcome, RecordStatus, Store
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.inspection import report
@@ -236,15 +236,17 @@ class RedisStore(Store):
         )
         return None if status == b"none" else read_recommendation(*details)
 
-    async def record_reward(self, name: BanditName, recommendation_id: str, value: float) -> RewardReceipt:
+    async def record_reward(
+        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+    ) -> RewardReceipt:
         """See `Store.record_reward`."""
-        text = finite_text("value", value)
+        posted = (recommendation_id, finite_text("value", value), reward_id, int(final), MOST_REWARDS)
         keys = self._keys.bandit(name)
         status, position = await self._bandits.ask(
             scripts.RECORD_REWARD,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
-            (*self._announcing(name), recommendation_id, text),
+            (*self._announcing(name), *posted),
         )
         return RewardReceipt(RewardOutcome(status.decode()), int(position))
 
@@ -362,6 +364,7 @@ def _settings_for_scripts(settings: BanditSettings) -> tuple[str | int, ...]:
         "default_reward": "null" if default is None else canonical(default),
         "reward_range": "-" if taken is None else f"{canonical(taken.low)} {canonical(taken.high)}",
         "clamps": int(taken is not None and taken.clamp),
+        "reward_aggregation": settings.reward_aggregation.value,
     }
     return tuple(part for setting in needed.items() for part in setting)
 

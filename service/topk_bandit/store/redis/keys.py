@@ -5,7 +5,7 @@
     {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts
     {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, deadline_ms of Recommended
     {prefix}:{t/b}:items             hash     item id -> "index state"
-    {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint value recommendation"
+    {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint rewards ..."
     {prefix}:{t/b}:deadlines_ms      zset     recommendation id by deadline, while pending
     {prefix}:{t/b}:closed_ms         zset     recommendation id by when it was closed, while remembered
     {prefix}:{t/b}:followers         hash     follower -> "items_position at_ms"

@@ -23,23 +23,59 @@ local function append(meta, log, at_ms, event, ...)
   return position
 end
 
--- A recommendation's record: "state deadline_ms fingerprint value position at_ms context recommendation", with value "-"
--- until there is one, position 0 but that of Rewarded, and at_ms and context "-" once it is closed: what was shown is in
--- the event then.
+-- A recommendation's record: "state deadline_ms fingerprint rewards at_ms context recommendation"; the state is pending,
+-- rewarded or expired, and at_ms and context are "-" once it is closed: what was shown is in the event then.
+-- Of the rewards each is {id, value as it was posted, value as it counts or "-", position in the log or "0"}.
 local function unpack_record(packed)
-  local state, deadline_ms, fingerprint, value, position, at_ms, context, recommendation =
-    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%d+) (%S+) (%S+) (.*)$')
+  local state, deadline_ms, fingerprint, rewards, at_ms, context, recommendation =
+    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%S+) (%S+) (.*)$')
   return {
-    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, value = value,
-    position = position, at_ms = at_ms, context = context, recommendation = recommendation,
+    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, rewards = cjson.decode(rewards),
+    at_ms = at_ms, context = context, recommendation = recommendation,
   }
 end
 
 local function pack_record(record)
+  local rewards = #record.rewards == 0 and '[]' or string.gsub(cjson.encode(record.rewards), ' ', '\\u0020')
   return table.concat({
-    record.state, record.deadline_ms, record.fingerprint, record.value, record.position,
-    record.at_ms, record.context, record.recommendation,
+    record.state, record.deadline_ms, record.fingerprint, rewards, record.at_ms, record.context, record.recommendation,
   }, ' ')
+end
+
+local function find_reward(record, reward_id)
+  for _, reward in ipairs(record.rewards) do
+    if reward[1] == reward_id then
+      return reward
+    end
+  end
+end
+
+-- Return the text of a number that was computed here, as a float is written.
+local function number_text(number)
+  local shown = string.format('%.17g', number)
+  return string.find(shown, '[.e]') and shown or shown .. '.0'
+end
+
+-- Return what the rewards that count come to, nil without any.
+local function aggregate(kind, rewards)
+  local values, total, largest = {}, 0, nil
+  for _, reward in ipairs(rewards) do
+    if reward[3] ~= '-' then
+      values[#values + 1] = reward[3]
+      total = total + reward[3]
+      if not largest or tonumber(reward[3]) > tonumber(largest) then
+        largest = reward[3]
+      end
+    end
+  end
+  if kind == 'first' or #values == 0 then
+    return values[1]
+  elseif kind == 'last' then
+    return values[#values]
+  elseif kind == 'max' then
+    return largest
+  end
+  return number_text(kind == 'sum' and total or total / #values)
 end
 
 -- What a pending recommendation showed, as events have it.
@@ -69,7 +105,8 @@ local function recall(packed, fingerprint)
   return {'repeated', record.deadline_ms, record.recommendation}
 end
 
--- Write a record back in a state that ends it, and note when. `keys` names meta, recommendations, deadlines and closed.
+-- Write a record back in a state that ends it, and note when. `keys` names meta, log, recommendations, deadlines and
+-- closed, here and below.
 local function close_record(keys, id, record, state, at_ms)
   if redis.call('ZREM', keys.deadlines, id) == 1 then
     redis.call('HINCRBY', keys.meta, 'pending', -1)
@@ -90,9 +127,27 @@ local function append_rewarded(meta, log, id, record, value, at_ms)
   return append_end(meta, log, at_ms, id, 'rewarded', 'value', value, shown(record))
 end
 
+-- Append `RewardCollected`, and return its position.
+local function append_collected(meta, log, id, reward_id, value, at_ms)
+  return append(meta, log, at_ms, '{"v":1,"type":"reward_collected","recommendation_id":' .. cjson.encode(id)
+    .. ',"reward_id":' .. cjson.encode(reward_id) .. ',"value":' .. value .. '}')
+end
+
 -- Append `Expired`, with the default reward as it is now.
 local function append_expired(meta, log, id, record, at_ms)
   local default_reward = redis.call('HGET', meta, 'default_reward')
   local shown_then = default_reward == 'null' and 'null' or shown(record)
   append_end(meta, log, at_ms, id, 'expired', 'default_reward', default_reward, shown_then)
+end
+
+-- End a pending recommendation after its deadline: with what its rewards come to, or without any.
+local function settle(keys, id, record, at_ms)
+  local value = aggregate(redis.call('HGET', keys.meta, 'reward_aggregation'), record.rewards)
+  if value then
+    append_rewarded(keys.meta, keys.log, id, record, value, at_ms)
+    close_record(keys, id, record, 'rewarded', at_ms)
+  else
+    append_expired(keys.meta, keys.log, id, record, at_ms)
+    close_record(keys, id, record, 'expired', at_ms)
+  end
 end

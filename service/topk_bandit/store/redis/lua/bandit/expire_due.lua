@@ -1,7 +1,7 @@
 #!lua
 -- Close recommendations whose deadline has passed, and forget those closed long ago.
--- KEYS[1] meta              written: pending
--- KEYS[2] log               written: Expired for each
+-- KEYS[1] meta              read: default reward and aggregation; written: pending
+-- KEYS[2] log               written: Expired for each, or Rewarded for one that has rewards
 -- KEYS[3] recommendations   written: the records
 -- KEYS[4] deadlines         read: what is due, and what is next; written: what is due goes
 -- KEYS[5] closed            read: what was closed long ago; written: what is closed now
@@ -12,13 +12,15 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return {0}
 end
-local keys = {meta = KEYS[1], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
+local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 local at_ms = now_ms()
 local due = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(at_ms), 'LIMIT', 0, ARGV[3])
+local records = {}  -- all of them, before anything is written
 for _, id in ipairs(due) do
-  local record = unpack_record(redis.call('HGET', KEYS[3], id))
-  append_expired(KEYS[1], KEYS[2], id, record, at_ms)
-  close_record(keys, id, record, 'expired', at_ms)
+  records[id] = unpack_record(redis.call('HGET', KEYS[3], id))
+end
+for _, id in ipairs(due) do
+  settle(keys, id, records[id], at_ms)
 end
 local kept_ms = text(at_ms - ARGV[4])
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. kept_ms, 'LIMIT', 0, ARGV[3])

@@ -29,8 +29,7 @@ local at_ms = now_ms()
 local deadline_ms = text(at_ms + bandit[3])
 local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], 'deadline_ms', deadline_ms)
 redis.call('HSET', KEYS[3], ARGV[3], pack_record({
-  state = 'pending', deadline_ms = deadline_ms, fingerprint = ARGV[4], value = '-', position = '0',
-  at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],
+  state = 'pending', deadline_ms = deadline_ms, fingerprint = ARGV[4], rewards = {}, at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],
 }))
 redis.call('ZADD', KEYS[4], deadline_ms, ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'pending', 1)

@@ -1,51 +1,79 @@
 #!lua
--- Decide a recommendation's reward.
--- KEYS[1] meta              read: reward range; written: pending, late_rewards, clamped_rewards
--- KEYS[2] log               written: Rewarded, or Expired when the deadline passed unnoticed
+-- Decide a recommendation's reward, or take in one of several.
+-- KEYS[1] meta              read: reward range and aggregation; written: pending, late_rewards, clamped_rewards
+-- KEYS[2] log               written: Rewarded, RewardCollected, or the end when the deadline passed unnoticed
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline goes
 -- KEYS[5] closed            written: when the record was closed
 -- ARGV[3] recommendation id
 -- ARGV[4] value, as the one text of its number
--- Returns {'accepted', position}, {'duplicate', position}, {'late', 0}, {'no_bandit'}, {'no_recommendation', id},
--- {'reward_exists', id} or {'out_of_range', ends}. The position is that of Rewarded, 0 if there is none.
+-- ARGV[5] reward id
+-- ARGV[6] 1 for the final reward, else 0
+-- ARGV[7] how many rewards a recommendation can have
+-- Returns {'accepted', position}, {'duplicate', position}, {'late', 0}, {'no_bandit'}, {'no_reward_id'},
+-- {'no_recommendation', id}, {'reward_exists', id}, {'reward_final', id}, {'reward_count', id} or {'out_of_range', ends}.
+-- The position is that of the event with the reward, 0 if there is none.
 
-local bandit = redis.call('HMGET', KEYS[1], 'reward_range', 'clamps')
+local bandit = redis.call('HMGET', KEYS[1], 'reward_range', 'clamps', 'reward_aggregation')
 if not bandit[1] then
   return {'no_bandit'}
 end
-local packed = redis.call('HGET', KEYS[3], ARGV[3])
+local id, posted, kind = ARGV[3], ARGV[4], bandit[3]
+local reward_id = kind == 'first' and '' or ARGV[5]
+local ends = kind == 'first' or ARGV[6] == '1'
+if kind ~= 'first' and reward_id == '' then
+  return {'no_reward_id'}
+end
+local packed = redis.call('HGET', KEYS[3], id)
 if not packed then
-  return {'no_recommendation', ARGV[3]}
-end
-local record = unpack_record(packed)
-if record.value == ARGV[4] then
-  return {'duplicate', record.position}
-end
-if record.value ~= '-' then
-  return {'reward_exists', ARGV[3]}
+  return {'no_recommendation', id}
 end
 
-local learned = within_range(ARGV[4], bandit[1], bandit[2])
-if not learned then
+local record, at_ms = unpack_record(packed), now_ms()
+local in_time = at_ms < tonumber(record.deadline_ms)
+local known = find_reward(record, reward_id)
+if known and known[2] ~= posted then
+  return {'reward_exists', id}
+end
+if known and not (ends and in_time and record.state == 'pending') then
+  return {'duplicate', known[4]}
+end
+if not known and in_time and record.state ~= 'pending' then
+  return {'reward_final', id}
+end
+if not known and #record.rewards >= tonumber(ARGV[7]) then
+  return {'reward_count', id}
+end
+local learned = within_range(posted, bandit[1], bandit[2])
+if not learned and not known then
   return {'out_of_range', bandit[1]}
 end
-local keys = {meta = KEYS[1], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
-local at_ms = now_ms()
-record.value = ARGV[4]
-if record.state == 'pending' and at_ms < tonumber(record.deadline_ms) then
-  record.position = append_rewarded(KEYS[1], KEYS[2], ARGV[3], record, learned, at_ms)
-  if learned ~= ARGV[4] then
+
+local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
+if not in_time then
+  table.insert(record.rewards, {reward_id, posted, '-', '0'})
+  if record.state == 'pending' then
+    settle(keys, id, record, at_ms)
+    announce()
+  else
+    close_record(keys, id, record, record.state, at_ms)
+  end
+  redis.call('HINCRBY', KEYS[1], 'late_rewards', 1)
+  return {'late', '0'}
+end
+if not known then
+  known = {reward_id, posted, learned, '0'}
+  table.insert(record.rewards, known)
+  if learned ~= posted then
     redis.call('HINCRBY', KEYS[1], 'clamped_rewards', 1)
   end
-  close_record(keys, ARGV[3], record, 'rewarded', at_ms)
-  announce()
-  return {'accepted', record.position}
 end
-if record.state == 'pending' then
-  append_expired(KEYS[1], KEYS[2], ARGV[3], record, at_ms)
-  announce()
+if ends then
+  known[4] = append_rewarded(KEYS[1], KEYS[2], id, record, aggregate(kind, record.rewards), at_ms)
+  close_record(keys, id, record, 'rewarded', at_ms)
+else
+  known[4] = append_collected(KEYS[1], KEYS[2], id, reward_id, learned, at_ms)
+  redis.call('HSET', KEYS[3], id, pack_record(record))
 end
-close_record(keys, ARGV[3], record, 'late', at_ms)
-redis.call('HINCRBY', KEYS[1], 'late_rewards', 1)
-return {'late', record.position}
+announce()
+return {'accepted', known[4]}

@@ -1,0 +1,77 @@
+"""A recommendation as the store in memory remembers it, with its rewards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.bandits import Aggregation, Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+
+__all__ = ["PostedReward", "RecordState", "Recorded", "aggregate"]
+
+
+class RecordState(Enum):
+    """Whether a recommendation is open, and how it ended."""
+
+    PENDING = auto()
+    REWARDED = auto()
+    EXPIRED = auto()
+
+
+@dataclass(slots=True)
+class PostedReward:
+    """A reward as it was posted, as it counts (None: it does not), and where it stands in the log, 0 for nowhere."""
+
+    reward_id: str
+    posted: float
+    value: float | None
+    position: int = 0
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A recommendation, when it was recorded and closed, and what was posted for it."""
+
+    request: RecommendationRequest
+    recommendation: Recommendation
+    at_ms: int
+    state: RecordState = RecordState.PENDING
+    rewards: list[PostedReward] = field(default_factory=list)
+    closed_ms: int = 0
+
+    def answers(self, request: RecommendationRequest) -> bool:
+        """Tell whether the recommendation is the answer to a request."""
+        return (self.request.context, self.request.candidates) == (request.context, request.candidates)
+
+    def find_reward(self, reward_id: str) -> PostedReward | None:
+        """Return the reward with an id, None without one."""
+        return next((reward for reward in self.rewards if reward.reward_id == reward_id), None)
+
+    @property
+    def shown(self) -> Shown:
+        """What was shown."""
+        return Shown(self.request.context, self.recommendation.slate, self.at_ms)
+
+
+def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | None:
+    """Return what the rewards that count come to, None without any."""
+    values = [reward.value for reward in rewards if reward.value is not None]
+    if not values:
+        return None
+    match kind:
+        case Aggregation.FIRST:
+            return values[0]
+        case Aggregation.LAST:
+            return values[-1]
+        case Aggregation.MAX:
+            return max(values)
+    total = 0.0
+    for value in values:  # one after the other: the sum of other stores to the bit
+        total += value
+    return total if kind is Aggregation.SUM else total / len(values)
