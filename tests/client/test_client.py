@@ -16,6 +16,8 @@ from tests.rpc.shop import START_MS
 
 from topk_bandit import client as client_module
 from topk_bandit.client import (
+    ActivationOutcome,
+    ActivationReceipt,
     Aggregation,
     AlreadyExists,
     Bandit,
@@ -130,6 +132,21 @@ def test_one_of_several_rewards_has_an_id(server: RunningServer, client: EitherC
     assert caught.value.field == "reward_id"
 
 
+def test_a_slate_is_activated(server: RunningServer, client: EitherClient, home: str) -> None:
+    one, other = (client.recommend(home).id for _ in range(2))
+    assert client.activate(home, one) == ActivationReceipt(ActivationOutcome.ACTIVATED, 7)
+    client.activate(home, other, shown=(item for item in ("d", "a")))
+    assert server.shop.activated == {one: (), other: ("d", "a")}
+    with pytest.raises(AlreadyExists) as caught:
+        client.activate(home, other)
+    assert caught.value.reason == "ACTIVATION_EXISTS"
+    with pytest.raises(InvalidArgument) as twice:
+        client.activate(home, one, shown=["a", "a"])
+    assert twice.value.field == "shown_item_ids[1]"
+    server.shop.now_ms += 86_400_001
+    assert client.activate(home, one).outcome is ActivationOutcome.LATE
+
+
 def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: str) -> None:
     late = client.recommend(home, request_id="late").id
     server.shop.now_ms += 86_400_001
@@ -200,6 +217,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         half_life=timedelta(days=7),
         reward_range=RewardRange(-1.0, 1.0, clamp=True),
         reward_aggregation=Aggregation.MAX,
+        requires_activation=True,
     )
     assert bandit == Bandit(
         name="home",
@@ -218,6 +236,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         half_life=timedelta(days=7),
         reward_range=RewardRange(-1.0, 1.0, clamp=True),
         reward_aggregation=Aggregation.MAX,
+        requires_activation=True,
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
     assert client.get_bandit("home") == bandit
@@ -250,6 +269,8 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", reward_range=None).reward_range is None
     for kind in Aggregation:
         assert client.update_bandit("home", reward_aggregation=kind).reward_aggregation is kind
+    assert client.update_bandit("home", requires_activation=True).requires_activation
+    assert not client.update_bandit("home", requires_activation=None).requires_activation
     assert client.update_bandit("home", reward_aggregation=None).reward_aggregation is Aggregation.FIRST
     client.update_bandit("home", constant_beta=0.0)
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)

@@ -48,6 +48,7 @@ def settings(
     uniform_share: float = 0.1,
     reward_range: RewardRange | None = None,
     reward_aggregation: Aggregation = Aggregation.FIRST,
+    requires_activation: bool = False,
 ) -> BanditSettings:
     return replace(
         SETTINGS,
@@ -56,6 +57,7 @@ def settings(
         item_capacity=item_capacity,
         reward_range=reward_range,
         reward_aggregation=reward_aggregation,
+        requires_activation=requires_activation,
         exploration=replace(SETTINGS.exploration, uniform_share=uniform_share),
     )
 

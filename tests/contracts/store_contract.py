@@ -16,6 +16,9 @@ from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.samples import HOUR_MS, ITEMS, NAME, PRIOR, SETTINGS, recommendation, request, settings
 
 from topk_bandit.domain.bandits import (
+    Activated,
+    ActivationOutcome,
+    ActivationReceipt,
     Aggregation,
     BanditCreated,
     BanditName,
@@ -23,6 +26,7 @@ from topk_bandit.domain.bandits import (
     Expired,
     Item,
     ItemsChanged,
+    Lapsed,
     Recommended,
     RewardCollected,
     Rewarded,
@@ -766,6 +770,119 @@ class StoreContract:
             await store.record_reward(NAME, "rec-2", 3.0, reward_id="not looked at")
             with pytest.raises(ConflictError):
                 await store.record_reward(NAME, "rec-2", 4.0, reward_id="nor this")
+
+        run(stores, scenario)
+
+    def test_what_is_not_activated_is_not_pending_and_lapses(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=300, default_reward=0.5, requires_activation=True))
+            await record(store, "shown")
+            await record(store, "unseen")
+            assert (await store.get_bandit(NAME)).pending == 0
+            for outcome, position in ((ActivationOutcome.ACTIVATED, 4), (ActivationOutcome.DUPLICATE, 0)):
+                assert await store.activate(NAME, "shown") == ActivationReceipt(outcome, position)
+                assert (await store.get_bandit(NAME)).pending == 1
+            then = await shown(store, "shown")
+            assert (await whole_log(store, NAME))[-1].event == Activated("shown", then, instead=False)
+            await stores.pass_time(300)
+            assert await expired(store) == 2
+            assert await store.activate(NAME, "unseen") == ActivationReceipt(ActivationOutcome.LATE)
+            assert await store.activate(NAME, "shown", ("pear", "apple")) == ActivationReceipt(
+                ActivationOutcome.DUPLICATE
+            )
+            ends = [logged.event for logged in await whole_log(store, NAME)][4:]
+            assert ends == [Expired("shown", 0.5, then), Lapsed("unseen")]
+            assert (await store.get_bandit(NAME)).pending == 0
+            for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
+                assert (await store.record_reward(NAME, "unseen", 1.0)).outcome is outcome
+            assert (await store.get_bandit(NAME)).log_position == 6
+
+        run(stores, scenario)
+
+    def test_a_reward_activates(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            kind = Aggregation.SUM
+            await create(store, having=settings(requires_activation=True, reward_aggregation=kind))
+            await record(store)
+            await store.record_reward(NAME, "rec-1", 1.0, reward_id="a")
+            assert (await store.get_bandit(NAME)).pending == 1
+            await store.record_reward(NAME, "rec-1", 2.0, reward_id="b", final=True)
+            then = await shown(store)
+            assert [logged.event for logged in await whole_log(store, NAME)][2:] == [
+                Activated("rec-1", then, instead=False),
+                RewardCollected("rec-1", "a", 1.0),
+                Rewarded("rec-1", 3.0, then),
+            ]
+            assert await store.activate(NAME, "rec-1") == ActivationReceipt(ActivationOutcome.DUPLICATE)
+            assert (await store.get_bandit(NAME)).pending == 0
+
+        run(stores, scenario)
+
+    def test_what_was_shown_instead_is_what_its_reward_is_for(self, stores: Stores) -> None:
+        odd = 'a "b" \\ %d é'
+
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(requires_activation=True))
+            await store.change_items(NAME, upserted=[*ITEMS, Item(odd), Item("gone")], retired=["gone"])
+            await record(store)
+            before = await dump(store, NAME)
+            refusals: list[tuple[type[TopkBanditError], tuple[str, ...]]] = [
+                (InvalidArgumentError, ("plum",)),
+                (InvalidArgumentError, ("plum", odd, "apple")),
+                (NotFoundError, ("plum", "nowhere")),
+                (NotFoundError, ("gone", "plum")),
+            ]
+            for kind, slate in refusals:
+                with pytest.raises(kind):
+                    await store.activate(NAME, "rec-1", slate)
+            with pytest.raises(NotFoundError):
+                await store.activate(NAME, "rec-2")
+            with pytest.raises(NotFoundError):
+                await store.activate(ABSENT, "rec-1")
+            assert await dump(store, NAME) == before
+            receipt = await store.activate(NAME, "rec-1", ("plum", odd))
+            assert receipt.outcome is ActivationOutcome.ACTIVATED
+            for slate in ((), ("pear", "apple"), (odd, "plum")):
+                with pytest.raises(ConflictError) as refused:
+                    await store.activate(NAME, "rec-1", slate)
+                assert refused.value.reason == "ACTIVATION_EXISTS"
+            again = await store.activate(NAME, "rec-1", ("plum", odd))
+            assert again == ActivationReceipt(ActivationOutcome.DUPLICATE)
+            await store.record_reward(NAME, "rec-1", 1.0)
+            then = replace(await shown(store), slate=("plum", odd))
+            ends = [logged.event for logged in await whole_log(store, NAME)][3:]
+            assert ends == [Activated("rec-1", then, instead=True), Rewarded("rec-1", 1.0, then)]
+            repeated = await store.find_recommendation(NAME, request("for-rec-1"), "rec-1")
+            assert repeated is not None
+            assert repeated.slate == ("pear", "apple")
+
+        run(stores, scenario)
+
+    def test_where_activation_is_not_required_all_are_active(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            await store.update_settings(NAME, settings(requires_activation=True), revision=1)
+            assert await store.activate(NAME, "rec-1") == ActivationReceipt(ActivationOutcome.DUPLICATE)
+            with pytest.raises(ConflictError):
+                await store.activate(NAME, "rec-1", ("apple", "pear"))
+            await record(store, "rec-2")
+            await store.update_settings(NAME, SETTINGS, revision=2)
+            assert (await store.activate(NAME, "rec-2")).outcome is ActivationOutcome.ACTIVATED
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("calls", ["activate", "reward"])
+    def test_what_lapsed_unnoticed_is_ended_by_who_comes_first(self, stores: Stores, calls: str) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=replace(OVERDUE, requires_activation=True))
+            await record(store)
+            if calls == "activate":
+                assert await store.activate(NAME, "rec-1") == ActivationReceipt(ActivationOutcome.LATE)
+            else:
+                assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome is RewardOutcome.LATE
+            assert await expired(store) == 0
+            assert [logged.event for logged in await whole_log(store, NAME)][2:] == [Lapsed("rec-1")]
 
         run(stores, scenario)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import (
+    ActivationOutcome,
+    ActivationReceipt,
     BanditStats,
     ConstantBeta,
     Exploration,
@@ -90,6 +92,7 @@ class Shop:
         self.faults: dict[str, BaseException] = {}
         self.calls: list[str] = []
         self.asked_versions: list[int] = []
+        self.activated: dict[str, tuple[str, ...]] = {}
         self.reward_ids: list[tuple[str, bool]] = []
         self.finished: list[str] = []
 
@@ -149,6 +152,17 @@ class Shop:
         )
         loop.given[request.request_id] = (request, recommendation)
         return recommendation
+
+    async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
+        loop = await self._enter("activate", name)
+        if recommendation_id not in loop.given:
+            raise NotFoundError("recommendation")
+        known = self.activated.setdefault(recommendation_id, tuple(shown_slate))
+        if known != tuple(shown_slate):
+            raise ConflictError("ACTIVATION_EXISTS", "another slate was shown")
+        if self.now_ms > loop.given[recommendation_id][1].deadline_ms:
+            return ActivationReceipt(ActivationOutcome.LATE)
+        return ActivationReceipt(ActivationOutcome.ACTIVATED, 7)
 
     async def reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
@@ -224,6 +238,9 @@ class Shop:
             expirations=4,
             late_rewards=5,
             clamped_rewards=15,
+            inactive=16,
+            lapsed=17,
+            shown_otherwise=18,
             pending=len(loop.given) - len(rewards),
             items=len(loop.present),
             available_items=sum(item.available for item in loop.present),

@@ -74,6 +74,7 @@ EVERYTHING: dict[str, Any] = {
     "default_reward": 0.0,
     "prior_study": "tenants/acme/studies/tastes",
     "reward_aggregation": pb.REWARD_AGGREGATION_MEAN,
+    "requires_activation": True,
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -86,7 +87,9 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         half_life_ms=86_400_000,
         reward_range=RewardRange(-1.5, 0.0, clamp=True),
         reward_aggregation=Aggregation.MEAN,
+        requires_activation=True,
     )
+    assert answer.requires_activation
     assert answer.reward_aggregation == pb.REWARD_AGGREGATION_MEAN
     assert settings_of(server) == expected
     assert answer.reward_range == EVERYTHING["reward_range"]
@@ -190,6 +193,7 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["reward_wait"], {"reward_wait": Duration(seconds=2)}, {"reward_wait_ms": 2000}),
     (["reward_range"], {"reward_range": pb.RewardRange(min=0.0, max=1.0)}, {"reward_range": RewardRange(0.0, 1.0)}),
     (["reward_range"], {}, {"reward_range": None}),
+    (["requires_activation"], {"requires_activation": True}, {"requires_activation": True}),
     (
         ["reward_aggregation"],
         {"reward_aggregation": pb.REWARD_AGGREGATION_SUM},
@@ -455,5 +459,8 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         constant_variance=4.0,
         shared_context=2.0,
         clamped_reward_count=15,
+        inactive_count=16,
+        lapsed_count=17,
+        shown_otherwise_count=18,
         edges_reached=["noise"],
     )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.contracts.samples import SETTINGS, recommendation, request
 
 from topk_bandit.domain.bandits import (
+    Activated,
     Aggregation,
     BanditCreated,
     BanditSettings,
@@ -24,6 +25,7 @@ from topk_bandit.domain.bandits import (
     ItemsChanged,
     ItemUtility,
     Kernel,
+    Lapsed,
     PaperBeta,
     Prior,
     Recommendation,
@@ -55,6 +57,7 @@ all_settings = st.builds(
     exploration=explorations,
     reward_wait_ms=counts,
     default_reward=st.none() | numbers,
+    requires_activation=st.booleans(),
     reward_aggregation=st.sampled_from(Aggregation),
     reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
 )
@@ -100,6 +103,8 @@ events = st.one_of(
         retired=text_tuples,
     ),
     st.builds(Recommended, request=requests, recommendation=recommendations),
+    st.builds(Activated, texts, shown, st.booleans()),
+    st.builds(Lapsed, texts),
     st.builds(RewardCollected, texts, texts, st.none() | numbers),
     st.builds(Rewarded, texts, numbers, shown),
     st.builds(Expired, texts, st.none(), st.none()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,7 @@ SETTINGS = [
     for wait in (0, 10**9)
     for default in (None, 0.1)
 ]
+SETTINGS += [replace(having, requires_activation=True) for having in SETTINGS]
 SETTINGS += [
     settings(reward_wait_ms=wait, default_reward=0.1, item_capacity=3, reward_aggregation=kind)
     for wait, kind in (
@@ -169,6 +171,10 @@ class Agreement(RuleBasedStateMachine):
     @rule(name=names, key=keys, value=values, reward_id=st.sampled_from(["", "a", "b", 'c "d"']), final=st.booleans())
     def reward_again(self, name: BanditName, key: str, value: float, reward_id: str, *, final: bool) -> None:
         self.both(lambda store: store.record_reward(name, key, value, reward_id=reward_id, final=final))
+
+    @rule(name=names, key=keys, slate=st.sampled_from([(), (), ("pear", "apple"), ("x", "y"), ("y", "z"), ("x",)]))
+    def activate(self, name: BanditName, key: str, slate: tuple[str, ...]) -> None:
+        self.both(lambda store: store.activate(name, key, slate))
 
     @rule(name=names)
     def expire(self, name: BanditName) -> None:

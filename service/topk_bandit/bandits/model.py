@@ -17,9 +17,11 @@ import numpy as np
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.domain.bandits import (
+    Activated,
     BanditCreated,
     Expired,
     ItemsChanged,
+    Lapsed,
     LoggedEvent,
     Recommended,
     RewardCollected,
@@ -32,6 +34,8 @@ from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from topk_bandit.domain.bandits import BanditSettings, Prior, Shown
 
 __all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold", "half_life_of"]
@@ -42,7 +46,10 @@ EVENTS_BETWEEN_CHECKPOINTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.bandits.BanditStats`."""
+    """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.bandits.BanditStats`.
+
+    But `inactive` is how many there are now.
+    """
 
     recommendations: int = 0
     defaults: int = 0
@@ -51,6 +58,9 @@ class Tally:
     reward_sum: float = 0.0
     regret_bound_sum: float = 0.0
     estimated_regret_sum: float = 0.0
+    inactive: int = 0
+    lapsed: int = 0
+    shown_otherwise: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,10 +97,10 @@ class Model:
 
     @property
     def open_slates(self) -> int:
-        """How many recommendations are neither rewarded nor expired; the store knows which."""
+        """How many recommendations are shown, and neither rewarded nor expired; the store knows which."""
         tally = self.tally
         rewards = self.state.observations - tally.defaults
-        return tally.recommendations - rewards - tally.expirations
+        return tally.recommendations - tally.inactive - tally.lapsed - rewards - tally.expirations
 
     @property
     def memory_bytes(self) -> int:
@@ -157,8 +167,8 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return replace(model, items=items, state=_place_items(model, items), items_position=logged.position)
         case Recommended() as recommended:
             return _open_slate(model, recommended)
-        case RewardCollected():
-            return model
+        case Activated() | Lapsed() | RewardCollected():
+            return _follow_slate(model, logged)
         case Rewarded(recommendation_id, value, shown):
             return _learn_reward(_check_open(model, logged), recommendation_id, value, shown, at_ms=logged.at_ms)
         case Expired() as expired:
@@ -190,20 +200,43 @@ def _place_items(model: Model, items: Items) -> State:
 
 def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
-    if recommendation.recommendation_id in model.state.pending_ids:
-        raise CorruptDataError(f"the log opens {recommendation.recommendation_id!r}, which is open")
-    context, ranking = np.array(event.request.context), model.items.find_indices(recommendation.slate)
+    inactive = model.settings.requires_activation
+    if not inactive:
+        model = _show_slate(model, recommendation.recommendation_id, event.request.context, recommendation.slate)
     return replace(
         model,
-        state=model.state.shown(recommendation.recommendation_id, context, ranking),
         tally=replace(
             tally,
             recommendations=tally.recommendations + 1,
+            inactive=tally.inactive + inactive,
             explored=tally.explored + recommendation.explored,
             regret_bound_sum=tally.regret_bound_sum + recommendation.regret_bound,
             estimated_regret_sum=tally.estimated_regret_sum + recommendation.estimated_regret,
         ),
     )
+
+
+def _show_slate(model: Model, recommendation_id: str, context: Sequence[float], slate: Sequence[str]) -> Model:
+    if recommendation_id in model.state.pending_ids:
+        raise CorruptDataError(f"the log opens {recommendation_id!r}, which is open")
+    ranking = model.items.find_indices(slate)
+    return replace(model, state=model.state.shown(recommendation_id, np.array(context), ranking))
+
+
+def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
+    """Take in what happened to a slate before its reward is known."""
+    tally = model.tally
+    if isinstance(logged.event, Activated | Lapsed):
+        if not tally.inactive:
+            raise CorruptDataError(f"event {logged.position} is about an inactive recommendation, and there is none")
+        tally = replace(tally, inactive=tally.inactive - 1)
+    match logged.event:
+        case Activated(recommendation_id, shown, instead):
+            tally = replace(tally, shown_otherwise=tally.shown_otherwise + instead)
+            return replace(_show_slate(model, recommendation_id, shown.context, shown.slate), tally=tally)
+        case Lapsed():
+            return replace(model, tally=replace(tally, lapsed=tally.lapsed + 1))
+    return model
 
 
 def _check_open(model: Model, logged: LoggedEvent) -> Model:

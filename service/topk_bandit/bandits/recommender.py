@@ -28,12 +28,12 @@ from topk_bandit.learning.policy import decide
 from topk_bandit.store.log import RecordStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.residents import Residents
-    from topk_bandit.domain.bandits import BanditName, RewardReceipt
+    from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
@@ -152,6 +152,10 @@ class Recommender:
                 return self._give_out(outcome, outcome.recommendation)
             model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
+
+    async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
+        """Note that a slate was shown, or another instead of it."""
+        return await self._store.activate(name, recommendation_id, shown_slate)
 
     async def reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False

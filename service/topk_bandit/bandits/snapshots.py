@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
-SCHEMA = 7
+SCHEMA = 8
 """Number of the layout of a model; a reader refuses any other."""
 
 

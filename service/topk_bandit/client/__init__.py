@@ -34,6 +34,8 @@ from topk_bandit.client.study_values import (
 from topk_bandit.client.synchronous import Client
 from topk_bandit.client.values import (
     UNCHANGED,
+    ActivationOutcome,
+    ActivationReceipt,
     Aggregation,
     Bandit,
     BanditStats,
@@ -50,6 +52,8 @@ from topk_bandit.client.values import (
 
 __all__ = [
     "UNCHANGED",
+    "ActivationOutcome",
+    "ActivationReceipt",
     "Aggregation",
     "AlreadyExists",
     "AnswerKind",

@@ -13,6 +13,8 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from topk_bandit.client.errors import error_of_entry, invalid_argument
 from topk_bandit.client.values import (
     UNCHANGED,
+    ActivationOutcome,
+    ActivationReceipt,
     Aggregation,
     Bandit,
     BanditStats,
@@ -47,6 +49,11 @@ _OUTCOMES = {
     recommender_pb.REWARD_OUTCOME_ACCEPTED: RewardOutcome.ACCEPTED,
     recommender_pb.REWARD_OUTCOME_DUPLICATE: RewardOutcome.DUPLICATE,
     recommender_pb.REWARD_OUTCOME_LATE: RewardOutcome.LATE,
+}
+_ACTIVATIONS = {
+    recommender_pb.ACTIVATION_OUTCOME_ACTIVATED: ActivationOutcome.ACTIVATED,
+    recommender_pb.ACTIVATION_OUTCOME_DUPLICATE: ActivationOutcome.DUPLICATE,
+    recommender_pb.ACTIVATION_OUTCOME_LATE: ActivationOutcome.LATE,
 }
 _KERNELS = {
     bandit_pb.KERNEL_ADAPTIVE: Kernel.ADAPTIVE,
@@ -137,6 +144,13 @@ class Operations:
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
 
+    def activate(self, bandit: str, recommendation_id: str, shown: Iterable[str]) -> Operation[ActivationReceipt]:
+        """Say that a slate was shown."""
+        request = recommender_pb.ActivateRequest(
+            bandit=self._name(bandit), recommendation_id=recommendation_id, shown_item_ids=shown
+        )
+        return Operation(RecommenderServiceStub, "Activate", request, _activation)
+
     def reward(
         self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool
     ) -> Operation[RewardReceipt]:
@@ -191,6 +205,7 @@ class Operations:
         half_life: timedelta | None,
         reward_range: RewardRange | None,
         reward_aggregation: Aggregation,
+        requires_activation: bool,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -206,6 +221,7 @@ class Operations:
             half_life=_duration(half_life),
             reward_range=_range(reward_range),
             reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[reward_aggregation],
+            requires_activation=requires_activation,
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -234,6 +250,7 @@ class Operations:
         half_life: timedelta | Unchanged | None,
         reward_range: RewardRange | Unchanged | None,
         reward_aggregation: Aggregation | Unchanged | None,
+        requires_activation: bool | Unchanged | None,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -245,6 +262,7 @@ class Operations:
             "half_life": half_life,
             "reward_range": reward_range,
             "reward_aggregation": reward_aggregation,
+            "requires_activation": requires_activation,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -257,6 +275,7 @@ class Operations:
             half_life=_duration(_or_none(half_life)),
             reward_range=_range(_or_none(reward_range)),
             reward_aggregation=_aggregation(reward_aggregation),
+            requires_activation=requires_activation is True,
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -347,6 +366,10 @@ def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendatio
     )
 
 
+def _activation(response: recommender_pb.ActivateResponse) -> ActivationReceipt:
+    return ActivationReceipt(_ACTIVATIONS[response.outcome], response.log_position)
+
+
 def _receipt(response: recommender_pb.RewardResponse | recommender_pb.RewardResult) -> RewardReceipt:
     return RewardReceipt(_OUTCOMES[response.outcome], response.log_position)
 
@@ -393,6 +416,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         half_life=bandit.half_life.ToTimedelta() if bandit.HasField("half_life") else None,
         reward_range=_read_range(bandit.reward_range) if bandit.HasField("reward_range") else None,
         reward_aggregation=_AGGREGATIONS[bandit.reward_aggregation],
+        requires_activation=bandit.requires_activation,
     )
 
 

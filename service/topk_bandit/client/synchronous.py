@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.retries import RetryPolicy
     from topk_bandit.client.values import (
+        ActivationReceipt,
         Bandit,
         BanditStats,
         BatchOutcome,
@@ -156,6 +157,20 @@ class Client(Studies):
         )
         return self._run(operation, timeout)
 
+    def activate(
+        self,
+        bandit: str,
+        recommendation_id: str,
+        *,
+        shown: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> ActivationReceipt:
+        """Say that a slate was shown, or that `shown`, as many items, were instead of it.
+
+        It is needed where the bandit has `requires_activation`; a reward says it too.
+        """
+        return self._run(self._operations.activate(bandit, recommendation_id, shown), timeout)
+
     def reward(
         self,
         bandit: str,
@@ -218,6 +233,7 @@ class Client(Studies):
         half_life: timedelta | None = None,
         reward_range: RewardRange | None = None,
         reward_aggregation: Aggregation = Aggregation.FIRST,
+        requires_activation: bool = False,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -237,6 +253,7 @@ class Client(Studies):
             half_life=half_life,
             reward_range=reward_range,
             reward_aggregation=reward_aggregation,
+            requires_activation=requires_activation,
         )
         return self._run(operation, timeout)
 
@@ -262,6 +279,7 @@ class Client(Studies):
         half_life: timedelta | Unchanged | None = UNCHANGED,
         reward_range: RewardRange | Unchanged | None = UNCHANGED,
         reward_aggregation: Aggregation | Unchanged | None = UNCHANGED,
+        requires_activation: bool | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
@@ -277,6 +295,7 @@ class Client(Studies):
             half_life=half_life,
             reward_range=reward_range,
             reward_aggregation=reward_aggregation,
+            requires_activation=requires_activation,
         )
         return self._run(operation, timeout)
 

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Aggregation, Item, Kernel, RewardOutcome, RewardRange, RewardReceipt
+from topk_bandit.domain.bandits import (
+    ActivationOutcome,
+    ActivationReceipt,
+    Aggregation,
+    Item,
+    Kernel,
+    RewardOutcome,
+    RewardRange,
+    RewardReceipt,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -15,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNCHANGED",
+    "ActivationOutcome",
+    "ActivationReceipt",
     "Aggregation",
     "Bandit",
     "BanditStats",
@@ -120,6 +131,8 @@ class Bandit:
         The rewards that are taken, each by itself; None for any.
     reward_aggregation
         What is learned of a slate that gets several rewards.
+    requires_activation
+        Whether a slate counts and is learned from only once `Client.activate`, or a reward, says that it was shown.
     """
 
     name: str
@@ -138,6 +151,7 @@ class Bandit:
     half_life: timedelta | None
     reward_range: RewardRange | None
     reward_aggregation: Aggregation
+    requires_activation: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +190,6 @@ class BanditStats:
     shared_context: float
     edges_reached: tuple[str, ...]
     clamped_reward_count: int
+    inactive_count: int
+    lapsed_count: int
+    shown_otherwise_count: int

@@ -16,6 +16,9 @@ __all__ = [
     "DEFAULT_NEAR_SHARE",
     "DEFAULT_UNIFORM_SHARE",
     "REGRET_CONFIDENCE",
+    "Activated",
+    "ActivationOutcome",
+    "ActivationReceipt",
     "Aggregation",
     "BanditCreated",
     "BanditName",
@@ -29,6 +32,7 @@ __all__ = [
     "ItemUtility",
     "ItemsChanged",
     "Kernel",
+    "Lapsed",
     "LoggedEvent",
     "PaperBeta",
     "Prior",
@@ -160,6 +164,8 @@ class BanditSettings:
         The rewards that are taken, each by itself; None for any.
     reward_aggregation
         What is learned of a slate that gets several rewards.
+    requires_activation
+        Whether a recommendation may never be shown, and counts and is learned from only once it is activated.
     """
 
     item_capacity: int
@@ -174,6 +180,7 @@ class BanditSettings:
     half_life_ms: int = 0
     reward_range: RewardRange | None = None
     reward_aggregation: Aggregation = Aggregation.FIRST
+    requires_activation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +307,22 @@ class RewardReceipt:
     log_position: int = 0
 
 
+class ActivationOutcome(StrEnum):
+    """What became of an activation that raised no error; one after the deadline is LATE, and does nothing."""
+
+    ACTIVATED = "activated"
+    DUPLICATE = "duplicate"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationReceipt:
+    """What became of an activation, and where it stands in the log: 0 for one that is not there."""
+
+    outcome: ActivationOutcome
+    log_position: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class BanditCreated:
     """The first event of every log; `prior` is the one that the settings tell of."""
@@ -326,7 +349,10 @@ class ItemsChanged:
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """A slate was given out. `recommendation.deadline_ms` is set by the store's clock."""
+    """A slate was given out. `recommendation.deadline_ms` is set by the store's clock.
+
+    If the bandit's settings at that moment require activation, it is only shown once it is `Activated`.
+    """
 
     request: RecommendationRequest
     recommendation: Recommendation
@@ -339,6 +365,22 @@ class Shown:
     context: tuple[float, ...]
     slate: tuple[str, ...]
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """A slate was shown; `instead` of the recommended one if it is another, whose propensity nobody knows."""
+
+    recommendation_id: str
+    shown: Shown
+    instead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A deadline passed and the slate was never activated: there is nothing to learn."""
+
+    recommendation_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +410,17 @@ class Expired:
     shown: Shown | None
 
 
-Event: TypeAlias = BanditCreated | SettingsChanged | ItemsChanged | Recommended | RewardCollected | Rewarded | Expired
+Event: TypeAlias = (
+    BanditCreated
+    | SettingsChanged
+    | ItemsChanged
+    | Recommended
+    | Activated
+    | Lapsed
+    | RewardCollected
+    | Rewarded
+    | Expired
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +451,13 @@ class BanditStats:
     model_version
         Position that the answering worker's posterior has folded in.
     pending
-        Recommendations whose deadline has not passed and that have no reward yet.
+        Recommendations that are shown, whose deadline has not passed and that have no reward yet.
+    inactive
+        Recommendations whose deadline has not passed and that are not activated yet.
+    lapsed
+        Recommendations whose deadline passed before they were activated.
+    shown_otherwise
+        Recommendations instead of which another slate was shown.
     late_rewards
         Rewards that came after their deadline and were counted, not learned.
     clamped_rewards
@@ -446,6 +504,9 @@ class BanditStats:
     late_rewards: int
     clamped_rewards: int
     pending: int
+    inactive: int
+    lapsed: int
+    shown_otherwise: int
     items: int
     available_items: int
     posterior_rows: int

@@ -76,6 +76,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         half_life_ms=_half_life_ms(bandit),
         reward_range=_reward_range(bandit),
         reward_aggregation=_reward_aggregation(bandit),
+        requires_activation=bandit.requires_activation,
     )
     return _with_default_in_range(settings)
 
@@ -93,6 +94,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         half_life=_duration(settings.half_life_ms) if settings.half_life_ms else None,
         reward_range=_range_to_proto(settings.reward_range),
         reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[settings.reward_aggregation],
+        requires_activation=settings.requires_activation,
     )
 
 
@@ -257,6 +259,7 @@ _READERS: dict[str, Callable[[pb.Bandit], dict[str, Any]]] = {
     "half_life": lambda bandit: {"half_life_ms": _half_life_ms(bandit)},
     "reward_range": lambda bandit: {"reward_range": _reward_range(bandit)},
     "reward_aggregation": lambda bandit: {"reward_aggregation": _reward_aggregation(bandit)},
+    "requires_activation": lambda bandit: {"requires_activation": bandit.requires_activation},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topk_bandit.domain.bandits import REGRET_CONFIDENCE, Item, RecommendationRequest, RewardOutcome
+from topk_bandit.domain.bandits import REGRET_CONFIDENCE, ActivationOutcome, Item, RecommendationRequest, RewardOutcome
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.bandits import (
+        ActivationReceipt,
         BanditName,
         BanditSettings,
         BanditStats,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PageRequest",
     "PostedReward",
+    "activation_request",
+    "activation_to_proto",
     "bandit_creation",
     "bandit_page",
     "bandit_to_proto",
@@ -64,6 +67,13 @@ _OUTCOMES = {
     RewardOutcome.ACCEPTED: recommender_pb.REWARD_OUTCOME_ACCEPTED,
     RewardOutcome.DUPLICATE: recommender_pb.REWARD_OUTCOME_DUPLICATE,
     RewardOutcome.LATE: recommender_pb.REWARD_OUTCOME_LATE,
+}
+
+
+_ACTIVATIONS = {
+    ActivationOutcome.ACTIVATED: recommender_pb.ACTIVATION_OUTCOME_ACTIVATED,
+    ActivationOutcome.DUPLICATE: recommender_pb.ACTIVATION_OUTCOME_DUPLICATE,
+    ActivationOutcome.LATE: recommender_pb.ACTIVATION_OUTCOME_LATE,
 }
 
 
@@ -153,6 +163,18 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
 def receipt_to_proto(receipt: RewardReceipt, message: type[Receipt]) -> Receipt:
     """Return what became of a reward, as a message of this type."""
     return message(outcome=_OUTCOMES[receipt.outcome], log_position=receipt.log_position)
+
+
+def activation_request(request: recommender_pb.ActivateRequest) -> tuple[BanditName, str, tuple[str, ...]]:
+    """Return whose slate was shown, which, and the items if they are told."""
+    name = fields.bandit_name("bandit", request.bandit)
+    recommendation_id = fields.opaque_id("recommendation_id", request.recommendation_id)
+    return name, recommendation_id, fields.item_ids("shown_item_ids", request.shown_item_ids)
+
+
+def activation_to_proto(receipt: ActivationReceipt) -> recommender_pb.ActivateResponse:
+    """Return what became of an activation."""
+    return recommender_pb.ActivateResponse(outcome=_ACTIVATIONS[receipt.outcome], log_position=receipt.log_position)
 
 
 def bandit_creation(request: bandit_pb.CreateBanditRequest, default: Exploration) -> tuple[BanditName, BanditSettings]:
@@ -256,6 +278,9 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         late_reward_count=stats.late_rewards,
         clamped_reward_count=stats.clamped_rewards,
         pending_count=stats.pending,
+        inactive_count=stats.inactive,
+        lapsed_count=stats.lapsed,
+        shown_otherwise_count=stats.shown_otherwise,
         item_count=stats.items,
         available_item_count=stats.available_items,
         posterior_row_count=stats.posterior_rows,

@@ -55,6 +55,14 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         recommendation = await self._use_cases.recommend(name, wanted, min_model_version=version)
         return converters.recommendation_to_proto(recommendation)
 
+    async def Activate(
+        self, request: recommender_pb.ActivateRequest, _context: Context
+    ) -> recommender_pb.ActivateResponse:
+        """Note that a slate was shown."""
+        name, recommendation_id, shown = converters.activation_request(request)
+        receipt = await self._use_cases.activate(name, recommendation_id, shown)
+        return converters.activation_to_proto(receipt)
+
     async def Reward(self, request: recommender_pb.RewardRequest, _context: Context) -> recommender_pb.RewardResponse:
         """Take in a reward."""
         name, reward = converters.reward_request(request)

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
+    Activated,
     Aggregation,
     BanditCreated,
     BanditSettings,
@@ -24,6 +25,7 @@ from topk_bandit.domain.bandits import (
     ItemsChanged,
     ItemUtility,
     Kernel,
+    Lapsed,
     PaperBeta,
     Prior,
     Recommendation,
@@ -177,6 +179,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         **(prior if settings.prior_study else {}),
         **({} if taken is None else {"reward_range": _range_document(taken)}),
         **({} if several is Aggregation.FIRST else {"reward_aggregation": several.value}),
+        **({"requires_activation": True} if settings.requires_activation else {}),
     }
 
 
@@ -211,6 +214,7 @@ def _settings(fields: Fields) -> BanditSettings:
         half_life_ms=fields.integer("half_life_ms"),
         reward_range=_reward_range(fields.child("reward_range")) if "reward_range" in fields.document else None,
         reward_aggregation=_aggregation(fields),
+        requires_activation="requires_activation" in fields.document and fields.flag("requires_activation"),
     )
 
 
@@ -321,13 +325,18 @@ def _event_document(event: Event) -> Document:
         case Recommended(request, recommendation):
             recorded = _recommendation_document(recommendation)
             return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
-        case RewardCollected() | Rewarded() | Expired():
-            return _reward_document(event)
+        case Activated() | Lapsed() | RewardCollected() | Rewarded() | Expired():
+            return _later_document(event)
 
 
-def _reward_document(event: RewardCollected | Rewarded | Expired) -> Document:
+def _later_document(event: Activated | Lapsed | RewardCollected | Rewarded | Expired) -> Document:
+    """Return what happened to a recommendation after it was given out."""
     of_one: Document = {"recommendation_id": event.recommendation_id}
     match event:
+        case Activated(_, shown, instead):
+            return {"type": "activated", **of_one, "shown": _shown_document(shown), "instead": bool(instead)}
+        case Lapsed():
+            return {"type": "lapsed", **of_one}
         case RewardCollected(_, reward_id, value):
             return {"type": "reward_collected", **of_one, "reward_id": reward_id, "value": _written(value)}
         case Rewarded(_, value, shown):
@@ -378,6 +387,10 @@ _EVENTS: Mapping[str, Callable[[Fields], Event]] = {
     "recommended": lambda fields: Recommended(
         request=_request(fields.child("request")), recommendation=_recommendation(fields.child("recommendation"))
     ),
+    "activated": lambda fields: Activated(
+        fields.text("recommendation_id"), _shown(fields.child("shown")), fields.flag("instead")
+    ),
+    "lapsed": lambda fields: Lapsed(fields.text("recommendation_id")),
     "reward_collected": lambda fields: RewardCollected(
         fields.text("recommendation_id"), fields.text("reward_id"), fields.optional_number("value")
     ),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from topk_bandit.domain.bandits import (
+        ActivationReceipt,
         BanditName,
         BanditSettings,
         Item,
@@ -63,7 +64,7 @@ class BanditRecord:
     snapshot_position
         Position of the newest snapshot; 0 before the first.
     pending
-        Recommendations that are neither rewarded nor expired.
+        Recommendations that are active, and neither rewarded nor expired.
     late_rewards
         Rewards that came after their deadline.
     clamped_rewards
@@ -293,6 +294,8 @@ class Store(Protocol):
     ) -> RecordOutcome:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
+        It is active at once, unless the bandit's settings require activation.
+
         What was shown is kept until the recommendation ends: nobody else knows all that are open. A recommendation id
         that is recorded already is REPEATED when its request has the same context and candidates, whatever
         `incarnation` and `items_position` say.
@@ -312,15 +315,34 @@ class Store(Protocol):
         """Return what `record_recommendation` would call REPEATED, None when nothing is recorded; same errors."""
         ...
 
+    async def activate(
+        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = ()
+    ) -> ActivationReceipt:
+        """Append `Activated`: a recommendation was shown, or `shown_slate` instead of it.
+
+        After the deadline it is LATE, and `Lapsed` is appended if it was not yet. It is DUPLICATE for a recommendation
+        that is active with this slate, or was when it ended.
+
+        Raises
+        ------
+        NotFoundError
+            No such bandit or recommendation, or an item of the slate was never added or is retired.
+        InvalidArgumentError
+            On ``shown_item_ids``: they are not as many as the slate has.
+        ConflictError
+            ACTIVATION_EXISTS: the recommendation is active with another slate.
+        """
+        ...
+
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
     ) -> RewardReceipt:
         """Decide a recommendation's reward, or take in one of several.
 
-        ACCEPTED appends `Rewarded`, with what was shown. After the deadline it is LATE: counted, and the recommendation
-        is ended first, as by `expire_due`, if it was not yet. The same value again (by ``==``) is DUPLICATE, with the
-        position of the reward that was accepted. A value outside the bandit's range is taken as its nearest end if the
-        range clamps, and counted.
+        ACCEPTED appends `Rewarded`, with what was shown, and before that `Activated` if there was none. After the
+        deadline it is LATE: counted, and the recommendation is ended first, as by `expire_due`, if it was not yet. The
+        same value again (by ``==``) is DUPLICATE, with the position of the reward that was accepted. A value outside
+        the bandit's range is taken as its nearest end if the range clamps, and counted.
 
         With an aggregation other than FIRST a recommendation has a reward for each `reward_id`. ACCEPTED appends
         `RewardCollected`, and a `final` one `Rewarded` with what all of them come to, which ends the recommendation.
@@ -346,7 +368,7 @@ class Store(Protocol):
         """End up to `limit` recommendations whose deadlines have passed, earliest first.
 
         One that has rewards ends with `Rewarded`: what they come to by the aggregation at this moment. Others end with
-        `Expired`.
+        `Expired`, or with `Lapsed` if they were never activated.
 
         The bandit's default reward at this moment goes into that event, and with one also what was shown. Records that
         were closed longer ago than records are kept are forgotten on the way. A bandit that does not exist has nothing

@@ -26,6 +26,12 @@ __all__ = ["REFUSALS", "finite_text", "refusal"]
 
 
 REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
+    "activation_exists": lambda _, key: ConflictError(
+        "ACTIVATION_EXISTS", f"recommendation {key} is active with another slate"
+    ),
+    "wrong_slate": lambda _, size: InvalidArgumentError(
+        "shown_item_ids", f"must name {size} items, as many as the slate has"
+    ),
     "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),
     "full": lambda name, quota: ExhaustedError(
         "BANDIT_QUOTA", f"tenants/{name.tenant} has its quota of {quota} bandits"

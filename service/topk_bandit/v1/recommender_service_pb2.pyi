@@ -16,6 +16,13 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_EXPLOITED: _ClassVar[Mode]
     MODE_EXPLORED: _ClassVar[Mode]
 
+class ActivationOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACTIVATION_OUTCOME_UNSPECIFIED: _ClassVar[ActivationOutcome]
+    ACTIVATION_OUTCOME_ACTIVATED: _ClassVar[ActivationOutcome]
+    ACTIVATION_OUTCOME_DUPLICATE: _ClassVar[ActivationOutcome]
+    ACTIVATION_OUTCOME_LATE: _ClassVar[ActivationOutcome]
+
 class RewardOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     REWARD_OUTCOME_UNSPECIFIED: _ClassVar[RewardOutcome]
@@ -25,6 +32,10 @@ class RewardOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 MODE_UNSPECIFIED: Mode
 MODE_EXPLOITED: Mode
 MODE_EXPLORED: Mode
+ACTIVATION_OUTCOME_UNSPECIFIED: ActivationOutcome
+ACTIVATION_OUTCOME_ACTIVATED: ActivationOutcome
+ACTIVATION_OUTCOME_DUPLICATE: ActivationOutcome
+ACTIVATION_OUTCOME_LATE: ActivationOutcome
 REWARD_OUTCOME_UNSPECIFIED: RewardOutcome
 REWARD_OUTCOME_ACCEPTED: RewardOutcome
 REWARD_OUTCOME_DUPLICATE: RewardOutcome
@@ -75,6 +86,24 @@ class RecommendResponse(_message.Message):
     position_propensities: _containers.RepeatedScalarFieldContainer[float]
     regret_confidence: float
     def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ...) -> None: ...
+
+class ActivateRequest(_message.Message):
+    __slots__ = ("bandit", "recommendation_id", "shown_item_ids")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    recommendation_id: str
+    shown_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., shown_item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ActivateResponse(_message.Message):
+    __slots__ = ("outcome", "log_position")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    outcome: ActivationOutcome
+    log_position: int
+    def __init__(self, outcome: _Optional[_Union[ActivationOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
 
 class RewardRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "value", "reward_id", "final")

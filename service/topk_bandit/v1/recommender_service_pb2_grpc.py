@@ -48,6 +48,11 @@ class RecommenderServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendResponse.FromString,
                 _registered_method=True)
+        self.Activate = channel.unary_unary(
+                '/topk_bandit.v1.RecommenderService/Activate',
+                request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateResponse.FromString,
+                _registered_method=True)
         self.Reward = channel.unary_unary(
                 '/topk_bandit.v1.RecommenderService/Reward',
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardRequest.SerializeToString,
@@ -79,6 +84,14 @@ class RecommenderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Activate(self, request, context):
+        """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
+        requires_activation. It is safe to send again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Reward(self, request, context):
         """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
         send again with the same value.
@@ -101,6 +114,11 @@ def add_RecommenderServiceServicer_to_server(servicer, server):
                     servicer.Recommend,
                     request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendResponse.SerializeToString,
+            ),
+            'Activate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Activate,
+                    request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateResponse.SerializeToString,
             ),
             'Reward': grpc.unary_unary_rpc_method_handler(
                     servicer.Reward,
@@ -149,6 +167,33 @@ class RecommenderService:
             '/topk_bandit.v1.RecommenderService/Recommend',
             topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendRequest.SerializeToString,
             topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Activate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.RecommenderService/Activate',
+            topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateResponse.FromString,
             options,
             channel_credentials,
             insecure,

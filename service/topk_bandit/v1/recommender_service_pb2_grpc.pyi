@@ -44,6 +44,10 @@ class RecommenderServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RecommenderServiceAsyncStub: ...
     Recommend: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendRequest, _recommender_service_pb2.RecommendResponse]
     """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
+    Activate: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.ActivateRequest, _recommender_service_pb2.ActivateResponse]
+    """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
+    requires_activation. It is safe to send again.
+    """
     Reward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardRequest, _recommender_service_pb2.RewardResponse]
     """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
     send again with the same value.
@@ -67,6 +71,10 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Recommend: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendRequest, _recommender_service_pb2.RecommendResponse]  # type: ignore[assignment]
     """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
+    Activate: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.ActivateRequest, _recommender_service_pb2.ActivateResponse]  # type: ignore[assignment]
+    """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
+    requires_activation. It is safe to send again.
+    """
     Reward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardRequest, _recommender_service_pb2.RewardResponse]  # type: ignore[assignment]
     """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
     send again with the same value.
@@ -93,6 +101,16 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_recommender_service_pb2.RecommendResponse, _abc.Awaitable[_recommender_service_pb2.RecommendResponse]]:
         """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
+
+    @_abc_1.abstractmethod
+    def Activate(
+        self,
+        request: _recommender_service_pb2.ActivateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recommender_service_pb2.ActivateResponse, _abc.Awaitable[_recommender_service_pb2.ActivateResponse]]:
+        """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
+        requires_activation. It is safe to send again.
+        """
 
     @_abc_1.abstractmethod
     def Reward(

@@ -16,6 +16,7 @@ import numpy as np
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.snapshots import decode_items
 from topk_bandit.domain.bandits import (
+    Activated,
     BanditCreated,
     Expired,
     ItemsChanged,
@@ -51,11 +52,14 @@ class LeftOut(NamedTuple):
         They are open, or expired without a default reward.
     without_share
         They were drawn with a uniform share of 0, where some slates are never shown.
+    shown_otherwise
+        Another slate was shown instead, which was not drawn from a known distribution.
     """
 
     before_snapshot: int
     without_reward: int
     without_share: int
+    shown_otherwise: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +86,7 @@ class _Drawn:
     propensity: float
     exploration: Exploration | None
     reward: float | None = None
+    instead: bool = False
 
 
 def read_slates(dump: Dump) -> LoggedSlates:
@@ -99,7 +104,8 @@ def read_slates(dump: Dump) -> LoggedSlates:
     for logged in dump.events:
         reader.fold(logged)
     known = [one for one in reader.drawn if one.exploration is not None]
-    rewarded = [one for one in known if one.reward is not None]
+    as_drawn = [one for one in known if not one.instead]
+    rewarded = [one for one in as_drawn if one.reward is not None]
     if not rewarded:
         raise InvalidArgumentError("log", "no recommendation in it has a reward")
     n_items = len(reader.items.ids)
@@ -107,7 +113,12 @@ def read_slates(dump: Dump) -> LoggedSlates:
     used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
     if not used:
         raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be told from it")
-    left_out = LeftOut(len(reader.drawn) - len(known), len(known) - len(rewarded), len(rewarded) - len(used))
+    left_out = LeftOut(
+        before_snapshot=len(reader.drawn) - len(known),
+        without_reward=len(as_drawn) - len(rewarded),
+        without_share=len(rewarded) - len(used),
+        shown_otherwise=len(known) - len(as_drawn),
+    )
     return LoggedSlates(_slate_log(used, n_items), reader.items.ids, left_out)
 
 
@@ -144,6 +155,10 @@ class _Reader:
             case Recommended() as event:
                 self._open[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
+            case Activated(recommendation_id, _, True):
+                place = self._open.get(recommendation_id)
+                if place is not None:
+                    self.drawn[place] = replace(self.drawn[place], instead=True)
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)
 

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.bandits import (
+    Activated,
+    ActivationOutcome,
+    ActivationReceipt,
     Aggregation,
     BanditCreated,
     Expired,
     ItemsChanged,
+    Lapsed,
     LoggedEvent,
     Recommended,
     RewardCollected,
@@ -87,7 +91,7 @@ class _Bandit:
             items_position=self.items_position,
             log_position=self.log_position,
             snapshot_position=self.snapshots[0].position if self.snapshots else 0,
-            pending=len(self.deadlines),
+            pending=sum(self.recorded[key].state is RecordState.PENDING for key in self.deadlines),
             late_rewards=self.late_rewards,
             clamped_rewards=self.clamped_rewards,
         )
@@ -108,6 +112,14 @@ class _Bandit:
         if not taken.clamp:
             raise refusal("out_of_range", self.name, f"{canonical(taken.low)} {canonical(taken.high)}")
         return min(max(value, taken.low), taken.high) + 0.0
+
+    def check_shown(self, slate: Sequence[str], *, size: int) -> None:
+        """Refuse what can't have been shown."""
+        if len(slate) != size:
+            raise refusal("wrong_slate", self.name, size)
+        for item_id in slate:
+            if item_id not in self.items or self.items[item_id].retired:
+                raise refusal("no_item", self.name, item_id)
 
     def expiry(self, recommendation_id: str) -> Expired:
         default = self.settings.default_reward
@@ -271,7 +283,8 @@ class MemoryStore(Store):
             return RecordOutcome(status=RecordStatus.STALE)
         now_ms = self._clock_ms()
         dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
-        bandit.recorded[dated.recommendation_id] = Recorded(request, dated, now_ms)
+        state = RecordState.INACTIVE if bandit.settings.requires_activation else RecordState.PENDING
+        bandit.recorded[dated.recommendation_id] = Recorded(request, dated, now_ms, state)
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
@@ -281,6 +294,35 @@ class MemoryStore(Store):
     ) -> Recommendation | None:
         """See `Store.find_recommendation`."""
         return self._bandit(name).recall(request, recommendation_id)
+
+    async def activate(
+        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = ()
+    ) -> ActivationReceipt:
+        """See `Store.activate`."""
+        bandit = self._bandit(name)
+        recorded = bandit.recorded.get(recommendation_id)
+        if recorded is None:
+            raise refusal("no_recommendation", name, recommendation_id)
+        if recorded.state is RecordState.LAPSED:
+            return ActivationReceipt(ActivationOutcome.LATE)
+        slate, now_ms = tuple(shown_slate) or recorded.recommendation.slate, self._clock_ms()
+        if recorded.state is not RecordState.INACTIVE:
+            if slate != recorded.slate:
+                raise refusal("activation_exists", name, recommendation_id)
+            return ActivationReceipt(ActivationOutcome.DUPLICATE)
+        if slate != recorded.recommendation.slate:
+            bandit.check_shown(slate, size=len(recorded.recommendation.slate))
+            recorded.instead = slate
+        if now_ms >= recorded.recommendation.deadline_ms:
+            self._end(bandit, recommendation_id, at_ms=now_ms)
+            return ActivationReceipt(ActivationOutcome.LATE)
+        position = self._activate(bandit, recommendation_id, recorded, at_ms=now_ms)
+        return ActivationReceipt(ActivationOutcome.ACTIVATED, position)
+
+    def _activate(self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, *, at_ms: int) -> int:
+        recorded.state = RecordState.PENDING
+        activated = Activated(recommendation_id, recorded.shown, bool(recorded.instead))
+        return self._append(bandit, activated, at_ms=at_ms)
 
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
@@ -301,7 +343,7 @@ class MemoryStore(Store):
         self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, reward: PostedReward, *, final: bool
     ) -> RewardReceipt:
         now_ms, known = self._clock_ms(), recorded.find_reward(reward.reward_id)
-        in_time, is_open = now_ms < recorded.recommendation.deadline_ms, recorded.state is RecordState.PENDING
+        in_time, is_open = now_ms < recorded.recommendation.deadline_ms, recorded.is_open
         if known is not None and known.posted != reward.posted:
             raise refusal("reward_exists", bandit.name, recommendation_id)
         if known is not None and not (final and in_time and is_open):
@@ -315,6 +357,8 @@ class MemoryStore(Store):
             recorded.rewards.append(reward)
         if not in_time:
             return self._note_late(bandit, recommendation_id, reward, at_ms=now_ms)
+        if recorded.state is RecordState.INACTIVE:
+            self._activate(bandit, recommendation_id, recorded, at_ms=now_ms)
         bandit.clamped_rewards += known is None and reward.value != reward.posted
         taken = known or reward
         if final:
@@ -335,6 +379,9 @@ class MemoryStore(Store):
     def _end(self, bandit: _Bandit, recommendation_id: str, *, at_ms: int) -> int:
         """End a recommendation with what its rewards come to, or without any; return the position of that."""
         recorded = bandit.recorded[recommendation_id]
+        if recorded.state is RecordState.INACTIVE:
+            bandit.close(recommendation_id, RecordState.LAPSED, at_ms=at_ms)
+            return self._append(bandit, Lapsed(recommendation_id), at_ms=at_ms)
         value = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
         end = bandit.expiry(recommendation_id) if value is None else Rewarded(recommendation_id, value, recorded.shown)
         state = RecordState.EXPIRED if value is None else RecordState.REWARDED

@@ -17,11 +17,13 @@ __all__ = ["PostedReward", "RecordState", "Recorded", "aggregate"]
 
 
 class RecordState(Enum):
-    """Whether a recommendation is open, and how it ended."""
+    """Whether a recommendation is open, which are the first two, and how it ended."""
 
+    INACTIVE = auto()
     PENDING = auto()
     REWARDED = auto()
     EXPIRED = auto()
+    LAPSED = auto()
 
 
 @dataclass(slots=True)
@@ -44,6 +46,17 @@ class Recorded:
     state: RecordState = RecordState.PENDING
     rewards: list[PostedReward] = field(default_factory=list)
     closed_ms: int = 0
+    instead: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in {RecordState.INACTIVE, RecordState.PENDING}
+
+    @property
+    def slate(self) -> tuple[str, ...]:
+        """What was shown, or is to be."""
+        return self.instead or self.recommendation.slate
 
     def answers(self, request: RecommendationRequest) -> bool:
         """Tell whether the recommendation is the answer to a request."""
@@ -56,7 +69,7 @@ class Recorded:
     @property
     def shown(self) -> Shown:
         """What was shown."""
-        return Shown(self.request.context, self.recommendation.slate, self.at_ms)
+        return Shown(self.request.context, self.slate, self.at_ms)
 
 
 def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | None:

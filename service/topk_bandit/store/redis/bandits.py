@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import (
+    ActivationOutcome,
+    ActivationReceipt,
     BanditCreated,
     BanditName,
     Recommended,
@@ -236,6 +238,19 @@ class RedisStore(Store):
         )
         return None if status == b"none" else read_recommendation(*details)
 
+    async def activate(
+        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = ()
+    ) -> ActivationReceipt:
+        """See `Store.activate`."""
+        keys = self._keys.bandit(name)
+        status, position = await self._bandits.ask(
+            scripts.ACTIVATE,
+            name,
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items),
+            (*self._announcing(name), recommendation_id, *shown_slate),
+        )
+        return ActivationReceipt(ActivationOutcome(status.decode()), int(position))
+
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
     ) -> RewardReceipt:
@@ -365,6 +380,7 @@ def _settings_for_scripts(settings: BanditSettings) -> tuple[str | int, ...]:
         "reward_range": "-" if taken is None else f"{canonical(taken.low)} {canonical(taken.high)}",
         "clamps": int(taken is not None and taken.clamp),
         "reward_aggregation": settings.reward_aggregation.value,
+        "requires_activation": int(settings.requires_activation),
     }
     return tuple(part for setting in needed.items() for part in setting)
 

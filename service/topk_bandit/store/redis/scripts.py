@@ -35,6 +35,7 @@ LAPSED_RESERVATIONS = _load("index/lapsed_reservations")
 RELEASE_ENTRIES = _load("index/release_entries")
 RESERVE_ENTRY = _load("index/reserve_entry")
 
+ACTIVATE = _load("bandit/activate")
 CHANGE_ITEMS = _load("bandit/change_items")
 CREATE_BANDIT = _load("bandit/create_bandit")
 DELETE_BANDIT = _load("bandit/delete_bandit")

@@ -23,23 +23,38 @@ local function append(meta, log, at_ms, event, ...)
   return position
 end
 
--- A recommendation's record: "state deadline_ms fingerprint rewards at_ms context recommendation"; the state is pending,
--- rewarded or expired, and at_ms and context are "-" once it is closed: what was shown is in the event then.
+-- A recommendation's record: "state deadline_ms fingerprint rewards at_ms context instead recommendation"; the state is
+-- inactive, pending, rewarded, expired or lapsed. At_ms and context are "-" once it is closed: what was shown is in the
+-- event then. Instead is the slate that was shown, "-" for the recommended one.
 -- Of the rewards each is {id, value as it was posted, value as it counts or "-", position in the log or "0"}.
 local function unpack_record(packed)
-  local state, deadline_ms, fingerprint, rewards, at_ms, context, recommendation =
-    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%S+) (%S+) (.*)$')
+  local state, deadline_ms, fingerprint, rewards, at_ms, context, instead, recommendation =
+    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   return {
     state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, rewards = cjson.decode(rewards),
-    at_ms = at_ms, context = context, recommendation = recommendation,
+    at_ms = at_ms, context = context, instead = instead, recommendation = recommendation,
   }
 end
 
+-- Return a list as JSON without any space.
+local function pack_list(list)
+  return #list == 0 and '[]' or (string.gsub(cjson.encode(list), ' ', '\\u0020'))
+end
+
 local function pack_record(record)
-  local rewards = #record.rewards == 0 and '[]' or string.gsub(cjson.encode(record.rewards), ' ', '\\u0020')
   return table.concat({
-    record.state, record.deadline_ms, record.fingerprint, rewards, record.at_ms, record.context, record.recommendation,
+    record.state, record.deadline_ms, record.fingerprint, pack_list(record.rewards), record.at_ms, record.context,
+    record.instead, record.recommendation,
   }, ' ')
+end
+
+local function is_open(record)
+  return record.state == 'pending' or record.state == 'inactive'
+end
+
+-- The slate that was shown, or is to be, as JSON without any space.
+local function slate_of(record)
+  return record.instead == '-' and pack_list(cjson.decode(record.recommendation).slate) or record.instead
 end
 
 local function find_reward(record, reward_id)
@@ -78,10 +93,9 @@ local function aggregate(kind, rewards)
   return number_text(kind == 'sum' and total or total / #values)
 end
 
--- What a pending recommendation showed, as events have it.
+-- What an open recommendation showed, as events have it.
 local function shown(record)
-  local slate = cjson.encode(cjson.decode(record.recommendation).slate)
-  return '{"context":' .. record.context .. ',"slate":' .. slate .. ',"at_ms":' .. record.at_ms .. '}'
+  return '{"context":' .. record.context .. ',"slate":' .. slate_of(record) .. ',"at_ms":' .. record.at_ms .. '}'
 end
 
 -- Return a reward as it is to be learned, nil for one that is refused; `range` is its two ends, or "-".
@@ -108,9 +122,10 @@ end
 -- Write a record back in a state that ends it, and note when. `keys` names meta, log, recommendations, deadlines and
 -- closed, here and below.
 local function close_record(keys, id, record, state, at_ms)
-  if redis.call('ZREM', keys.deadlines, id) == 1 then
+  if record.state == 'pending' then
     redis.call('HINCRBY', keys.meta, 'pending', -1)
   end
+  redis.call('ZREM', keys.deadlines, id)
   record.state, record.at_ms, record.context = state, '-', '-'
   redis.call('HSET', keys.recommendations, id, pack_record(record))
   redis.call('ZADD', keys.closed, text(at_ms), id)
@@ -140,8 +155,22 @@ local function append_expired(meta, log, id, record, at_ms)
   append_end(meta, log, at_ms, id, 'expired', 'default_reward', default_reward, shown_then)
 end
 
--- End a pending recommendation after its deadline: with what its rewards come to, or without any.
+-- Append `Activated` for an inactive recommendation, which becomes pending, and return the position.
+local function append_activated(meta, log, id, record, at_ms)
+  record.state = 'pending'
+  redis.call('HINCRBY', meta, 'pending', 1)
+  local instead = record.instead == '-' and 'false' or 'true'
+  return append(meta, log, at_ms, '{"v":1,"type":"activated","recommendation_id":' .. cjson.encode(id)
+    .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. '}')
+end
+
+-- End an open recommendation after its deadline: with what its rewards come to, without any, or because it was never shown.
 local function settle(keys, id, record, at_ms)
+  if record.state == 'inactive' then
+    append(keys.meta, keys.log, at_ms, '{"v":1,"type":"lapsed","recommendation_id":' .. cjson.encode(id) .. '}')
+    close_record(keys, id, record, 'lapsed', at_ms)
+    return
+  end
   local value = aggregate(redis.call('HGET', keys.meta, 'reward_aggregation'), record.rewards)
   if value then
     append_rewarded(keys.meta, keys.log, id, record, value, at_ms)

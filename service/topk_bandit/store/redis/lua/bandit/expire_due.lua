@@ -1,7 +1,7 @@
 #!lua
 -- Close recommendations whose deadline has passed, and forget those closed long ago.
 -- KEYS[1] meta              read: default reward and aggregation; written: pending
--- KEYS[2] log               written: Expired for each, or Rewarded for one that has rewards
+-- KEYS[2] log               written: Expired for each, Rewarded for one that has rewards, Lapsed for an inactive one
 -- KEYS[3] recommendations   written: the records
 -- KEYS[4] deadlines         read: what is due, and what is next; written: what is due goes
 -- KEYS[5] closed            read: what was closed long ago; written: what is closed now

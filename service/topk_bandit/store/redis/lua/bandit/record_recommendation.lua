@@ -1,6 +1,6 @@
 #!lua
 -- Record a recommendation and open its deadline.
--- KEYS[1] meta              read: incarnation, items_position, reward wait; written: pending
+-- KEYS[1] meta              read: incarnation, items_position, reward wait, activation; written: pending
 -- KEYS[2] log               written: Recommended
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline
@@ -14,7 +14,7 @@
 -- Returns {'recorded', deadline_ms, position}, {'repeated', deadline_ms, recommendation}, {'stale'}, {'no_bandit'} or
 -- {'request_id_reused'}.
 
-local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'items_position', 'reward_wait_ms')
+local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'items_position', 'reward_wait_ms', 'requires_activation')
 if not bandit[1] then
   return {'no_bandit'}
 end
@@ -28,10 +28,11 @@ end
 local at_ms = now_ms()
 local deadline_ms = text(at_ms + bandit[3])
 local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], 'deadline_ms', deadline_ms)
+local state = bandit[4] == '1' and 'inactive' or 'pending'
 redis.call('HSET', KEYS[3], ARGV[3], pack_record({
-  state = 'pending', deadline_ms = deadline_ms, fingerprint = ARGV[4], rewards = {}, at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],
+  state = state, instead = '-', deadline_ms = deadline_ms, fingerprint = ARGV[4], rewards = {}, at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],
 }))
 redis.call('ZADD', KEYS[4], deadline_ms, ARGV[3])
-redis.call('HINCRBY', KEYS[1], 'pending', 1)
+redis.call('HINCRBY', KEYS[1], 'pending', state == 'pending' and 1 or 0)
 announce()
 return {'recorded', deadline_ms, position}

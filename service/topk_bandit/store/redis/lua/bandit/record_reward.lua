@@ -1,7 +1,7 @@
 #!lua
 -- Decide a recommendation's reward, or take in one of several.
 -- KEYS[1] meta              read: reward range and aggregation; written: pending, late_rewards, clamped_rewards
--- KEYS[2] log               written: Rewarded, RewardCollected, or the end when the deadline passed unnoticed
+-- KEYS[2] log               written: Rewarded or RewardCollected, Activated before that if there is none; or the end when the deadline passed unnoticed
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline goes
 -- KEYS[5] closed            written: when the record was closed
@@ -35,10 +35,10 @@ local known = find_reward(record, reward_id)
 if known and known[2] ~= posted then
   return {'reward_exists', id}
 end
-if known and not (ends and in_time and record.state == 'pending') then
+if known and not (ends and in_time and is_open(record)) then
   return {'duplicate', known[4]}
 end
-if not known and in_time and record.state ~= 'pending' then
+if not known and in_time and not is_open(record) then
   return {'reward_final', id}
 end
 if not known and #record.rewards >= tonumber(ARGV[7]) then
@@ -52,7 +52,7 @@ end
 local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 if not in_time then
   table.insert(record.rewards, {reward_id, posted, '-', '0'})
-  if record.state == 'pending' then
+  if is_open(record) then
     settle(keys, id, record, at_ms)
     announce()
   else
@@ -60,6 +60,9 @@ if not in_time then
   end
   redis.call('HINCRBY', KEYS[1], 'late_rewards', 1)
   return {'late', '0'}
+end
+if record.state == 'inactive' then
+  append_activated(KEYS[1], KEYS[2], id, record, at_ms)
 end
 if not known then
   known = {reward_id, posted, learned, '0'}

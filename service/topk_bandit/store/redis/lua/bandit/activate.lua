@@ -1,0 +1,53 @@
+#!lua
+-- Note that a recommendation was shown, or another slate instead of it.
+-- KEYS[1] meta              written: pending
+-- KEYS[2] log               written: Activated, or Lapsed when the deadline passed unnoticed
+-- KEYS[3] recommendations   written: the record
+-- KEYS[4] deadlines         written: the deadline of one that lapsed goes
+-- KEYS[5] closed            written: when one that lapsed was closed
+-- KEYS[6] items             read: are there such items
+-- ARGV[3] recommendation id
+-- ARGV[4..] ids of the items that were shown; none for those that were recommended
+-- Returns {'activated', position}, {'duplicate', 0}, {'late', 0}, {'no_bandit'}, {'no_recommendation', id}, {'no_item', id},
+-- {'wrong_slate', its size} or {'activation_exists', id}.
+
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return {'no_bandit'}
+end
+local id = ARGV[3]
+local packed = redis.call('HGET', KEYS[3], id)
+if not packed then
+  return {'no_recommendation', id}
+end
+local record, at_ms = unpack_record(packed), now_ms()
+local recommended = cjson.decode(record.recommendation).slate
+local slate = #ARGV > 3 and pack_list({unpack(ARGV, 4)}) or pack_list(recommended)
+if record.state == 'lapsed' then
+  return {'late', '0'}
+end
+if record.state ~= 'inactive' then
+  return slate == slate_of(record) and {'duplicate', '0'} or {'activation_exists', id}
+end
+if slate ~= slate_of(record) then
+  if #ARGV - 3 ~= #recommended then
+    return {'wrong_slate', text(#recommended)}
+  end
+  for i = 4, #ARGV do
+    local state = string.match(redis.call('HGET', KEYS[6], ARGV[i]) or '', '^%d+ (%l+)$')
+    if not state or state == 'retired' then
+      return {'no_item', ARGV[i]}
+    end
+  end
+  record.instead = slate
+end
+
+if at_ms >= tonumber(record.deadline_ms) then
+  local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
+  settle(keys, id, record, at_ms)
+  announce()
+  return {'late', '0'}
+end
+local position = append_activated(KEYS[1], KEYS[2], id, record, at_ms)
+redis.call('HSET', KEYS[3], id, pack_record(record))
+announce()
+return {'activated', position}
