@@ -147,6 +147,22 @@ def test_a_slate_is_activated(server: RunningServer, client: EitherClient, home:
     assert client.activate(home, one).outcome is ActivationOutcome.LATE
 
 
+def test_rewards_are_amended_and_voided(server: RunningServer, client: EitherClient, home: str) -> None:
+    slate = client.recommend(home).id
+    with pytest.raises(FailedPrecondition) as caught:
+        client.void_reward(home, slate)
+    assert caught.value.reason == "NO_REWARD"
+    client.reward(home, slate, 1.0)
+    assert client.amend_reward(home, slate, 2) == RewardReceipt(RewardOutcome.ACCEPTED, 9)
+    assert client.amend_reward(home, slate, 2.0).outcome is RewardOutcome.DUPLICATE
+    assert client.void_reward(home, slate, reward_id="order") == RewardReceipt(RewardOutcome.ACCEPTED, 9)
+    assert server.shop.reward_ids[-2:] == [("", False), ("order", False)]
+    assert server.shop.loops[NAME].rewards == {}
+    with pytest.raises(InvalidArgument) as bad:
+        client.amend_reward(home, slate, float("nan"))
+    assert bad.value.field == "value"
+
+
 def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: str) -> None:
     late = client.recommend(home, request_id="late").id
     server.shop.now_ms += 86_400_001

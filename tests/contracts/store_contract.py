@@ -28,6 +28,7 @@ from topk_bandit.domain.bandits import (
     ItemsChanged,
     Lapsed,
     Recommended,
+    RewardAmended,
     RewardCollected,
     Rewarded,
     RewardOutcome,
@@ -41,9 +42,10 @@ from topk_bandit.domain.errors import (
     ExhaustedError,
     InvalidArgumentError,
     NotFoundError,
+    NotReadyError,
     TopkBanditError,
 )
-from topk_bandit.store.log import MOST_REWARDS, Expiry, ItemRecord, RecordStatus, Snapshot
+from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, ItemRecord, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -94,6 +96,16 @@ async def shown(store: Store, recommendation_id: str = "rec-1", *, name: BanditN
     recorded = [logged for logged in await whole_log(store, name) if isinstance(logged.event, Recommended)]
     [found] = [one for one in recorded if one.event.recommendation.recommendation_id == recommendation_id]
     return Shown(found.event.request.context, found.event.recommendation.slate, found.at_ms)
+
+
+async def correct(
+    store: Store, value: float | None, key: str = "rec-1", *, reward_id: str = "", exact: int = 9, behind: int = 0
+) -> RewardReceipt | None:
+    """Correct a reward as one who looked at the log just now, or `behind`, whose model is exact for so many events."""
+    now = await store.get_bandit(NAME)
+    version = now.log_position - behind
+    known = Correctable(now.incarnation, now.revision, version, version + exact if exact else 0)
+    return await store.correct_reward(NAME, key, value, reward_id=reward_id, known=known)
 
 
 async def expired(store: Store, name: BanditName = NAME, *, limit: int = 5) -> int:
@@ -883,6 +895,124 @@ class StoreContract:
                 assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome is RewardOutcome.LATE
             assert await expired(store) == 0
             assert [logged.event for logged in await whole_log(store, NAME)][2:] == [Lapsed("rec-1")]
+
+        run(stores, scenario)
+
+    def test_a_learned_reward_is_amended_and_voided(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_range=RewardRange(-5.0, 5.0, clamp=True)))
+            await record(store)
+            await store.record_reward(NAME, "rec-1", 1.0)
+            assert await correct(store, 2.5) == RewardReceipt(RewardOutcome.ACCEPTED, 4)
+            assert await correct(store, 2.5) == RewardReceipt(RewardOutcome.DUPLICATE)
+            assert await correct(store, 99.0) == RewardReceipt(RewardOutcome.ACCEPTED, 5)
+            assert (await store.record_reward(NAME, "rec-1", 1.0)) == RewardReceipt(RewardOutcome.DUPLICATE, 3)
+            with pytest.raises(ConflictError):
+                await store.record_reward(NAME, "rec-1", 5.0)
+            assert await correct(store, None) == RewardReceipt(RewardOutcome.ACCEPTED, 6)
+            assert await correct(store, None) == RewardReceipt(RewardOutcome.DUPLICATE)
+            with pytest.raises(NotReadyError) as void:
+                await correct(store, 1.0)
+            assert void.value.reason == "REWARD_VOIDED"
+            assert (await store.record_reward(NAME, "rec-1", 1.0)) == RewardReceipt(RewardOutcome.DUPLICATE, 3)
+            assert [logged.event for logged in await whole_log(store, NAME)][3:] == [
+                RewardAmended("rec-1", 2.5),
+                RewardAmended("rec-1", 5.0),
+                RewardAmended("rec-1", None),
+            ]
+            now = await store.get_bandit(NAME)
+            assert (now.pending, now.late_rewards) == (0, 0)
+
+        run(stores, scenario)
+
+    def test_a_learned_reward_is_corrected_only_where_that_is_exact(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            await store.record_reward(NAME, "rec-1", 1.0)
+            before = await dump(store, NAME)
+            assert await correct(store, 2.0, exact=0, behind=1) is None, "the model does not know the reward yet"
+            with pytest.raises(NotReadyError) as folded:
+                await correct(store, None, exact=0)
+            assert folded.value.reason == "REWARD_FOLDED"
+            for known in (
+                Correctable("first", 1, 3, 3),
+                Correctable("first", 2, 3, 9),
+                Correctable("second", 1, 3, 9),
+            ):
+                assert await store.correct_reward(NAME, "rec-1", None, known=known) is None
+            assert await dump(store, NAME) == before
+            await record(store, "rec-2")
+            assert await correct(store, None, exact=1, behind=1) is None, "the log has grown beyond"
+            assert await correct(store, None, exact=2, behind=1) == RewardReceipt(RewardOutcome.ACCEPTED, 5)
+
+        run(stores, scenario)
+
+    @pytest.mark.parametrize("inactive", [True, False])
+    def test_what_is_voided_before_its_reward_takes_none(self, stores: Stores, *, inactive: bool) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(default_reward=1.0, requires_activation=inactive))
+            await record(store)
+            with pytest.raises(NotReadyError) as nothing:
+                await correct(store, 2.0, exact=0)
+            assert nothing.value.reason == "NO_REWARD"
+            assert await correct(store, None, exact=0, behind=2) == RewardReceipt(RewardOutcome.ACCEPTED, 3)
+            assert await correct(store, None, exact=0) == RewardReceipt(RewardOutcome.DUPLICATE)
+            with pytest.raises(ConflictError) as ended:
+                await store.record_reward(NAME, "rec-1", 1.0)
+            assert ended.value.reason == "REWARD_FINAL"
+            end = Lapsed("rec-1") if inactive else Expired("rec-1", None, None)
+            assert [logged.event for logged in await whole_log(store, NAME)][2:] == [end]
+            assert (await store.get_bandit(NAME)).pending == 0
+            assert await store.expire_due(NAME, limit=5) == Expiry(0, None)
+
+        run(stores, scenario)
+
+    def test_one_of_several_is_corrected_before_and_after_they_are_learned(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_aggregation=Aggregation.SUM))
+            await record(store)
+            for key, value in (("a", 1.0), ("b", 2.0), ("c", 4.0)):
+                await store.record_reward(NAME, "rec-1", value, reward_id=key)
+            assert await correct(store, 8.0, reward_id="b", exact=0) == RewardReceipt(RewardOutcome.ACCEPTED, 6)
+            assert await correct(store, None, reward_id="a", exact=0) == RewardReceipt(RewardOutcome.ACCEPTED, 7)
+            for value, reward_id, reason in ((1.0, "a", "REWARD_VOIDED"), (None, "nil", "NO_REWARD")):
+                with pytest.raises(NotReadyError) as refused:
+                    await correct(store, value, reward_id=reward_id)
+                assert refused.value.reason == reason
+            with pytest.raises(InvalidArgumentError) as unnamed:
+                await correct(store, 1.0)
+            assert unnamed.value.field == "reward_id"
+            again = await store.record_reward(NAME, "rec-1", 1.0, reward_id="a", final=True)
+            assert again == RewardReceipt(RewardOutcome.DUPLICATE, 3), "what was taken back ends nothing"
+            await store.record_reward(NAME, "rec-1", 4.0, reward_id="c", final=True)
+            assert await correct(store, 0.5, reward_id="c") == RewardReceipt(RewardOutcome.ACCEPTED, 9)
+            assert await correct(store, None) == RewardReceipt(RewardOutcome.ACCEPTED, 10)
+            assert await correct(store, None, reward_id="c") == RewardReceipt(RewardOutcome.DUPLICATE)
+            assert [logged.event for logged in await whole_log(store, NAME)][5:] == [
+                RewardCollected("rec-1", "b", 8.0),
+                RewardCollected("rec-1", "a", None),
+                Rewarded("rec-1", 12.0, await shown(store)),
+                RewardAmended("rec-1", 8.5),
+                RewardAmended("rec-1", None),
+            ]
+
+        run(stores, scenario)
+
+    def test_what_had_no_reward_in_time_has_none_to_correct(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=OVERDUE)
+            await record(store)
+            await store.record_reward(NAME, "rec-1", 1.0)
+            before = await dump(store, NAME)
+            for value in (None, 2.0):
+                with pytest.raises(NotReadyError) as nothing:
+                    await correct(store, value)
+                assert nothing.value.reason == "NO_REWARD"
+            for name, key in ((NAME, "nil"), (ABSENT, "rec-1")):
+                with pytest.raises(NotFoundError):
+                    await store.correct_reward(name, key, None, known=Correctable("first", 1, 9, 9))
+            assert await dump(store, NAME) == before
 
         run(stores, scenario)
 

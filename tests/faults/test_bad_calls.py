@@ -89,6 +89,11 @@ def rewards(code: str, told: str = "", **request: object) -> Bad:
     return Bad("Reward", rpb.RewardRequest(**wanted), code, told)
 
 
+def changes(method: str, code: str, told: str = "", **request: object) -> Bad:
+    wanted = {"bandit": HOME, "recommendation_id": "$open", **request}
+    return Bad(method, getattr(rpb, f"{method}Request")(**wanted), code, told)
+
+
 def creates(
     told: str, code: str = "INVALID_ARGUMENT", name: str = "tenants/acme/bandits/new", **settings: object
 ) -> Bad:
@@ -110,6 +115,7 @@ def retires(code: str, told: str, *items: str, name: str = HOME) -> Bad:
 
 
 INVALID, NONE, EXISTS, EXHAUSTED = "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED"
+UNMET = "FAILED_PRECONDITION"
 NUMBERS = [math.nan, math.inf, -math.inf, 1e308, -1e308]
 IDS = ["", LONG, "a\nb", "a\u2028b", "\x00"]
 
@@ -134,6 +140,19 @@ BAD_CALLS = [
     rewards(NONE, bandit=STRANGER),
     rewards(NONE, bandit=SCARCE),
     rewards(EXISTS, "REWARD_EXISTS", recommendation_id="$rewarded", value=2.0),
+    *(rewards(INVALID, "reward_id", reward_id=bad) for bad in IDS[1:]),
+    *(changes("Activate", INVALID, "recommendation_id", recommendation_id=bad) for bad in IDS),
+    changes("Activate", NONE, recommendation_id="none"),
+    changes("Activate", NONE, bandit=STRANGER),
+    changes("Activate", INVALID, "shown_item_ids[1]", shown_item_ids=["a", "a"]),
+    changes("Activate", EXISTS, "ACTIVATION_EXISTS", shown_item_ids=["e", "f"]),
+    *(changes("VoidReward", INVALID, "recommendation_id", recommendation_id=bad) for bad in IDS),
+    *(changes("VoidReward", INVALID, "reward_id", reward_id=bad) for bad in IDS[1:]),
+    changes("VoidReward", NONE, recommendation_id="none"),
+    changes("VoidReward", NONE, bandit=STRANGER),
+    *(changes("AmendReward", INVALID, "value", value=number) for number in [*NUMBERS, None]),
+    changes("AmendReward", UNMET, "NO_REWARD", value=1.0),
+    changes("AmendReward", NONE, bandit=STRANGER, value=1.0),
     Bad("BatchReward", rpb.BatchRewardRequest(bandit=HOME), INVALID, "rewards"),
     Bad("BatchReward", rpb.BatchRewardRequest(bandit=HOME, rewards=[rpb.RewardEntry()] * 1001), INVALID, "rewards"),
     *(creates("bandit.slate_size", slate_size=size) for size in (0, 13, -1)),

@@ -20,6 +20,7 @@ from topk_bandit.domain.errors import (
     ExhaustedError,
     InvalidArgumentError,
     NotFoundError,
+    NotReadyError,
     UnavailableError,
 )
 from topk_bandit.store.log import BanditRecord, ItemRecord
@@ -183,6 +184,23 @@ class Shop:
             RewardReceipt(RewardOutcome.LATE) if late else RewardReceipt(RewardOutcome.ACCEPTED, 1 + len(loop.rewards))
         )
 
+    async def correct_reward(
+        self, name: BanditName, recommendation_id: str, value: float | None, *, reward_id: str = ""
+    ) -> RewardReceipt:
+        loop = await self._enter("correct_reward", name)
+        self.reward_ids.append((reward_id, False))
+        if recommendation_id not in loop.given:
+            raise NotFoundError("recommendation")
+        if recommendation_id not in loop.rewards:
+            raise NotReadyError("NO_REWARD", "there is no reward")
+        if loop.rewards[recommendation_id] == value:
+            return RewardReceipt(RewardOutcome.DUPLICATE)
+        if value is None:
+            del loop.rewards[recommendation_id]
+        else:
+            loop.rewards[recommendation_id] = value
+        return RewardReceipt(RewardOutcome.ACCEPTED, 9)
+
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         await self._enter("create_bandit")
         if name in self.loops:
@@ -241,6 +259,8 @@ class Shop:
             inactive=16,
             lapsed=17,
             shown_otherwise=18,
+            corrected=19,
+            missed_corrections=20,
             pending=len(loop.given) - len(rewards),
             items=len(loop.present),
             available_items=sum(item.available for item in loop.present),

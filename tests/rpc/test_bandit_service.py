@@ -462,5 +462,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         inactive_count=16,
         lapsed_count=17,
         shown_otherwise_count=18,
+        corrected_reward_count=19,
+        missed_correction_count=20,
         edges_reached=["noise"],
     )

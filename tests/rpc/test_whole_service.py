@@ -11,13 +11,17 @@ import pytest
 from tests.rpc.whole import served
 
 from topk_bandit.client import (
+    ActivationOutcome,
+    Aggregation,
     AlreadyExists,
     AsyncClient,
+    FailedPrecondition,
     InvalidArgument,
     Item,
     NotFound,
     ResourceExhausted,
     RewardOutcome,
+    RewardRange,
 )
 from topk_bandit.store.memory.bandits import MemoryStore
 
@@ -66,6 +70,72 @@ def test_a_slate_earns_its_reward() -> None:
         batch = await client.rewards("home", {second.id: 2.0, "none": 1.0})
         assert {one: receipt.outcome for one, receipt in batch.receipts.items()} == {second.id: RewardOutcome.ACCEPTED}
         assert list(batch.errors) == ["none"]
+
+    run(scenario)
+
+
+def test_rewards_as_shops_have_them() -> None:
+    """A slate is fetched ahead, shown, clicked at and bought from; one order is amended, another slate was a bot's."""
+
+    async def scenario(client: AsyncClient) -> None:
+        await opened(client)
+        await client.update_bandit(
+            "home",
+            reward_range=RewardRange(0.0, 10.0),
+            reward_aggregation=Aggregation.SUM,
+            requires_activation=True,
+        )
+        shown, bot, unseen = [await client.recommend("home", [1.0, 0.5]) for _ in range(3)]
+        for slate in (shown, bot):
+            assert (await client.activate("home", slate.id)).outcome is ActivationOutcome.ACTIVATED
+        stats = await client.stats("home")
+        assert (stats.pending_count, stats.inactive_count, stats.pending_row_count) == (2, 1, 2)
+        with pytest.raises(InvalidArgument) as wild:
+            await client.reward("home", shown.id, 11.0, reward_id="order")
+        assert wild.value.field == "value"
+        assert "from 0.0 to 10.0" in str(wild.value)
+        batch = await client.rewards("home", {shown.id: 1.0, bot.id: 99.0}, reward_id="click")
+        assert list(batch.receipts) == [shown.id]
+        assert isinstance(batch.errors[bot.id], InvalidArgument)
+        assert batch.errors[bot.id].field == "rewards[1].value"
+        await client.reward("home", shown.id, 8.0, reward_id="order")
+        await client.amend_reward("home", shown.id, 4.0, reward_id="order")
+        await client.void_reward("home", bot.id)
+        with pytest.raises(AlreadyExists) as ended:
+            await client.reward("home", bot.id, 1.0, reward_id="click")
+        assert ended.value.reason == "REWARD_FINAL"
+        learned = await client.reward("home", shown.id, 0.5, reward_id="return", final=True)
+        stats = await client.stats("home")
+        assert (stats.observation_count, stats.mean_reward, stats.pending_count) == (1, 5.5, 0)
+        assert (await client.recommend("home", [1.0, 0.5], min_model_version=learned.log_position)).observations == 1
+        amended = await client.amend_reward("home", shown.id, 0.0, reward_id="order")
+        assert amended.outcome is RewardOutcome.ACCEPTED
+        assert (await client.stats("home")).mean_reward == 1.5
+        await client.void_reward("home", shown.id)
+        stats = await client.stats("home")
+        assert (stats.observation_count, stats.mean_reward, stats.corrected_reward_count) == (0, 0.0, 2)
+        assert (stats.missed_correction_count, stats.lapsed_count, stats.shown_otherwise_count) == (0, 0, 0)
+        with pytest.raises(FailedPrecondition) as nothing:
+            await client.amend_reward("home", unseen.id, 1.0, reward_id="order")
+        assert nothing.value.reason == "NO_REWARD"
+
+    run(scenario)
+
+
+def test_a_reward_that_is_folded_is_corrected_no_more() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await opened(client)
+        slates = [await client.recommend("home", [1.0, float(number)]) for number in range(12)]
+        for number, slate in enumerate(slates):
+            await client.reward("home", slate.id, float(number))
+        before = await client.stats("home")
+        for correct in (client.void_reward("home", slates[0].id), client.amend_reward("home", slates[0].id, 5.0)):
+            with pytest.raises(FailedPrecondition) as folded:
+                await correct
+            assert folded.value.reason == "REWARD_FOLDED"
+        assert await client.stats("home") == before
+        assert (await client.void_reward("home", slates[-1].id)).outcome is RewardOutcome.ACCEPTED
+        assert (await client.stats("home")).observation_count == 11
 
     run(scenario)
 

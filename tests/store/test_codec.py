@@ -31,6 +31,7 @@ from topk_bandit.domain.bandits import (
     Recommendation,
     RecommendationRequest,
     Recommended,
+    RewardAmended,
     RewardCollected,
     Rewarded,
     RewardRange,
@@ -107,6 +108,7 @@ events = st.one_of(
     st.builds(Lapsed, texts),
     st.builds(RewardCollected, texts, texts, st.none() | numbers),
     st.builds(Rewarded, texts, numbers, shown),
+    st.builds(RewardAmended, texts, st.none() | numbers),
     st.builds(Expired, texts, st.none(), st.none()),
     st.builds(Expired, texts, numbers, shown),
 )

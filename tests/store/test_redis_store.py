@@ -18,7 +18,15 @@ from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, reque
 from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
-from topk_bandit.domain.bandits import BanditName, Item, RewardOutcome, RewardReceipt
+from topk_bandit.domain.bandits import (
+    ActivationOutcome,
+    ActivationReceipt,
+    BanditName,
+    Expired,
+    Item,
+    RewardOutcome,
+    RewardReceipt,
+)
 from topk_bandit.domain.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -27,7 +35,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.store.codec import encode_context
-from topk_bandit.store.log import RecordStatus, Snapshot
+from topk_bandit.store.log import Correctable, RecordStatus, Snapshot
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.redis.inspection import report
@@ -124,6 +132,18 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
         RewardReceipt(RewardOutcome.DUPLICATE),
         1,
     ),
+    "activate": (
+        lambda store: store.activate(NAME, "unseen"),
+        scripts.ACTIVATE,
+        ActivationReceipt(ActivationOutcome.DUPLICATE),
+        1,
+    ),
+    "void": (
+        lambda store: store.correct_reward(NAME, "pending", None, known=Correctable("first", 2, 5, 0)),
+        scripts.CORRECT_REWARD,
+        RewardReceipt(RewardOutcome.DUPLICATE),
+        1,
+    ),
     "expire": (expire, scripts.EXPIRE_DUE, 0, 1),
     "snapshot": (
         lambda store: store.save_snapshot(NAME, Snapshot(2, b"x"), incarnation="first"),
@@ -142,6 +162,9 @@ def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer,
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
             await furnish(store)
+            if call == "activate":
+                await store.update_settings(NAME, settings(requires_activation=True), revision=2)
+                await recommend(store, "unseen")
             before = await store.get_bandit(NAME)
             proxy.lose(script, replies=losses)
             outcome = await insist(lambda: write(store))
@@ -346,6 +369,26 @@ def test_a_key_that_holds_something_else_is_corrupt(valkey: RunningServer) -> No
             client.set(keys.meta, "text")
             with pytest.raises(CorruptDataError):
                 await store.get_bandit(NAME)
+
+    run(stores, scenario)
+
+
+def test_what_can_not_be_read_keeps_no_other_deadline_open(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    keys = KeySpace(stores.prefix).bandit(NAME)
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, settings(reward_wait_ms=0, default_reward=1.0), incarnation="first", quota=9)
+        for key in ("a", "b", "c", "d"):
+            await recommend(store, key)
+        with valkey.client() as client:
+            client.hdel(keys.recommendations, "a")
+            client.hset(keys.recommendations, "c", "something else")
+            assert [await expire(store) for _ in range(2)] == [2, 0]
+            assert client.zcard(keys.deadlines) == 0
+        ended = [logged.event for logged in await whole_log(store, NAME)][5:]
+        assert [event.recommendation_id for event in ended if isinstance(event, Expired)] == ["b", "d"]
+        assert len(ended) == 2
 
     run(stores, scenario)
 

@@ -18,7 +18,7 @@ from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Item
 from topk_bandit.domain.errors import TopkBanditError
-from topk_bandit.store.log import Snapshot
+from topk_bandit.store.log import Correctable, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -175,6 +175,23 @@ class Agreement(RuleBasedStateMachine):
     @rule(name=names, key=keys, slate=st.sampled_from([(), (), ("pear", "apple"), ("x", "y"), ("y", "z"), ("x",)]))
     def activate(self, name: BanditName, key: str, slate: tuple[str, ...]) -> None:
         self.both(lambda store: store.activate(name, key, slate))
+
+    @rule(
+        name=names,
+        key=keys,
+        value=st.none() | values,
+        reward_id=st.sampled_from(["", "", "a", "b"]),
+        back=st.integers(-2, 2),
+        ahead=st.integers(0, 3),
+    )
+    def correct(self, name: BanditName, key: str, value: float | None, reward_id: str, back: int, ahead: int) -> None:
+        async def attempt(store: Store) -> Any:  # noqa: ANN401
+            now = await store.get_bandit(name)
+            last = now.log_position + ahead - 1 if ahead else 0
+            known = Correctable(now.incarnation, now.revision - (back == 2), max(now.log_position - back, 0), last)
+            return await store.correct_reward(name, key, value, reward_id=reward_id, known=known)
+
+        self.both(attempt)
 
     @rule(name=names)
     def expire(self, name: BanditName) -> None:

@@ -182,6 +182,8 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         inactive=tally.inactive,
         lapsed=tally.lapsed,
         shown_otherwise=tally.shown_otherwise,
+        corrected=tally.voided + tally.amended + tally.missed_corrections,
+        missed_corrections=tally.missed_corrections,
         items=model.items.size,
         available_items=len(model.items.available),
         posterior_rows=posterior.n_rows,

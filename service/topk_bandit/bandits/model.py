@@ -24,6 +24,7 @@ from topk_bandit.domain.bandits import (
     Lapsed,
     LoggedEvent,
     Recommended,
+    RewardAmended,
     RewardCollected,
     Rewarded,
     SettingsChanged,
@@ -61,6 +62,9 @@ class Tally:
     inactive: int = 0
     lapsed: int = 0
     shown_otherwise: int = 0
+    voided: int = 0
+    amended: int = 0
+    missed_corrections: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,18 @@ class Model:
         """How many recommendations are shown, and neither rewarded nor expired; the store knows which."""
         tally = self.tally
         rewards = self.state.observations - tally.defaults
-        return tally.recommendations - tally.inactive - tally.lapsed - rewards - tally.expirations
+        ended = rewards + tally.expirations + tally.voided
+        return tally.recommendations - tally.inactive - tally.lapsed - ended
+
+    def last_correction(self, recommendation_id: str) -> int:
+        """Return the last position at which a `RewardAmended` finds the reward as a row of its own, 0 if it is none.
+
+        Whatever events come before that position, even if all are rewards: no refit can. But for a change of the prior.
+        """
+        if not self.state.is_recent(recommendation_id):
+            return 0
+        events = min(self.state.rewards_before_refit, EVENTS_BETWEEN_CHECKPOINTS - self.since_checkpoint)
+        return self.version + events
 
     @property
     def memory_bytes(self) -> int:
@@ -167,7 +182,7 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return replace(model, items=items, state=_place_items(model, items), items_position=logged.position)
         case Recommended() as recommended:
             return _open_slate(model, recommended)
-        case Activated() | Lapsed() | RewardCollected():
+        case Activated() | Lapsed() | RewardCollected() | RewardAmended():
             return _follow_slate(model, logged)
         case Rewarded(recommendation_id, value, shown):
             return _learn_reward(_check_open(model, logged), recommendation_id, value, shown, at_ms=logged.at_ms)
@@ -224,7 +239,7 @@ def _show_slate(model: Model, recommendation_id: str, context: Sequence[float], 
 
 
 def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
-    """Take in what happened to a slate before its reward is known."""
+    """Take in what happened to a slate beside its beginning and its end."""
     tally = model.tally
     if isinstance(logged.event, Activated | Lapsed):
         if not tally.inactive:
@@ -236,6 +251,8 @@ def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
             return replace(_show_slate(model, recommendation_id, shown.context, shown.slate), tally=tally)
         case Lapsed():
             return replace(model, tally=replace(tally, lapsed=tally.lapsed + 1))
+        case RewardAmended() as amended:
+            return _correct_reward(model, amended)
     return model
 
 
@@ -253,6 +270,21 @@ def _expire_slate(model: Model, event: Expired, *, at_ms: int) -> Model:
         raise CorruptDataError(f"the log has a default reward for {event.recommendation_id!r}, and not what was shown")
     expired = replace(model, tally=replace(tally, defaults=tally.defaults + 1))
     return _learn_reward(expired, event.recommendation_id, event.default_reward, event.shown, at_ms=at_ms)
+
+
+def _correct_reward(model: Model, event: RewardAmended) -> Model:
+    """Amend a reward that was learned since the last refit; note one that is folded by now, and leave it."""
+    tally, state = model.tally, model.state
+    if not state.is_recent(event.recommendation_id):
+        return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
+    corrected = state.corrected(event.recommendation_id, event.value)
+    tally = replace(
+        tally,
+        reward_sum=tally.reward_sum - state.recent_sum + corrected.recent_sum,
+        voided=tally.voided + (event.value is None),
+        amended=tally.amended + (event.value is not None),
+    )
+    return replace(model, state=corrected, tally=tally)
 
 
 def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Shown, *, at_ms: int) -> Model:

@@ -25,7 +25,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.learning.policy import decide
-from topk_bandit.store.log import RecordStatus
+from topk_bandit.store.log import Correctable, RecordStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +41,9 @@ __all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
+
+CORRECTIONS_PER_CALL = 16
+"""How often a correction looks at the model again because the log has grown meanwhile, before it gives up."""
 
 ROWS_TIMES_ITEMS_AT_ONCE = 16_384
 ITEMS_AT_ONCE = 512
@@ -168,6 +171,24 @@ class Recommender:
             raise
         self._hooks.rewarded(receipt.outcome, value)
         return receipt
+
+    async def correct_reward(
+        self, name: BanditName, recommendation_id: str, value: float | None, *, reward_id: str = ""
+    ) -> RewardReceipt:
+        """Replace a slate's reward, or one of several; with None take it back.
+
+        The errors are those of `topk_bandit.store.log.Store.correct_reward`.
+        """
+        for _ in range(CORRECTIONS_PER_CALL):
+            record = await self._store.get_bandit(name)
+            model = await self._residents.follow(name)
+            known = Correctable(
+                record.incarnation, record.revision, model.version, model.last_correction(recommendation_id)
+            )
+            receipt = await self._store.correct_reward(name, recommendation_id, value, reward_id=reward_id, known=known)
+            if receipt is not None:
+                return receipt
+        raise UnavailableError(f"the log of {name} grows faster than a reward can be corrected")
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out: the request id, and the context of a bandit that has none."""

@@ -215,6 +215,24 @@ class AsyncClient(AsyncStudies):
         self._late.note(bandit, outcome.receipts.values())
         return outcome
 
+    async def void_reward(
+        self, bandit: str, recommendation_id: str, *, reward_id: str = "", timeout: float | None = None
+    ) -> RewardReceipt:
+        """Take a reward back, or without a `reward_id` all of a slate, those too that have not come.
+
+        It is exact until the model is refit, and `FailedPrecondition` (REWARD_FOLDED) after; rewards that are not
+        learned yet, because the bandit waits for several, can be taken back until they are.
+        """
+        operation = self._operations.void_reward(bandit, recommendation_id, reward_id=reward_id)
+        return await self._run(operation, timeout)
+
+    async def amend_reward(
+        self, bandit: str, recommendation_id: str, value: float, *, reward_id: str = "", timeout: float | None = None
+    ) -> RewardReceipt:
+        """Replace a reward by another value, as long as `void_reward` could take it back."""
+        operation = self._operations.amend_reward(bandit, recommendation_id, value, reward_id=reward_id)
+        return await self._run(operation, timeout)
+
     async def create_bandit(
         self,
         bandit: str,

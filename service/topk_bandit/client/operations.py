@@ -164,6 +164,22 @@ class Operations:
         )
         return Operation(RecommenderServiceStub, "Reward", request, _receipt)
 
+    def void_reward(self, bandit: str, recommendation_id: str, *, reward_id: str) -> Operation[RewardReceipt]:
+        """Take a reward back."""
+        request = recommender_pb.VoidRewardRequest(
+            bandit=self._name(bandit), recommendation_id=recommendation_id, reward_id=reward_id
+        )
+        return Operation(RecommenderServiceStub, "VoidReward", request, _receipt)
+
+    def amend_reward(
+        self, bandit: str, recommendation_id: str, value: float, *, reward_id: str
+    ) -> Operation[RewardReceipt]:
+        """Replace a reward."""
+        request = recommender_pb.AmendRewardRequest(
+            bandit=self._name(bandit), recommendation_id=recommendation_id, value=float(value), reward_id=reward_id
+        )
+        return Operation(RecommenderServiceStub, "AmendReward", request, _receipt)
+
     def rewards(
         self, bandit: str, values: Mapping[str, float], *, reward_id: str, final: bool
     ) -> Iterator[Operation[BatchOutcome]]:
@@ -370,7 +386,12 @@ def _activation(response: recommender_pb.ActivateResponse) -> ActivationReceipt:
     return ActivationReceipt(_ACTIVATIONS[response.outcome], response.log_position)
 
 
-def _receipt(response: recommender_pb.RewardResponse | recommender_pb.RewardResult) -> RewardReceipt:
+def _receipt(
+    response: recommender_pb.RewardResponse
+    | recommender_pb.RewardResult
+    | recommender_pb.VoidRewardResponse
+    | recommender_pb.AmendRewardResponse,
+) -> RewardReceipt:
     return RewardReceipt(_OUTCOMES[response.outcome], response.log_position)
 
 

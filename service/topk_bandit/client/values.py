@@ -193,3 +193,5 @@ class BanditStats:
     inactive_count: int
     lapsed_count: int
     shown_otherwise_count: int
+    corrected_reward_count: int
+    missed_correction_count: int

@@ -39,6 +39,7 @@ __all__ = [
     "Recommendation",
     "RecommendationRequest",
     "Recommended",
+    "RewardAmended",
     "RewardCollected",
     "RewardOutcome",
     "RewardRange",
@@ -402,6 +403,14 @@ class Rewarded:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardAmended:
+    """A reward that was learned was another one, or None: the slate ended without one."""
+
+    recommendation_id: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is."""
 
@@ -419,6 +428,7 @@ Event: TypeAlias = (
     | Lapsed
     | RewardCollected
     | Rewarded
+    | RewardAmended
     | Expired
 )
 
@@ -458,6 +468,11 @@ class BanditStats:
         Recommendations whose deadline passed before they were activated.
     shown_otherwise
         Recommendations instead of which another slate was shown.
+    corrected
+        Rewards that were amended or voided after they had been learned.
+    missed_corrections
+        Those of them that came when the model had folded the reward, and changed nothing: 0 unless workers have
+        different limits, or a log was replayed with others.
     late_rewards
         Rewards that came after their deadline and were counted, not learned.
     clamped_rewards
@@ -507,6 +522,8 @@ class BanditStats:
     inactive: int
     lapsed: int
     shown_otherwise: int
+    corrected: int
+    missed_corrections: int
     items: int
     available_items: int
     posterior_rows: int

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
     from topk_bandit.learning.usual_rewards import UsualRewards
 
-__all__ = ["Checkpoint", "Decision", "Limits", "State", "decide", "kernel_of", "most_bytes_of"]
+__all__ = ["Checkpoint", "Decision", "Learned", "Limits", "State", "decide", "kernel_of", "most_bytes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,13 @@ class Checkpoint:
     noise_at_edge: bool
 
 
+class Learned(NamedTuple):
+    """A reward as it was posted, of a slate; it is a row of its own until the next refit."""
+
+    slate_id: str
+    reward: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
     """What GP-TopK knows.
@@ -162,6 +169,10 @@ class State:
         What rewards are usual.
     noise_at_edge
         Whether the noise that was chosen last is the least or the largest that is tried.
+    recent
+        The rewards learned since the last refit, oldest first: those of the last rows.
+    usual_before
+        What rewards were usual before these.
     """
 
     posterior: Posterior
@@ -177,6 +188,8 @@ class State:
     aged_at: float = 0.0
     usual: UsualRewards = NO_REWARDS
     noise_at_edge: bool = False
+    recent: tuple[Learned, ...] = ()
+    usual_before: UsualRewards = NO_REWARDS
 
     @classmethod
     def initial(
@@ -241,6 +254,7 @@ class State:
             aged_at=checkpoint.aged_at,
             usual=checkpoint.usual,
             noise_at_edge=checkpoint.noise_at_edge,
+            usual_before=checkpoint.usual,
         )
 
     @property
@@ -331,6 +345,7 @@ class State:
 
         An outlier is learned as the farthest reward that is usual.
         """
+        posted = Learned(slate_id, reward)
         reward, usual = self.usual.admit(reward)
         if slate_id in self.pending_ids:
             chosen = self.pending_ids.index(slate_id)
@@ -346,8 +361,52 @@ class State:
             observations=self.observations + 1,
             since_refit=self.since_refit + 1,
             usual=usual,
+            recent=(*self.recent, posted),
         )
         return learned.refit(at) if learned._refit_is_due() else learned
+
+    def is_recent(self, slate_id: str) -> bool:
+        """Tell whether a slate's reward was learned since the last refit, so that it can still be `corrected`."""
+        return any(learned.slate_id == slate_id for learned in self.recent)
+
+    @property
+    def recent_sum(self) -> float:
+        """Sum of the rewards learned since the last refit, as they were learned."""
+        rewards = self.posterior.observations.rewards
+        return float(rewards[len(rewards) - len(self.recent) :].sum())
+
+    def corrected(self, slate_id: str, reward: float | None) -> State:
+        """Return the state in which the reward of a slate was another, or none.
+
+        It is that of the same happenings with the other reward, or with the slate `closed` where it was corrected, to
+        rounding: all rewards since the last refit are admitted anew. Of slates shown since the reward, as many count as
+        pending as did.
+
+        Parameters
+        ----------
+        slate_id
+            Of a reward that `is_recent`.
+        reward
+            None for a slate that ended without one.
+        """
+        chosen = [learned.slate_id for learned in self.recent].index(slate_id)
+        kept = () if reward is None else (Learned(slate_id, reward),)
+        recent, rewards, usual = (*self.recent[:chosen], *kept, *self.recent[chosen + 1 :]), [], self.usual_before
+        for learned in recent:
+            admitted, usual = usual.admit(learned.reward)
+            rewards.append(admitted)
+        posterior = self.posterior
+        if reward is None:
+            posterior = posterior.without_row(posterior.n_rows - len(self.recent) + chosen)
+        return replace(
+            self,
+            posterior=_rescale(posterior.with_rewards(np.array(rewards))),
+            observations=self.observations - (reward is None),
+            since_refit=self.since_refit - (reward is None),
+            unrewarded=self.unrewarded + (reward is None),
+            usual=usual,
+            recent=recent,
+        )
 
     def refit(self, at: float = 0.0) -> State:
         """Age, fold, project, choose kernel, noise and scale anew, and rebuild: a function of `checkpoint` alone.
@@ -388,6 +447,8 @@ class State:
             shared=shared,
             aged_at=aged_at,
             noise_at_edge=at_edge,
+            recent=(),
+            usual_before=self.usual,
         )
 
     def with_half_life(self, half_life: float) -> State:
@@ -441,9 +502,16 @@ class State:
         """Bytes of the arrays that are held."""
         return self.posterior.memory_bytes
 
+    @property
+    def rewards_before_refit(self) -> int:
+        """With how many more rewards a refit is due: when the rows have grown by a quarter and by eight.
+
+        So all refits together cost a few times the last one.
+        """
+        return max(8, (self.posterior.n_rows - self.since_refit) // 4) - self.since_refit
+
     def _refit_is_due(self) -> bool:
-        """Tell whether the rows grew by a quarter and by eight, so that all refits cost a few times the last one."""
-        return self.since_refit >= max(8, (self.posterior.n_rows - self.since_refit) // 4)
+        return self.rewards_before_refit <= 0
 
 
 _ENDED_BEFORE = 4

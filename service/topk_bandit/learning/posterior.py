@@ -382,6 +382,45 @@ class Posterior:
             _sums=_Sums(products + z[:, None] * z, observations + 1.0, squares + float(context @ context)),
         )
 
+    def without_row(self, place: int) -> Posterior:
+        """Return this posterior without one of its rewarded rows, which is of one observation: O(N^3).
+
+        Parameters
+        ----------
+        place
+            0-based index among the rewarded rows.
+        """
+        others = np.delete(np.arange(self.n_rows), place)
+        fitted = self.refit(self.observed_rows.select(others), noise_variance=self.noise_variance)
+        context, sums = self._rows.contexts[place], self._sums
+        # Where rows were folded together, theirs is not the mean square of the contexts that were observed.
+        squares = sums.context_squares - float(context @ context)
+        return replace(
+            fitted, _sums=fitted._sums._replace(observations=sums.observations - 1.0, context_squares=squares)
+        )
+
+    def with_rewards(self, rewards: FloatArray) -> Posterior:
+        """Return this posterior with other rewards of its newest rows, each of one observation: O(N^2).
+
+        Parameters
+        ----------
+        rewards
+            Of the last rewarded rows, finite, shape (R,) with R at most N.
+        """
+        n, rows, fitted = self.n_rows, self._rows, self._fitted
+        targets = rows.targets.copy()
+        targets[0, n - len(rewards) : n] = rewards
+        whitener = rows.whitener[:n, :n]
+        z = targets[:, :n] @ whitener
+        products = z @ z.T + fitted.left_products / self.noise_variance
+        return replace(
+            self,
+            _fitted=replace(fitted, targets=targets[:, : fitted.n_rows]),
+            _rows=replace(rows, targets=targets),
+            _weights=z @ whitener.T,
+            _sums=self._sums._replace(products=products),
+        )
+
     def discard(self, chosen: int) -> Posterior:
         """Forget a pending row as if it had never been shown: O(P (N + P)); parameter and errors as for `reward`."""
         self._check_pending(chosen)

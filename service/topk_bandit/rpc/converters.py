@@ -51,12 +51,19 @@ __all__ = [
     "receipt_to_proto",
     "recommendation_request",
     "recommendation_to_proto",
+    "reward_named",
     "reward_request",
     "stats_to_proto",
     "timestamp",
 ]
 
-Receipt = TypeVar("Receipt", recommender_pb.RewardResponse, recommender_pb.RewardResult)
+Receipt = TypeVar(
+    "Receipt",
+    recommender_pb.RewardResponse,
+    recommender_pb.RewardResult,
+    recommender_pb.VoidRewardResponse,
+    recommender_pb.AmendRewardResponse,
+)
 
 _MAX_BATCH = 1000
 _DEFAULT_BANDITS_PER_PAGE = 100
@@ -132,6 +139,15 @@ class PostedReward:
 def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, PostedReward]:
     """Return whose reward a Reward posts, and what."""
     return fields.bandit_name("bandit", request.bandit), _posted_reward("", request)
+
+
+def reward_named(
+    request: recommender_pb.VoidRewardRequest | recommender_pb.AmendRewardRequest,
+) -> tuple[BanditName, str, str]:
+    """Return whose reward is to be another, of which recommendation, and its id if it has one."""
+    name = fields.bandit_name("bandit", request.bandit)
+    recommendation_id = fields.opaque_id("recommendation_id", request.recommendation_id)
+    return name, recommendation_id, fields.opaque_id("reward_id", request.reward_id) if request.reward_id else ""
 
 
 def batch_of_rewards(
@@ -281,6 +297,8 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         inactive_count=stats.inactive,
         lapsed_count=stats.lapsed,
         shown_otherwise_count=stats.shown_otherwise,
+        corrected_reward_count=stats.corrected,
+        missed_correction_count=stats.missed_corrections,
         item_count=stats.items,
         available_item_count=stats.available_items,
         posterior_row_count=stats.posterior_rows,

@@ -69,6 +69,23 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         receipt = await self._post(name, reward)
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResponse)
 
+    async def VoidReward(
+        self, request: recommender_pb.VoidRewardRequest, _context: Context
+    ) -> recommender_pb.VoidRewardResponse:
+        """Take a reward back."""
+        name, recommendation_id, reward_id = converters.reward_named(request)
+        receipt = await self._use_cases.correct_reward(name, recommendation_id, None, reward_id=reward_id)
+        return converters.receipt_to_proto(receipt, recommender_pb.VoidRewardResponse)
+
+    async def AmendReward(
+        self, request: recommender_pb.AmendRewardRequest, _context: Context
+    ) -> recommender_pb.AmendRewardResponse:
+        """Replace a reward by another value."""
+        name, recommendation_id, reward_id = converters.reward_named(request)
+        value = fields.reward_value("value", request.value if request.HasField("value") else None)
+        receipt = await self._use_cases.correct_reward(name, recommendation_id, value, reward_id=reward_id)
+        return converters.receipt_to_proto(receipt, recommender_pb.AmendRewardResponse)
+
     async def BatchReward(
         self, request: recommender_pb.BatchRewardRequest, _context: Context
     ) -> recommender_pb.BatchRewardResponse:

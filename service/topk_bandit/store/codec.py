@@ -31,6 +31,7 @@ from topk_bandit.domain.bandits import (
     Recommendation,
     RecommendationRequest,
     Recommended,
+    RewardAmended,
     RewardCollected,
     Rewarded,
     RewardRange,
@@ -325,11 +326,13 @@ def _event_document(event: Event) -> Document:
         case Recommended(request, recommendation):
             recorded = _recommendation_document(recommendation)
             return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
-        case Activated() | Lapsed() | RewardCollected() | Rewarded() | Expired():
+        case Activated() | Lapsed() | RewardCollected() | Rewarded() | RewardAmended() | Expired():
             return _later_document(event)
 
 
-def _later_document(event: Activated | Lapsed | RewardCollected | Rewarded | Expired) -> Document:
+def _later_document(
+    event: Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | Expired,
+) -> Document:
     """Return what happened to a recommendation after it was given out."""
     of_one: Document = {"recommendation_id": event.recommendation_id}
     match event:
@@ -339,6 +342,8 @@ def _later_document(event: Activated | Lapsed | RewardCollected | Rewarded | Exp
             return {"type": "lapsed", **of_one}
         case RewardCollected(_, reward_id, value):
             return {"type": "reward_collected", **of_one, "reward_id": reward_id, "value": _written(value)}
+        case RewardAmended(_, value):
+            return {"type": "reward_amended", **of_one, "value": _written(value)}
         case Rewarded(_, value, shown):
             return {"type": "rewarded", **of_one, "value": float(value) + 0.0, "shown": _shown_document(shown)}
         case Expired(_, default, shown):
@@ -394,6 +399,7 @@ _EVENTS: Mapping[str, Callable[[Fields], Event]] = {
     "reward_collected": lambda fields: RewardCollected(
         fields.text("recommendation_id"), fields.text("reward_id"), fields.optional_number("value")
     ),
+    "reward_amended": lambda fields: RewardAmended(fields.text("recommendation_id"), fields.optional_number("value")),
     "rewarded": lambda fields: Rewarded(
         fields.text("recommendation_id"), fields.number("value"), _shown(fields.child("shown"))
     ),

@@ -30,6 +30,7 @@ __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
     "MOST_REWARDS",
     "BanditRecord",
+    "Correctable",
     "Expiry",
     "ItemRecord",
     "LogSlice",
@@ -121,6 +122,27 @@ class RecordOutcome:
     status: RecordStatus
     recommendation: Recommendation | None = None
     position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Correctable:
+    """What a caller of `Store.correct_reward` knows of the model.
+
+    Attributes
+    ----------
+    incarnation, revision
+        Of the bandit, as they were when the model was looked at.
+    version
+        Up to which position the model knows the log.
+    last_position
+        Up to which position a correction of this recommendation's reward is exact, whatever comes before it; 0 if it
+        is not any more.
+    """
+
+    incarnation: str
+    revision: int
+    version: int
+    last_position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +383,36 @@ class Store(Protocol):
             ended with its final reward.
         ExhaustedError
             REWARD_COUNT: the recommendation has `MOST_REWARDS` rewards.
+        """
+        ...
+
+    async def correct_reward(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        *,
+        reward_id: str = "",
+        known: Correctable,
+    ) -> RewardReceipt | None:
+        """Replace a reward that was accepted, or with None take it back.
+
+        While the recommendation is open this is exact, whatever `known` says: `RewardCollected` is appended, with the
+        new value. Without a `reward_id` None takes back all that was and will be posted, and ends the recommendation:
+        `Expired` without a default reward, or `Lapsed`. After that `RewardAmended` is appended, with what the rewards
+        come to now, where `known` says that it is exact; None is returned, and nothing has changed, when the log or the
+        bandit has changed so that the caller has to look at the model again. It is DUPLICATE, without a position, when
+        the reward is what it shall be. A reward that is sent again is compared with what was posted at first.
+
+        Raises
+        ------
+        NotFoundError
+            No such bandit or recommendation.
+        InvalidArgumentError
+            On ``value``: as for `record_reward`. On ``reward_id``: it is empty, and several rewards could be meant.
+        NotReadyError
+            NO_REWARD: there is no such reward, or it was late. REWARD_VOIDED: it was taken back. REWARD_FOLDED: it is
+            part of sums by now.
         """
         ...
 

@@ -12,6 +12,7 @@ from topk_bandit.domain.errors import (
     ExhaustedError,
     InvalidArgumentError,
     NotFoundError,
+    NotReadyError,
     TopkBanditError,
 )
 from topk_bandit.store.codec import canonical
@@ -44,8 +45,16 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     ),
     "no_bandit": lambda name, _: NotFoundError(str(name)),
     "no_item": lambda name, item_id: NotFoundError(f"{name}/items/{item_id}"),
+    "no_reward": lambda _, key: NotReadyError(
+        "NO_REWARD", f"recommendation {key} has no such reward that was accepted in time"
+    ),
+    "reward_void": lambda _, key: NotReadyError("REWARD_VOIDED", f"the reward of recommendation {key} was taken back"),
+    "folded": lambda _, key: NotReadyError(
+        "REWARD_FOLDED",
+        f"the reward of recommendation {key} was learned before the last refit, and can't be told from others any more",
+    ),
     "no_reward_id": lambda *_: InvalidArgumentError(
-        "reward_id", "is required where the bandit's reward_aggregation is not first"
+        "reward_id", "is required where a recommendation may have several rewards"
     ),
     "no_recommendation": lambda name, key: NotFoundError(f"{name}/recommendations/{key}"),
     "out_of_range": lambda _, ends: InvalidArgumentError(

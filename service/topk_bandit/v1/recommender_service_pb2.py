@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(topk_bandit/v1/recommender_service.proto\x12\x0etopk_bandit.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"~\n\x10RecommendRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x02 \x03(\x01\x12\x1a\n\x12\x63\x61ndidate_item_ids\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11min_model_version\x18\x05 \x01(\x03\"\x85\x03\n\x11RecommendResponse\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\npropensity\x18\x03 \x01(\x01\x12\x0c\n\x04mean\x18\x04 \x01(\x01\x12\x1a\n\x12standard_deviation\x18\x05 \x01(\x01\x12\x14\n\x0cregret_bound\x18\x06 \x01(\x01\x12\x18\n\x10\x65stimated_regret\x18\x07 \x01(\x01\x12\"\n\x04mode\x18\x08 \x01(\x0e\x32\x14.topk_bandit.v1.Mode\x12\x15\n\rmodel_version\x18\t \x01(\x03\x12\x19\n\x11observation_count\x18\n \x01(\x03\x12\x33\n\x0freward_deadline\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64\x65graded\x18\x0c \x01(\x08\x12\x1d\n\x15position_propensities\x18\r \x03(\x01\x12\x19\n\x11regret_confidence\x18\x0e \x01(\x01\"T\n\x0f\x41\x63tivateRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x16\n\x0eshown_item_ids\x18\x03 \x03(\t\"\\\n\x10\x41\x63tivateResponse\x12\x32\n\x07outcome\x18\x01 \x01(\x0e\x32!.topk_bandit.v1.ActivationOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"z\n\rRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x04 \x01(\t\x12\r\n\x05\x66inal\x18\x05 \x01(\x08\x42\x08\n\x06_value\"V\n\x0eRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"R\n\x12\x42\x61tchRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12,\n\x07rewards\x18\x02 \x03(\x0b\x32\x1b.topk_bandit.v1.RewardEntry\"h\n\x0bRewardEntry\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\x42\x08\n\x06_value\"D\n\x13\x42\x61tchRewardResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.topk_bandit.v1.RewardResult\"\x80\x01\n\x0cRewardResult\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12*\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1b.topk_bandit.v1.RewardError\x12\x14\n\x0clog_position\x18\x03 \x01(\x03\"K\n\x0bRewardError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t*C\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_EXPLOITED\x10\x01\x12\x11\n\rMODE_EXPLORED\x10\x02*\x98\x01\n\x11\x41\x63tivationOutcome\x12\"\n\x1e\x41\x43TIVATION_OUTCOME_UNSPECIFIED\x10\x00\x12 \n\x1c\x41\x43TIVATION_OUTCOME_ACTIVATED\x10\x01\x12 \n\x1c\x41\x43TIVATION_OUTCOME_DUPLICATE\x10\x02\x12\x1b\n\x17\x41\x43TIVATION_OUTCOME_LATE\x10\x03*\x83\x01\n\rRewardOutcome\x12\x1e\n\x1aREWARD_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17REWARD_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n\x18REWARD_OUTCOME_DUPLICATE\x10\x02\x12\x17\n\x13REWARD_OUTCOME_LATE\x10\x03\x32\xd6\x02\n\x12RecommenderService\x12P\n\tRecommend\x12 .topk_bandit.v1.RecommendRequest\x1a!.topk_bandit.v1.RecommendResponse\x12M\n\x08\x41\x63tivate\x12\x1f.topk_bandit.v1.ActivateRequest\x1a .topk_bandit.v1.ActivateResponse\x12G\n\x06Reward\x12\x1d.topk_bandit.v1.RewardRequest\x1a\x1e.topk_bandit.v1.RewardResponse\x12V\n\x0b\x42\x61tchReward\x12\".topk_bandit.v1.BatchRewardRequest\x1a#.topk_bandit.v1.BatchRewardResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(topk_bandit/v1/recommender_service.proto\x12\x0etopk_bandit.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"~\n\x10RecommendRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x02 \x03(\x01\x12\x1a\n\x12\x63\x61ndidate_item_ids\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11min_model_version\x18\x05 \x01(\x03\"\x85\x03\n\x11RecommendResponse\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\npropensity\x18\x03 \x01(\x01\x12\x0c\n\x04mean\x18\x04 \x01(\x01\x12\x1a\n\x12standard_deviation\x18\x05 \x01(\x01\x12\x14\n\x0cregret_bound\x18\x06 \x01(\x01\x12\x18\n\x10\x65stimated_regret\x18\x07 \x01(\x01\x12\"\n\x04mode\x18\x08 \x01(\x0e\x32\x14.topk_bandit.v1.Mode\x12\x15\n\rmodel_version\x18\t \x01(\x03\x12\x19\n\x11observation_count\x18\n \x01(\x03\x12\x33\n\x0freward_deadline\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64\x65graded\x18\x0c \x01(\x08\x12\x1d\n\x15position_propensities\x18\r \x03(\x01\x12\x19\n\x11regret_confidence\x18\x0e \x01(\x01\"T\n\x0f\x41\x63tivateRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x16\n\x0eshown_item_ids\x18\x03 \x03(\t\"\\\n\x10\x41\x63tivateResponse\x12\x32\n\x07outcome\x18\x01 \x01(\x0e\x32!.topk_bandit.v1.ActivationOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"z\n\rRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x04 \x01(\t\x12\r\n\x05\x66inal\x18\x05 \x01(\x08\x42\x08\n\x06_value\"V\n\x0eRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"Q\n\x11VoidRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x11\n\treward_id\x18\x03 \x01(\t\"Z\n\x12VoidRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"p\n\x12\x41mendRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_value\"[\n\x13\x41mendRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"R\n\x12\x42\x61tchRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12,\n\x07rewards\x18\x02 \x03(\x0b\x32\x1b.topk_bandit.v1.RewardEntry\"h\n\x0bRewardEntry\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\x42\x08\n\x06_value\"D\n\x13\x42\x61tchRewardResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.topk_bandit.v1.RewardResult\"\x80\x01\n\x0cRewardResult\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12*\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1b.topk_bandit.v1.RewardError\x12\x14\n\x0clog_position\x18\x03 \x01(\x03\"K\n\x0bRewardError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t*C\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_EXPLOITED\x10\x01\x12\x11\n\rMODE_EXPLORED\x10\x02*\x98\x01\n\x11\x41\x63tivationOutcome\x12\"\n\x1e\x41\x43TIVATION_OUTCOME_UNSPECIFIED\x10\x00\x12 \n\x1c\x41\x43TIVATION_OUTCOME_ACTIVATED\x10\x01\x12 \n\x1c\x41\x43TIVATION_OUTCOME_DUPLICATE\x10\x02\x12\x1b\n\x17\x41\x43TIVATION_OUTCOME_LATE\x10\x03*\x83\x01\n\rRewardOutcome\x12\x1e\n\x1aREWARD_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17REWARD_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n\x18REWARD_OUTCOME_DUPLICATE\x10\x02\x12\x17\n\x13REWARD_OUTCOME_LATE\x10\x03\x32\x83\x04\n\x12RecommenderService\x12P\n\tRecommend\x12 .topk_bandit.v1.RecommendRequest\x1a!.topk_bandit.v1.RecommendResponse\x12M\n\x08\x41\x63tivate\x12\x1f.topk_bandit.v1.ActivateRequest\x1a .topk_bandit.v1.ActivateResponse\x12G\n\x06Reward\x12\x1d.topk_bandit.v1.RewardRequest\x1a\x1e.topk_bandit.v1.RewardResponse\x12S\n\nVoidReward\x12!.topk_bandit.v1.VoidRewardRequest\x1a\".topk_bandit.v1.VoidRewardResponse\x12V\n\x0b\x41mendReward\x12\".topk_bandit.v1.AmendRewardRequest\x1a#.topk_bandit.v1.AmendRewardResponse\x12V\n\x0b\x42\x61tchReward\x12\".topk_bandit.v1.BatchRewardRequest\x1a#.topk_bandit.v1.BatchRewardResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'topk_bandit.v1.recommender_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODE']._serialized_start=1473
-  _globals['_MODE']._serialized_end=1540
-  _globals['_ACTIVATIONOUTCOME']._serialized_start=1543
-  _globals['_ACTIVATIONOUTCOME']._serialized_end=1695
-  _globals['_REWARDOUTCOME']._serialized_start=1698
-  _globals['_REWARDOUTCOME']._serialized_end=1829
+  _globals['_MODE']._serialized_start=1855
+  _globals['_MODE']._serialized_end=1922
+  _globals['_ACTIVATIONOUTCOME']._serialized_start=1925
+  _globals['_ACTIVATIONOUTCOME']._serialized_end=2077
+  _globals['_REWARDOUTCOME']._serialized_start=2080
+  _globals['_REWARDOUTCOME']._serialized_end=2211
   _globals['_RECOMMENDREQUEST']._serialized_start=93
   _globals['_RECOMMENDREQUEST']._serialized_end=219
   _globals['_RECOMMENDRESPONSE']._serialized_start=222
@@ -50,16 +50,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REWARDREQUEST']._serialized_end=915
   _globals['_REWARDRESPONSE']._serialized_start=917
   _globals['_REWARDRESPONSE']._serialized_end=1003
-  _globals['_BATCHREWARDREQUEST']._serialized_start=1005
-  _globals['_BATCHREWARDREQUEST']._serialized_end=1087
-  _globals['_REWARDENTRY']._serialized_start=1089
-  _globals['_REWARDENTRY']._serialized_end=1193
-  _globals['_BATCHREWARDRESPONSE']._serialized_start=1195
-  _globals['_BATCHREWARDRESPONSE']._serialized_end=1263
-  _globals['_REWARDRESULT']._serialized_start=1266
-  _globals['_REWARDRESULT']._serialized_end=1394
-  _globals['_REWARDERROR']._serialized_start=1396
-  _globals['_REWARDERROR']._serialized_end=1471
-  _globals['_RECOMMENDERSERVICE']._serialized_start=1832
-  _globals['_RECOMMENDERSERVICE']._serialized_end=2174
+  _globals['_VOIDREWARDREQUEST']._serialized_start=1005
+  _globals['_VOIDREWARDREQUEST']._serialized_end=1086
+  _globals['_VOIDREWARDRESPONSE']._serialized_start=1088
+  _globals['_VOIDREWARDRESPONSE']._serialized_end=1178
+  _globals['_AMENDREWARDREQUEST']._serialized_start=1180
+  _globals['_AMENDREWARDREQUEST']._serialized_end=1292
+  _globals['_AMENDREWARDRESPONSE']._serialized_start=1294
+  _globals['_AMENDREWARDRESPONSE']._serialized_end=1385
+  _globals['_BATCHREWARDREQUEST']._serialized_start=1387
+  _globals['_BATCHREWARDREQUEST']._serialized_end=1469
+  _globals['_REWARDENTRY']._serialized_start=1471
+  _globals['_REWARDENTRY']._serialized_end=1575
+  _globals['_BATCHREWARDRESPONSE']._serialized_start=1577
+  _globals['_BATCHREWARDRESPONSE']._serialized_end=1645
+  _globals['_REWARDRESULT']._serialized_start=1648
+  _globals['_REWARDRESULT']._serialized_end=1776
+  _globals['_REWARDERROR']._serialized_start=1778
+  _globals['_REWARDERROR']._serialized_end=1853
+  _globals['_RECOMMENDERSERVICE']._serialized_start=2214
+  _globals['_RECOMMENDERSERVICE']._serialized_end=2729
 # @@protoc_insertion_point(module_scope)

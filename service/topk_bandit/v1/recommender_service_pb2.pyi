@@ -127,6 +127,44 @@ class RewardResponse(_message.Message):
     log_position: int
     def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
 
+class VoidRewardRequest(_message.Message):
+    __slots__ = ("bandit", "recommendation_id", "reward_id")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    REWARD_ID_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    recommendation_id: str
+    reward_id: str
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., reward_id: _Optional[str] = ...) -> None: ...
+
+class VoidRewardResponse(_message.Message):
+    __slots__ = ("outcome", "log_position")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    outcome: RewardOutcome
+    log_position: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
+
+class AmendRewardRequest(_message.Message):
+    __slots__ = ("bandit", "recommendation_id", "reward_id", "value")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    REWARD_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    recommendation_id: str
+    reward_id: str
+    value: float
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., reward_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class AmendRewardResponse(_message.Message):
+    __slots__ = ("outcome", "log_position")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    outcome: RewardOutcome
+    log_position: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
+
 class BatchRewardRequest(_message.Message):
     __slots__ = ("bandit", "rewards")
     BANDIT_FIELD_NUMBER: _ClassVar[int]

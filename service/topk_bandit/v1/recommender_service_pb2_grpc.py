@@ -58,6 +58,16 @@ class RecommenderServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardResponse.FromString,
                 _registered_method=True)
+        self.VoidReward = channel.unary_unary(
+                '/topk_bandit.v1.RecommenderService/VoidReward',
+                request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.VoidRewardRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.VoidRewardResponse.FromString,
+                _registered_method=True)
+        self.AmendReward = channel.unary_unary(
+                '/topk_bandit.v1.RecommenderService/AmendReward',
+                request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.AmendRewardRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.AmendRewardResponse.FromString,
+                _registered_method=True)
         self.BatchReward = channel.unary_unary(
                 '/topk_bandit.v1.RecommenderService/BatchReward',
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRewardRequest.SerializeToString,
@@ -100,6 +110,24 @@ class RecommenderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def VoidReward(self, request, context):
+        """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+        learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
+        own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
+        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
+        another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AmendReward(self, request, context):
+        """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BatchReward(self, request, context):
         """BatchReward posts many rewards of one bandit; each has a status of its own, and one that fails stops no other.
         """
@@ -124,6 +152,16 @@ def add_RecommenderServiceServicer_to_server(servicer, server):
                     servicer.Reward,
                     request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardResponse.SerializeToString,
+            ),
+            'VoidReward': grpc.unary_unary_rpc_method_handler(
+                    servicer.VoidReward,
+                    request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.VoidRewardRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.VoidRewardResponse.SerializeToString,
+            ),
+            'AmendReward': grpc.unary_unary_rpc_method_handler(
+                    servicer.AmendReward,
+                    request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.AmendRewardRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.AmendRewardResponse.SerializeToString,
             ),
             'BatchReward': grpc.unary_unary_rpc_method_handler(
                     servicer.BatchReward,
@@ -221,6 +259,60 @@ class RecommenderService:
             '/topk_bandit.v1.RecommenderService/Reward',
             topk__bandit_dot_v1_dot_recommender__service__pb2.RewardRequest.SerializeToString,
             topk__bandit_dot_v1_dot_recommender__service__pb2.RewardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VoidReward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.RecommenderService/VoidReward',
+            topk__bandit_dot_v1_dot_recommender__service__pb2.VoidRewardRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_recommender__service__pb2.VoidRewardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AmendReward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.RecommenderService/AmendReward',
+            topk__bandit_dot_v1_dot_recommender__service__pb2.AmendRewardRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_recommender__service__pb2.AmendRewardResponse.FromString,
             options,
             channel_credentials,
             insecure,

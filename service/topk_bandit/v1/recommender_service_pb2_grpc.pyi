@@ -52,6 +52,15 @@ class RecommenderServiceStub:
     """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
     send again with the same value.
     """
+    VoidReward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.VoidRewardRequest, _recommender_service_pb2.VoidRewardResponse]
+    """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+    learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
+    own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
+    than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
+    another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+    """
+    AmendReward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.AmendRewardRequest, _recommender_service_pb2.AmendRewardResponse]
+    """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is."""
     BatchReward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.BatchRewardRequest, _recommender_service_pb2.BatchRewardResponse]
     """BatchReward posts many rewards of one bandit; each has a status of its own, and one that fails stops no other."""
 
@@ -79,6 +88,15 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
     send again with the same value.
     """
+    VoidReward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.VoidRewardRequest, _recommender_service_pb2.VoidRewardResponse]  # type: ignore[assignment]
+    """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+    learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
+    own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
+    than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
+    another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+    """
+    AmendReward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.AmendRewardRequest, _recommender_service_pb2.AmendRewardResponse]  # type: ignore[assignment]
+    """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is."""
     BatchReward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.BatchRewardRequest, _recommender_service_pb2.BatchRewardResponse]  # type: ignore[assignment]
     """BatchReward posts many rewards of one bandit; each has a status of its own, and one that fails stops no other."""
 
@@ -121,6 +139,27 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
         send again with the same value.
         """
+
+    @_abc_1.abstractmethod
+    def VoidReward(
+        self,
+        request: _recommender_service_pb2.VoidRewardRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recommender_service_pb2.VoidRewardResponse, _abc.Awaitable[_recommender_service_pb2.VoidRewardResponse]]:
+        """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+        learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
+        own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
+        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
+        another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+        """
+
+    @_abc_1.abstractmethod
+    def AmendReward(
+        self,
+        request: _recommender_service_pb2.AmendRewardRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recommender_service_pb2.AmendRewardResponse, _abc.Awaitable[_recommender_service_pb2.AmendRewardResponse]]:
+        """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is."""
 
     @_abc_1.abstractmethod
     def BatchReward(

@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     Expired,
     ItemsChanged,
     Recommended,
+    RewardAmended,
     Rewarded,
     SettingsChanged,
 )
@@ -128,7 +129,7 @@ class _Reader:
     def __init__(self, dump: Dump) -> None:
         self.drawn: list[_Drawn] = []
         self.items = Items()
-        self._open: dict[str, int] = {}
+        self._places: dict[str, int] = {}
         self._settings: list[BanditSettings] = []
         self._since: list[int] = []
         self._last = 0
@@ -153,12 +154,14 @@ class _Reader:
             case ItemsChanged() as change:
                 self.items = self.items.apply(change)
             case Recommended() as event:
-                self._open[event.recommendation.recommendation_id] = len(self.drawn)
+                self._places[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
             case Activated(recommendation_id, _, True):
-                place = self._open.get(recommendation_id)
+                place = self._places.get(recommendation_id)
                 if place is not None:
                     self.drawn[place] = replace(self.drawn[place], instead=True)
+            case RewardAmended(recommendation_id, value):
+                self._end(recommendation_id, value)
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)
 
@@ -185,8 +188,8 @@ class _Reader:
         return _Drawn(position, request.context, eligible, slate, best, recommendation.propensity, exploration)
 
     def _end(self, recommendation_id: str, reward: float | None) -> None:
-        """Note how a recommendation ended; one from before the snapshot is in no event."""
-        place = self._open.pop(recommendation_id, None)
+        """Note how a recommendation ended, or that it ended otherwise; one from before the snapshot is in no event."""
+        place = self._places.get(recommendation_id)
         if place is not None:
             self.drawn[place] = replace(self.drawn[place], reward=reward)
 

@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     Lapsed,
     LoggedEvent,
     Recommended,
+    RewardAmended,
     RewardCollected,
     Rewarded,
     RewardOutcome,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         Recommendation,
         RecommendationRequest,
     )
+    from topk_bandit.store.log import Correctable
 
 __all__ = ["MemoryStore"]
 
@@ -112,6 +114,29 @@ class _Bandit:
         if not taken.clamp:
             raise refusal("out_of_range", self.name, f"{canonical(taken.low)} {canonical(taken.high)}")
         return min(max(value, taken.low), taken.high) + 0.0
+
+    def check_correction(
+        self, recommendation_id: str, chosen: Sequence[PostedReward], value: float | None, *, ends: bool
+    ) -> float | None:
+        """Return what the chosen rewards are to be, or refuse it."""
+        if not (chosen or ends):
+            raise refusal("no_reward", self.name, recommendation_id)
+        if value is None:
+            return None
+        if len(chosen) > 1:
+            raise refusal("no_reward_id", self.name)
+        if chosen[0].value is None:
+            raise refusal("reward_void", self.name, recommendation_id)
+        return self.within_range(value)
+
+    def is_correctable(self, recommendation_id: str, known: Correctable) -> bool:
+        """Tell whether what was learned can be corrected now; refuse it if it never can be again."""
+        if self.recorded[recommendation_id].position > known.version:
+            return False
+        if not known.last_position:
+            raise refusal("folded", self.name, recommendation_id)
+        is_same = (self.incarnation, self.revision) == (known.incarnation, known.revision)
+        return is_same and self.log_position < known.last_position
 
     def check_shown(self, slate: Sequence[str], *, size: int) -> None:
         """Refuse what can't have been shown."""
@@ -346,7 +371,7 @@ class MemoryStore(Store):
         in_time, is_open = now_ms < recorded.recommendation.deadline_ms, recorded.is_open
         if known is not None and known.posted != reward.posted:
             raise refusal("reward_exists", bandit.name, recommendation_id)
-        if known is not None and not (final and in_time and is_open):
+        if known is not None and not (final and in_time and is_open and known.value is not None):
             return RewardReceipt(RewardOutcome.DUPLICATE, known.position)
         if known is None and in_time and not is_open:
             raise refusal("reward_final", bandit.name, recommendation_id)
@@ -386,7 +411,57 @@ class MemoryStore(Store):
         end = bandit.expiry(recommendation_id) if value is None else Rewarded(recommendation_id, value, recorded.shown)
         state = RecordState.EXPIRED if value is None else RecordState.REWARDED
         bandit.close(recommendation_id, state, at_ms=at_ms)
-        return self._append(bandit, end, at_ms=at_ms)
+        position = self._append(bandit, end, at_ms=at_ms)
+        recorded.position = 0 if value is None else position
+        return position
+
+    async def correct_reward(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        *,
+        reward_id: str = "",
+        known: Correctable,
+    ) -> RewardReceipt | None:
+        """See `Store.correct_reward`."""
+        value = None if value is None else float(finite_text("value", value))
+        bandit = self._bandit(name)
+        recorded = bandit.recorded.get(recommendation_id)
+        if recorded is None:
+            raise refusal("no_recommendation", name, recommendation_id)
+        if recorded.state in {RecordState.EXPIRED, RecordState.LAPSED}:
+            raise refusal("no_reward", name, recommendation_id)
+        if recorded.state is RecordState.VOID:
+            if value is None:
+                return RewardReceipt(RewardOutcome.DUPLICATE)
+            raise refusal("reward_void", name, recommendation_id)
+        reward_id = "" if bandit.settings.reward_aggregation is Aggregation.FIRST else reward_id
+        chosen = recorded.accepted(reward_id)
+        ends = value is None and not reward_id and recorded.is_open
+        value = bandit.check_correction(recommendation_id, chosen, value, ends=ends)
+        if not ends and all(one.value == value for one in chosen):
+            return RewardReceipt(RewardOutcome.DUPLICATE)
+        if not recorded.is_open and not bandit.is_correctable(recommendation_id, known):
+            return None
+        for one in chosen:
+            one.value = value
+        return RewardReceipt(RewardOutcome.ACCEPTED, self._correct(bandit, recommendation_id, chosen, ends=ends))
+
+    def _correct(self, bandit: _Bandit, recommendation_id: str, chosen: Sequence[PostedReward], *, ends: bool) -> int:
+        recorded, now_ms = bandit.recorded[recommendation_id], self._clock_ms()
+        if ends:
+            inactive = recorded.state is RecordState.INACTIVE
+            bandit.close(recommendation_id, RecordState.VOID, at_ms=now_ms)
+            end = Lapsed(recommendation_id) if inactive else Expired(recommendation_id, None, None)
+            return self._append(bandit, end, at_ms=now_ms)
+        if recorded.is_open:
+            collected = RewardCollected(recommendation_id, chosen[0].reward_id, chosen[0].value)
+            return self._append(bandit, collected, at_ms=now_ms)
+        left = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
+        recorded.state = RecordState.VOID if left is None else RecordState.REWARDED
+        recorded.position = self._append(bandit, RewardAmended(recommendation_id, left), at_ms=now_ms)
+        return recorded.position
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""

@@ -24,6 +24,7 @@ class RecordState(Enum):
     REWARDED = auto()
     EXPIRED = auto()
     LAPSED = auto()
+    VOID = auto()
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class PostedReward:
 
 @dataclass(slots=True)
 class Recorded:
-    """A recommendation, when it was recorded and closed, and what was posted for it."""
+    """A recommendation, when it was recorded and closed, what was posted for it, and where it was learned last."""
 
     request: RecommendationRequest
     recommendation: Recommendation
@@ -46,6 +47,7 @@ class Recorded:
     state: RecordState = RecordState.PENDING
     rewards: list[PostedReward] = field(default_factory=list)
     closed_ms: int = 0
+    position: int = 0
     instead: tuple[str, ...] = ()
 
     @property
@@ -61,6 +63,10 @@ class Recorded:
     def answers(self, request: RecommendationRequest) -> bool:
         """Tell whether the recommendation is the answer to a request."""
         return (self.request.context, self.request.candidates) == (request.context, request.candidates)
+
+    def accepted(self, reward_id: str) -> list[PostedReward]:
+        """Return the rewards with an id, or all without one, but for late ones."""
+        return [one for one in self.rewards if one.position and reward_id in {"", one.reward_id}]
 
     def find_reward(self, reward_id: str) -> PostedReward | None:
         """Return the reward with an id, None without one."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
-    from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.log import BanditRecord, Correctable, ItemRecord, LogSlice, Snapshot, StoreReport
 
 __all__ = ["RedisStore"]
 
@@ -264,6 +264,27 @@ class RedisStore(Store):
             (*self._announcing(name), *posted),
         )
         return RewardReceipt(RewardOutcome(status.decode()), int(position))
+
+    async def correct_reward(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        *,
+        reward_id: str = "",
+        known: Correctable,
+    ) -> RewardReceipt | None:
+        """See `Store.correct_reward`."""
+        text = "-" if value is None else finite_text("value", value)
+        looked_at = (known.incarnation, known.revision, known.version, known.last_position)
+        keys = self._keys.bandit(name)
+        status, position = await self._bandits.ask(
+            scripts.CORRECT_REWARD,
+            name,
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
+            (*self._announcing(name), recommendation_id, reward_id, text, *looked_at),
+        )
+        return None if status == b"stale" else RewardReceipt(RewardOutcome(status.decode()), int(position))
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""

@@ -37,6 +37,7 @@ RESERVE_ENTRY = _load("index/reserve_entry")
 
 ACTIVATE = _load("bandit/activate")
 CHANGE_ITEMS = _load("bandit/change_items")
+CORRECT_REWARD = _load("bandit/correct_reward")
 CREATE_BANDIT = _load("bandit/create_bandit")
 DELETE_BANDIT = _load("bandit/delete_bandit")
 EXPIRE_DUE = _load("bandit/expire_due")

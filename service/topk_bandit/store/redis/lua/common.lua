@@ -23,15 +23,16 @@ local function append(meta, log, at_ms, event, ...)
   return position
 end
 
--- A recommendation's record: "state deadline_ms fingerprint rewards at_ms context instead recommendation"; the state is
--- inactive, pending, rewarded, expired or lapsed. At_ms and context are "-" once it is closed: what was shown is in the
+-- A recommendation's record: "state deadline_ms fingerprint position rewards at_ms context instead recommendation";
+-- the state is inactive, pending, rewarded, expired, lapsed or void, and the position that of the newest Rewarded or
+-- RewardAmended, "0" before. At_ms and context are "-" once it is closed: what was shown is in the
 -- event then. Instead is the slate that was shown, "-" for the recommended one.
 -- Of the rewards each is {id, value as it was posted, value as it counts or "-", position in the log or "0"}.
 local function unpack_record(packed)
-  local state, deadline_ms, fingerprint, rewards, at_ms, context, instead, recommendation =
-    string.match(packed, '^(%l+) (%d+) (%x+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+  local state, deadline_ms, fingerprint, position, rewards, at_ms, context, instead, recommendation =
+    string.match(packed, '^(%l+) (%d+) (%x+) (%d+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   return {
-    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, rewards = cjson.decode(rewards),
+    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, position = position, rewards = cjson.decode(rewards),
     at_ms = at_ms, context = context, instead = instead, recommendation = recommendation,
   }
 end
@@ -43,8 +44,8 @@ end
 
 local function pack_record(record)
   return table.concat({
-    record.state, record.deadline_ms, record.fingerprint, pack_list(record.rewards), record.at_ms, record.context,
-    record.instead, record.recommendation,
+    record.state, record.deadline_ms, record.fingerprint, record.position, pack_list(record.rewards), record.at_ms,
+    record.context, record.instead, record.recommendation,
   }, ' ')
 end
 
@@ -139,7 +140,8 @@ end
 
 -- Append `Rewarded`, and return its position; `value` is the one text of its number.
 local function append_rewarded(meta, log, id, record, value, at_ms)
-  return append_end(meta, log, at_ms, id, 'rewarded', 'value', value, shown(record))
+  record.position = append_end(meta, log, at_ms, id, 'rewarded', 'value', value, shown(record))
+  return record.position
 end
 
 -- Append `RewardCollected`, and return its position.
@@ -164,10 +166,14 @@ local function append_activated(meta, log, id, record, at_ms)
     .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. '}')
 end
 
+local function append_lapsed(meta, log, id, at_ms)
+  return append(meta, log, at_ms, '{"v":1,"type":"lapsed","recommendation_id":' .. cjson.encode(id) .. '}')
+end
+
 -- End an open recommendation after its deadline: with what its rewards come to, without any, or because it was never shown.
 local function settle(keys, id, record, at_ms)
   if record.state == 'inactive' then
-    append(keys.meta, keys.log, at_ms, '{"v":1,"type":"lapsed","recommendation_id":' .. cjson.encode(id) .. '}')
+    append_lapsed(keys.meta, keys.log, id, at_ms)
     close_record(keys, id, record, 'lapsed', at_ms)
     return
   end

@@ -15,12 +15,18 @@ end
 local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 local at_ms = now_ms()
 local due = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(at_ms), 'LIMIT', 0, ARGV[3])
-local records = {}  -- all of them, before anything is written
+local records, count = {}, 0  -- all of them, before anything is written
 for _, id in ipairs(due) do
-  records[id] = unpack_record(redis.call('HGET', KEYS[3], id))
+  local readable, record = pcall(unpack_record, redis.call('HGET', KEYS[3], id))
+  records[id] = readable and is_open(record) and record
 end
 for _, id in ipairs(due) do
-  settle(keys, id, records[id], at_ms)
+  if records[id] then
+    settle(keys, id, records[id], at_ms)
+    count = count + 1
+  else  -- nobody knows what was shown, so nothing can end it; the others still do
+    redis.call('ZREM', KEYS[4], id)
+  end
 end
 local kept_ms = text(at_ms - ARGV[4])
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. kept_ms, 'LIMIT', 0, ARGV[3])
@@ -31,4 +37,4 @@ end
 if #due > 0 then
   announce()
 end
-return {#due, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]}
+return {count, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]}
