@@ -21,6 +21,7 @@ from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import worker
 from topk_bandit.process.metrics_folder import forget_worker, metrics_folder, render
 from topk_bandit.process.metrics_page import MetricsServer
+from topk_bandit.process.store_keeper import StoreKeeper
 from topk_bandit.process.threads import use_one_thread
 from topk_bandit.process.worker_process import WorkerProcess
 from topk_bandit.process.worker_spec import Compiling, GaveUp, WorkerSpec
@@ -85,7 +86,6 @@ class Supervisor:
         self._reported_at = -math.inf
         self._stack = ExitStack()
         self._workers: list[WorkerProcess] = []
-        self._embedded: EmbeddedStore | None = None
         self._store_url = ""
         self.address = ""
         self.http_address = ""
@@ -128,7 +128,7 @@ class Supervisor:
         self._await_workers()
 
     def watch(self, seconds: float) -> None:
-        """Look after everything for `seconds`: bring a dead worker or a dead embedded store back."""
+        """Look after the workers for `seconds`: bring a dead one back. The embedded store has a keeper of its own."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and not self._stop_requested.is_set():
             multiprocessing.connection.wait(
@@ -173,9 +173,9 @@ class Supervisor:
 
     def _start_embedded(self) -> str:
         store = EmbeddedStore.start(self._settings.data_dir, fsync=self._settings.fsync)
-        self._embedded = self._stack.enter_context(store)
-        _log.info("embedded store is up", extra={"folder": str(self._embedded.folder), "store_pid": self._embedded.pid})
-        return self._embedded.url
+        self._stack.enter_context(StoreKeeper(store))
+        _log.info("embedded store is up", extra={"folder": str(store.folder), "store_pid": store.pid})
+        return store.url
 
     def _start_metrics(self, folder: Path) -> None:
         if self._settings.metrics_listen is None:
@@ -218,8 +218,6 @@ class Supervisor:
 
     def _check(self) -> None:
         """Start again what died."""
-        if self._embedded is not None and self._embedded.ensure_running():
-            _log.error("the embedded store had died and was started again", extra={"store_pid": self._embedded.pid})
         for index, one in enumerate(self._workers):
             if one.process.is_alive():
                 if not one.ready:

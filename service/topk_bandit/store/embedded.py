@@ -15,6 +15,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -37,6 +38,7 @@ _POLL_SECONDS = 0.02
 _PID_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _LOG_TAIL_BYTES = 2000
+_ROOM_BYTES = 1 << 20
 
 
 class _Lock:
@@ -63,9 +65,10 @@ class _Lock:
         return cls(descriptor)
 
     def write(self, text: str) -> None:
-        """Replace the text of the file."""
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, text.encode(), 0)
+        """Replace the text of the file, if the disk takes it: the lock holds without it."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, text.encode(), 0)
 
     @property
     def is_held(self) -> bool:
@@ -154,6 +157,22 @@ def _private_folder(folder: Path) -> Path:
     return resolved
 
 
+def _check_room(folder: Path) -> None:
+    """Write and remove a file: no figure that the system gives says of every disk and quota whether it takes more."""
+    probe = folder / "room"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_ROOM_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        problem = f"{_ROOM_BYTES >> 20} MiB can't be written to it: {error.strerror}"
+        raise ConfigurationError(f"data folder {folder} can't be used: {problem}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+
+
 def _is_private(folder: Path) -> bool:
     try:
         status = folder.lstat()
@@ -224,7 +243,7 @@ class EmbeddedStore:
     ========  ==================================  ====================================================================
 
     Killing a container kills the server too. With "always" the server also stops when its disk is full, instead of
-    refusing writes.
+    refusing writes; `ensure_running` starts it once there is room. The methods may be called from several threads.
 
     Attributes
     ----------
@@ -242,6 +261,8 @@ class EmbeddedStore:
         self._socket = _socket_path(folder)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
+        self._changing = threading.Lock()
+        self._stopping = threading.Event()
         self.url = _url_of(self._socket)
 
     @classmethod
@@ -260,14 +281,16 @@ class EmbeddedStore:
         Raises
         ------
         ConfigurationError
-            Another process owns the folder, the folder can't be used, this machine has no server program, or the server
-            did not come up.
+            Another process owns the folder, the folder can't be used or has no room, this machine has no server
+            program, or the server did not come up.
         """
         if fsync not in get_args(FsyncPolicy):
             raise ConfigurationError(f"fsync: {fsync!r} is none of {', '.join(get_args(FsyncPolicy))}")
         private = _private_folder(folder)
         owner = cls._own(private)
         try:
+            owner.write(str(os.getpid()))
+            _check_room(private)
             store = cls(private, owner, fsync=fsync, patience=patience)
             store._bring_up()
         except OSError as error:
@@ -289,7 +312,6 @@ class EmbeddedStore:
             raise ConfigurationError(
                 f"data folder {folder} is owned by {_pid_of_holder(path)}; stop it or use another folder"
             )
-        owner.write(str(os.getpid()))
         return owner
 
     @property
@@ -303,34 +325,51 @@ class EmbeddedStore:
         Raises
         ------
         ConfigurationError
-            It did not come up again, or the store is stopped.
+            It can't be started now, or did not come up again, which a later call may find changed; or the store is
+            stopped.
         """
-        if not self._owner.is_held:
-            raise ConfigurationError(f"the store in {self.folder} is stopped")
+        with self._changing:
+            if not self._owner.is_held:
+                raise ConfigurationError(self._told_stopped())
+            try:
+                return self._restarted()
+            except OSError as error:
+                raise ConfigurationError(f"data folder {self.folder} can't be used: {error.strerror}") from error
+
+    def _restarted(self) -> bool:
         lock = _Lock.acquire(self._server_lock)
         if lock is None:
             return False
         lock.close()
+        _check_room(self.folder)
         self._bring_up()
         return True
+
+    def _told_stopped(self) -> str:
+        return f"the store in {self.folder} is stopped"
 
     def stop(self) -> None:
         """Shut the server down with its log on the disk, and let go of the folder. Again: no effect."""
         if not self._owner.is_held:
             return
-        try:
-            self._shut_down()
-            self._socket.unlink(missing_ok=True)
-            if self._socket.parent != self.folder:
-                shutil.rmtree(self._socket.parent, ignore_errors=True)
-        finally:
-            self._owner.close()
+        self._stopping.set()
+        with self._changing:
+            try:
+                self._shut_down()
+                self._remove_socket()
+            finally:
+                self._owner.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _remove_socket(self) -> None:
+        self._socket.unlink(missing_ok=True)
+        if self._socket.parent != self.folder:
+            shutil.rmtree(self._socket.parent, ignore_errors=True)
 
     @property
     def _server_lock(self) -> Path:
@@ -365,7 +404,8 @@ class EmbeddedStore:
                 return
             if now_loaded > loaded:
                 loaded, deadline = now_loaded, time.monotonic() + self._patience
-            time.sleep(_POLL_SECONDS)
+            if self._stopping.wait(_POLL_SECONDS):
+                raise ConfigurationError(self._told_stopped())
         server = f"the embedded server (process {_recorded_pid(self._server_lock)})"
         raise ConfigurationError(f"{server} shows no progress since {self._patience:g} s; {self._log_tail(log_start)}")
 
