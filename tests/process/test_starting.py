@@ -65,6 +65,18 @@ def test_a_worker_that_stalls_is_given_up() -> None:
     assert not service.ready
 
 
+def test_a_worker_whose_event_loop_stands_still_is_replaced() -> None:
+    with Supervisor(SETTINGS, worker_main=workers.hang_once, hung_seconds=7.0) as service:
+        assert service.ready
+        until(lambda: not after_watching(service), what="it is not counted on", seconds=10)
+        until(lambda: after_watching(service), what="another one serves")
+
+
+def after_watching(service: Supervisor) -> bool:
+    service.watch(0.2)
+    return service.ready
+
+
 def test_a_worker_that_dies_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError, match=r"worker [12] died while starting; see its log"):
         Supervisor(SETTINGS, worker_main=workers.die).start()

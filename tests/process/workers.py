@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from topk_bandit.process.worker_spec import Compiling, Ready, Stop, StoreAt
+from topk_bandit.process.worker_spec import Beat, Compiling, Ready, Stop, StoreAt
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from topk_bandit.process.settings import Settings
     from topk_bandit.process.worker_spec import WorkerSpec
 
-__all__ = ["FUNCTIONS", "PAUSE_SECONDS", "die", "progress_slowly", "stall"]
+__all__ = ["FUNCTIONS", "PAUSE_SECONDS", "die", "hang_once", "progress_slowly", "stall"]
 
 FUNCTIONS, PAUSE_SECONDS = 24, 0.25
 
@@ -32,6 +32,19 @@ def stall(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     """Report one function and nothing more."""
     connection.send(Compiling(1, FUNCTIONS))
     time.sleep(3600.0)
+
+
+def hang_once(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """Serve, the first time without a sign of life, as when the event loop waits for something that does not come."""
+    connection.send(Beat())
+    assert isinstance(connection.recv(), StoreAt)
+    connection.send(Ready())
+    hung = spec.metrics_folder / f"hung-{spec.number}"
+    if not hung.exists():
+        hung.touch()
+        time.sleep(3600.0)
+    while not connection.poll(0.1):
+        connection.send(Beat())
 
 
 def die(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import select
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.metrics import Metrics
-from topk_bandit.process.worker_spec import Compiling, Ready, StoreAt
+from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.rpc.http_server import HttpServer, tls_context
 from topk_bandit.rpc.server import Server, served_methods, tls_credentials
@@ -55,6 +56,7 @@ LEARNING_THREADS = 2
 DESIGN_THREADS = 1
 STUDY_THREADS = 2
 STUDY_BYTES = 256 * MIB
+BEAT_SECONDS = 1.0
 
 
 async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
@@ -69,6 +71,8 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
     async with AsyncExitStack() as stack:
         threads = _Threads.start(stack)
         await _compile(threads.deciding, connection)
+        beating = loop.create_task(_beat(connection))
+        stack.callback(beating.cancel)
         metrics = Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
         url = await _store_url(connection)
         stopped = asyncio.Event()
@@ -124,6 +128,14 @@ async def _compile(executor: Executor, connection: Connection) -> None:
 def _send(connection: Connection, message: FromWorker) -> None:
     with suppress(OSError):  # the supervisor may be gone by now, which is seen when the pipe is read
         connection.send(message)
+
+
+async def _beat(connection: Connection) -> None:
+    """Say that this event loop runs, each second; a supervisor that does not listen does not hold it up."""
+    while True:
+        if select.select((), (connection,), (), 0.0)[1]:
+            _send(connection, Beat())
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def _store_url(connection: Connection) -> str:

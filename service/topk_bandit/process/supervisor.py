@@ -1,8 +1,8 @@
 """The process that is started: it owns the port, the metrics page, the embedded store and the worker processes.
 
-It promises that what it starts is stopped again, and that a worker or an embedded store that dies is started again.
-While workers start it reports how far they have compiled, and gives a worker up only when it makes no progress. It
-never answers a call itself, and never imports what only a worker needs.
+It promises that what it starts is stopped again, and that a worker that dies or hangs, or an embedded store that dies,
+is started again. While workers start it reports how far they have compiled, and gives a worker up only when it makes no
+progress. It never answers a call itself, and never imports what only a worker needs.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 STALL_SECONDS = 120.0
 """How long a worker that starts may go without progress. A start may take longer, because it compiles."""
 
+HUNG_SECONDS = 15.0
+"""How long a worker whose event loop ran may be silent before it is killed and replaced."""
+
 REPORT_SECONDS = 3.0
 RESTART_PAUSE_SECONDS = 1.0
 LISTEN_SECONDS = 0.1
@@ -55,7 +58,9 @@ class Supervisor:
     worker_main
         What a worker process runs.
     stall_seconds
-        How long a worker may go without progress while `start` waits for it.
+        How long a worker may be silent while it starts.
+    hung_seconds
+        How long it may be silent once its event loop runs.
     report_seconds
         How long `start` waits at least between two reports of how far the compiling is.
 
@@ -76,12 +81,14 @@ class Supervisor:
         stop_requested: threading.Event | None = None,
         worker_main: WorkerMain = worker.run,
         stall_seconds: float = STALL_SECONDS,
+        hung_seconds: float = HUNG_SECONDS,
         report_seconds: float = REPORT_SECONDS,
     ) -> None:
         self._settings = settings
         self._stop_requested = stop_requested or threading.Event()
         self._worker_main = worker_main
         self._stall_seconds = stall_seconds
+        self._hung_seconds = hung_seconds
         self._report_seconds = report_seconds
         self._reported_at = -math.inf
         self._stack = ExitStack()
@@ -93,8 +100,8 @@ class Supervisor:
 
     @property
     def ready(self) -> bool:
-        """Whether every worker serves."""
-        return bool(self._workers) and all(one.ready and one.process.is_alive() for one in self._workers)
+        """Whether any worker serves."""
+        return any(one.serving for one in list(self._workers))
 
     def start(self) -> None:
         """Start everything, in order; what was started is stopped again if something can't be.
@@ -128,12 +135,11 @@ class Supervisor:
         self._await_workers()
 
     def watch(self, seconds: float) -> None:
-        """Look after the workers for `seconds`: bring a dead one back. The embedded store has a keeper of its own."""
+        """Look after the workers for `seconds`: replace those that died or hang. The store has a keeper of its own."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and not self._stop_requested.is_set():
             multiprocessing.connection.wait(
-                [one.process.sentinel for one in self._workers]
-                + [one.connection for one in self._workers if not one.ready],
+                [waited for one in self._workers for waited in (one.process.sentinel, one.connection)],
                 timeout=min(left, 0.5),
             )
             self._check()
@@ -201,9 +207,12 @@ class Supervisor:
                 self._report(one.spec.number, functions, total)
             case GaveUp(reason):
                 raise ConfigurationError(reason)
-        if not one.ready and one.seconds_without_progress > self._stall_seconds:
-            problem = f"has made no progress for {self._stall_seconds:g} seconds; see its log"
+        if self._hangs(one):
+            problem = f"has made no progress for {one.silent_seconds:.0f} seconds; see its log"
             raise ConfigurationError(f"worker {one.spec.number} does not serve, and {problem}")
+
+    def _hangs(self, one: WorkerProcess) -> bool:
+        return one.silent_seconds > (self._hung_seconds if one.beating else self._stall_seconds)
 
     def _report(self, number: int, functions: int, total: int) -> None:
         """Log how far a worker has compiled, unless this was logged only just now."""
@@ -217,15 +226,22 @@ class Supervisor:
             )
 
     def _check(self) -> None:
-        """Start again what died."""
+        """Hear all workers, and replace those that died or hang."""
         for index, one in enumerate(self._workers):
             if one.process.is_alive():
-                if not one.ready:
-                    one.receive()
-                continue
-            _log.error("worker %s died", one.spec.number, extra={"exit_code": one.process.exitcode})
-            one.end(0.0)
-            forget_worker(one.spec.metrics_folder, worker=one.spec.number)
-            time.sleep(RESTART_PAUSE_SECONDS)
-            self._workers[index] = self._start_worker(one.spec)
-            self._workers[index].send_store(self._store_url)
+                one.receive()
+                if not self._hangs(one):
+                    continue
+                _log.error("worker %s hangs: no sign of life for %.0f seconds", one.spec.number, one.silent_seconds)
+            else:
+                _log.error("worker %s died", one.spec.number, extra={"exit_code": one.process.exitcode})
+            self._workers[index] = self._replaced(one)
+
+    def _replaced(self, one: WorkerProcess) -> WorkerProcess:
+        one.process.kill()
+        one.end(RESTART_PAUSE_SECONDS)
+        forget_worker(one.spec.metrics_folder, worker=one.spec.number)
+        time.sleep(RESTART_PAUSE_SECONDS)
+        new = self._start_worker(one.spec)
+        new.send_store(self._store_url)
+        return new

@@ -1,7 +1,8 @@
 """A worker process as its supervisor sees it.
 
-It is started when it is made, and heard through a pipe; `end` waits for its end and closes the pipe. It never waits
-for a message, and never restarts itself: that is the supervisor's decision.
+It is started when it is made, and heard through a pipe; `end` waits for its end and closes the pipe. Its silence is
+counted while it is listened to, so that a machine that slept blames nobody. It never waits for a message, and never
+restarts itself: that is the supervisor's decision.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from topk_bandit.process.worker_spec import GaveUp, Ready, Stop, StoreAt
+from topk_bandit.process.worker_spec import Beat, GaveUp, Ready, Stop, StoreAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,11 @@ __all__ = ["WorkerProcess"]
 
 _log = logging.getLogger(__name__)
 
+NOTICE_SECONDS = 5.0
+"""A worker that has been silent for so long is not counted on."""
+
+LONGEST_LOOK_SECONDS = 1.0
+
 
 class WorkerProcess:
     """A worker process that was started.
@@ -41,12 +47,19 @@ class WorkerProcess:
     ----------
     ready
         Whether it has said that it serves.
+    beating
+        Whether it has said that its event loop runs, as it does from then on until it ends or hangs.
+    silent_seconds
+        How long it was listened to without a word since it was started, told where the store is, or heard. Of the time
+        between two looks at most a second counts: more means that the listener itself was held up.
     """
 
     def __init__(self, settings: Settings, spec: WorkerSpec, *, main: WorkerMain) -> None:
         context = multiprocessing.get_context("spawn")
         self.spec = spec
         self.ready = False
+        self.beating = False
+        self.silent_seconds = 0.0
         self.connection: Connection
         self.connection, remote = context.Pipe()
         self.process: SpawnProcess = context.Process(
@@ -54,29 +67,32 @@ class WorkerProcess:
         )
         self.process.start()
         remote.close()
-        self._progress_at = time.monotonic()
+        self._listened_at = time.monotonic()
 
     @property
-    def seconds_without_progress(self) -> float:
-        """How long ago it was started, told where the store is, or heard, whichever came last."""
-        return time.monotonic() - self._progress_at
+    def serving(self) -> bool:
+        """Whether it takes calls, as far as is known."""
+        return self.ready and self.silent_seconds < NOTICE_SECONDS and self.process.is_alive()
 
     def receive(self) -> FromWorker | None:
         """Return its next message, if there is one; a pipe that broke says that the process gave up."""
+        before, self._listened_at = self._listened_at, time.monotonic()
         if not self.connection.poll():
+            self.silent_seconds += min(self._listened_at - before, LONGEST_LOOK_SECONDS)
             return None
         try:
             message: FromWorker = self.connection.recv()
         except (EOFError, OSError):
             message = GaveUp(f"worker {self.spec.number} died while starting; see its log")
-        self.ready = isinstance(message, Ready)
-        self._progress_at = time.monotonic()
+        self.beating = isinstance(message, Beat) or self.beating
+        self.ready = isinstance(message, Ready) or (self.ready and not isinstance(message, GaveUp))
+        self.silent_seconds = 0.0
         return message
 
     def send_store(self, url: str) -> None:
         """Tell it where the store is."""
         self._send(StoreAt(url))
-        self._progress_at = time.monotonic()
+        self.silent_seconds = 0.0
 
     def stop(self) -> None:
         """Make it drain and end; one that serves nobody yet, and may be compiling, is killed."""

@@ -1,8 +1,8 @@
 """What a worker process is told when it starts, and the messages between it and its supervisor.
 
-A worker prepares itself and reports its progress with `Compiling`. It waits for `StoreAt`, connects, and says `Ready`
-once it serves; if it can't serve it says `GaveUp` and ends. It drains and ends when it is told `Stop`, or when the
-pipe breaks. Messages never hold anything but the values below.
+A worker prepares itself and reports its progress with `Compiling`. From then on it says `Beat` each second. It waits
+for `StoreAt`, connects, and says `Ready` once it serves; if it can't serve it says `GaveUp` and ends. It drains and
+ends when it is told `Stop`, or when the pipe breaks. Messages never hold anything but the values below.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Compiling", "FromWorker", "GaveUp", "Ready", "Stop", "StoreAt", "ToWorker", "WorkerSpec"]
+__all__ = ["Beat", "Compiling", "FromWorker", "GaveUp", "Ready", "Stop", "StoreAt", "ToWorker", "WorkerSpec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,11 @@ class Compiling:
 
 
 @dataclass(frozen=True, slots=True)
+class Beat:
+    """The worker's event loop runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The worker serves calls."""
 
@@ -70,5 +75,5 @@ class Stop:
     """The worker is to drain and end."""
 
 
-FromWorker: TypeAlias = Compiling | Ready | GaveUp
+FromWorker: TypeAlias = Compiling | Beat | Ready | GaveUp
 ToWorker: TypeAlias = StoreAt | Stop
