@@ -88,12 +88,14 @@ def page(port: int, path: str) -> tuple[int, str]:
 class Service:
     """`topk-bandit serve` with given flags; `start` may be called again after it ended, on the same flags."""
 
-    def __init__(self, flags: Sequence[str], *, temporary: Path, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, flags: Sequence[str], *, temporary: Path, variables: Mapping[str, str], prefix: Sequence[str]
+    ) -> None:
         self.address = ""
         self.http_address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
-        self._flags = flags
+        self._command = [*prefix, COMMAND, "serve", *flags]
         self.temporary = temporary
         self._environment = clean_environment(TMPDIR=str(temporary), **variables)
         self._serving = threading.Event()
@@ -107,7 +109,7 @@ class Service:
         self._serving.clear()
         self.records = []
         self.process = subprocess.Popen(
-            [COMMAND, "serve", *self._flags],
+            self._command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -214,14 +216,16 @@ def serving(
     excused: str = "no traceback",
     processor: Processor = THIS,
     variables: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
 ) -> Iterator[Service]:
     """Run the service on an embedded store in `folder` (or elsewhere, if a flag says so) until the end of the block.
 
-    It must not log a traceback, unless the record's message holds what is `excused`.
+    It must not log a traceback, unless the record's message holds what is `excused`. `prefix` is a command that becomes
+    the service by exec, once it has set up what the service inherits.
     """
     temporary = Path(tempfile.mkdtemp(prefix="tkb-"))
     flags = (*(f"--{name}=127.0.0.1:0" for name in LISTENERS), f"--data-dir={folder}", *flags)
-    service = Service(flags, temporary=temporary, variables={**processor.variables, **(variables or {})})
+    service = Service(flags, temporary=temporary, variables={**processor.variables, **(variables or {})}, prefix=prefix)
     try:
         if start:
             service.start()

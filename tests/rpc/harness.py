@@ -63,6 +63,7 @@ class RunningServer:
         self._thread.start()
         options.setdefault("max_in_flight", 64)
         options.setdefault("max_message_bytes", 8 * 1024 * 1024)
+        options.setdefault("max_connections", 1000)
         try:
             self.server = self.run(self._make(address, options))
             self.port = self.run(self.server.start())

@@ -68,7 +68,7 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
             hooks=Ledger(),
             max_in_flight=64,
         )
-        server = Server("127.0.0.1:0", services=services, max_message_bytes=8 * 1024 * 1024)
+        server = Server("127.0.0.1:0", services=services, max_message_bytes=8 * 1024 * 1024, max_connections=1000)
         port = await server.start()
         stack.push_async_callback(server.drain, 5.0)
         yield await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0))

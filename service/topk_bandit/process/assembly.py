@@ -26,6 +26,7 @@ from topk_bandit.domain.errors import ConfigurationError, UnavailableError
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
+from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
@@ -240,6 +241,7 @@ class _Servers(NamedTuple):
             spec.address,
             services=services,
             max_message_bytes=settings.max_message_bytes,
+            max_connections=most_connections(),
             credentials=tls_credentials(certificate, private_key),
             so_reuseport=True,
         )

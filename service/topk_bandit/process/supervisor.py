@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import worker
+from topk_bandit.process.descriptors import raise_limit
 from topk_bandit.process.metrics_folder import forget_worker, metrics_folder, render
 from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.store_keeper import StoreKeeper
@@ -120,6 +121,7 @@ class Supervisor:
 
     def _start(self) -> None:
         use_one_thread(os.environ)
+        raise_limit()
         self.address = self._reserve_port("listen", self._settings.listen)
         if self._settings.http_listen is not None:
             self.http_address = self._reserve_port("http_listen", self._settings.http_listen)

@@ -29,6 +29,7 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _NOTICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
+HANDSHAKE_SECONDS = 5
 
 
 def served_methods() -> frozenset[tuple[str, str]]:
@@ -56,6 +57,8 @@ class Server:
     max_message_bytes
         Largest request accepted and response sent. The largest that the limits of the fields allow, 1,000 questions of
         12 ids of 128 four-byte characters, has 6.7 MB.
+    max_connections
+        How many connections may be open; further ones are closed at once.
     credentials
         TLS; None serves plain text.
     so_reuseport
@@ -68,6 +71,7 @@ class Server:
         *,
         services: Services,
         max_message_bytes: int,
+        max_connections: int,
         credentials: grpc.ServerCredentials | None = None,
         so_reuseport: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -76,9 +80,11 @@ class Server:
         self._credentials = credentials
         self._clock = clock
         self._in_flight = services.guard.in_flight
-        options = _options(
-            max_in_flight=services.max_in_flight, max_message_bytes=max_message_bytes, so_reuseport=so_reuseport
-        )
+        options = [
+            ("grpc.so_reuseport", int(so_reuseport)),
+            *_sizes(max_in_flight=services.max_in_flight, max_message_bytes=max_message_bytes),
+            *_connections(max_connections=max_connections),
+        ]
         self._server = grpc.aio.server(interceptors=[services.guard], options=options)
         self._health = _Health()
         services.add_to(self._server)
@@ -128,13 +134,22 @@ class Server:
         await self._in_flight.settle(timeout=max(deadline - self._clock(), _SETTLE_SECONDS))
 
 
-def _options(*, max_in_flight: int, max_message_bytes: int, so_reuseport: bool) -> list[tuple[str, int]]:
+def _sizes(*, max_in_flight: int, max_message_bytes: int) -> list[tuple[str, int]]:
     return [
-        ("grpc.so_reuseport", int(so_reuseport)),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         # More streams than calls in flight: a crowded connection is refused and told when to retry, not left to queue.
         ("grpc.max_concurrent_streams", 2 * max_in_flight + 100),
+    ]
+
+
+def _connections(*, max_connections: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_allowed_incoming_connections", max_connections),
+        # Who connects must say what HTTP/2 and TLS begin with, and acknowledge our settings.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+        ("grpc.http2.settings_timeout", HANDSHAKE_SECONDS * 1000),
+        ("grpc.max_connection_idle_ms", 5 * 60_000),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
