@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -19,6 +20,8 @@ from tests.faults.service import COMMAND, clean_environment, serving, until
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 
+from topk_bandit.client import AsyncClient
+from topk_bandit.process.settings import Settings
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
 
 PATIENT = "--store-timeout-seconds=30"
+BURST = 600
 
 
 def posted(channel: grpc.Channel, recommendation_id: str) -> grpc.Future:
@@ -102,6 +106,43 @@ def test_a_flood_is_refused_early_and_leaves_the_service_well(folder: Path) -> N
         began = time.monotonic()
         assert recommend(channels[0]).recommendation_id != ""
         assert time.monotonic() - began < 1
+
+
+def test_a_burst_on_a_fresh_channel_is_told_when_to_try_again(folder: Path) -> None:
+    """None of it is refused by HTTP/2 itself, whose refusal (UNAVAILABLE) has no reason and no time."""
+    with serving(folder, PATIENT) as service:
+        with channel_to(service.address) as channel:
+            create(channel)
+            assert recommend(channel).recommendation_id != ""
+        os.kill(service.store_pid, signal.SIGSTOP)
+        try:
+            with channel_to(service.address) as fresh:
+                stub = RecommenderServiceStub(fresh)
+                calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=60) for _ in range(BURST)]
+                refused_ones = BURST - Settings().max_calls_in_flight
+                until(lambda: sum(call.done() for call in calls) == refused_ones, what="the others are refused")
+                refusals = [refusal_of(call.exception()) for call in calls if call.done()]
+                assert Counter((one.code, one.reason) for one in refusals) == {
+                    ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT"): refused_ones
+                }
+                assert all(one.retry_after is not None and 0 < one.retry_after <= 1 for one in refusals)
+                os.kill(service.store_pid, signal.SIGCONT)
+                assert Counter(call.code().name for call in calls)["OK"] == Settings().max_calls_in_flight
+        finally:
+            os.kill(service.store_pid, signal.SIGCONT)
+
+
+def test_a_burst_of_the_shipped_client_is_worked_off(folder: Path) -> None:
+    async def burst(address: str) -> list[str]:
+        async with AsyncClient(address, tenant="acme", timeout=60.0) as client:
+            return [slate.id for slate in await asyncio.gather(*(client.recommend("home") for _ in range(BURST)))]
+
+    with serving(folder, PATIENT) as service:
+        with channel_to(service.address) as channel:
+            create(channel)
+        given = asyncio.run(burst(service.address))
+        assert len(set(given)) == len(given) == BURST
+        assert recorded(service) == BURST
 
 
 def test_a_flood_that_is_worked_off_is_answered_or_refused(folder: Path) -> None:

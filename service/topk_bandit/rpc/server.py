@@ -30,6 +30,8 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _NOTICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
 HANDSHAKE_SECONDS = 5
+LEAST_STREAMS = 2000
+"""As many calls as come at once on a connection are refused with a reason; gRPC itself refuses more without one."""
 
 
 def served_methods() -> frozenset[tuple[str, str]]:
@@ -138,8 +140,8 @@ def _sizes(*, max_in_flight: int, max_message_bytes: int) -> list[tuple[str, int
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
-        # More streams than calls in flight: a crowded connection is refused and told when to retry, not left to queue.
-        ("grpc.max_concurrent_streams", 2 * max_in_flight + 100),
+        # Many more streams than calls in flight: a call beyond those is refused here, which tells it when to try again.
+        ("grpc.max_concurrent_streams", max(LEAST_STREAMS, 2 * max_in_flight)),
     ]
 
 
