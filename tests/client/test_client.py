@@ -22,6 +22,7 @@ from topk_bandit.client import (
     AlreadyExists,
     Bandit,
     BanditStats,
+    Cancelled,
     Client,
     ClientError,
     FailedPrecondition,
@@ -433,6 +434,14 @@ def test_what_does_not_come_from_the_service_is_understood_too(
     assert str(error) == "UNAUTHENTICATED: no message"
     unavailable = error_of_call(Failed(grpc.StatusCode.UNAVAILABLE, metadata), target="here:1")
     assert type(unavailable) is Unavailable
+
+
+def test_a_call_that_was_cancelled_by_the_other_side_is_unavailable() -> None:
+    """A server that ends cancels the calls that reach it meanwhile; this side's own end of a call is told as it is."""
+    failed = Failed(grpc.StatusCode.CANCELLED, None)
+    assert isinstance(error_of_call(failed, target="here:1"), Unavailable)
+    failed.details = lambda: "Channel closed!"
+    assert isinstance(error_of_call(failed, target="here:1"), Cancelled)
 
 
 def test_entries_with_codes_that_nobody_knows() -> None:

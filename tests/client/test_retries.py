@@ -5,13 +5,24 @@ import socket
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.long_forms import usual_or_long
 from tests.rpc.harness import RunningServer, serving
 from tests.rpc.shop import Shop
 
-from topk_bandit.client import DeadlineExceeded, ErrorDetails, NotFound, ResourceExhausted, RetryPolicy, Unavailable
+from topk_bandit.client import (
+    Client,
+    ClientError,
+    DeadlineExceeded,
+    ErrorDetails,
+    NotFound,
+    ResourceExhausted,
+    RetryPolicy,
+    Unavailable,
+)
 from topk_bandit.client.retries import Attempts
 from topk_bandit.domain import errors
 from topk_bandit.domain.bandits import BanditName
@@ -22,10 +33,11 @@ if TYPE_CHECKING:
 
     from tests.client.conftest import EitherClient
 
-    from topk_bandit.client import ClientError
     from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 
 NAME = BanditName("acme", "home")
+CALLERS = 24
+RESTARTS = usual_or_long(3, long=30)
 
 
 class Clock:
@@ -223,6 +235,34 @@ def test_a_server_that_restarts_is_found_again(make: Callable[..., EitherClient]
         client.create_bandit("home", slate_size=1, item_capacity=9)
     with serving(first.shop, address=f"127.0.0.1:{free_port}"):
         assert client.get_bandit("home").name == "home"
+
+
+@pytest.mark.long_form
+def test_no_restart_is_seen_by_calls_with_time_left(free_port: int) -> None:
+    address, shop, ended = f"127.0.0.1:{free_port}", Shop(), threading.Event()
+    with serving(shop, address=address), Client(address, tenant="acme") as client:
+        client.create_bandit("home", slate_size=1, item_capacity=9)
+        client.upsert_items("home", ["a"])
+    with ThreadPoolExecutor(CALLERS) as pool:
+        failures = [pool.submit(call_until, ended, address) for _ in range(CALLERS)]
+        for _ in range(RESTARTS):
+            with serving(shop, address=address):
+                time.sleep(0.5)
+        with serving(shop, address=address):
+            ended.set()
+            assert [failure.result() for failure in failures] == [[]] * CALLERS
+
+
+def call_until(ended: threading.Event, address: str) -> list[ClientError]:
+    """Ask for slates through a client of its own; return what was raised."""
+    failures = []
+    with Client(address, tenant="acme", timeout=30.0) as client:
+        while not ended.is_set():
+            try:
+                client.recommend("home")
+            except ClientError as error:
+                failures.append(error)
+    return failures
 
 
 @pytest.mark.parametrize("timeout", [0.05, 0.6])

@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from tests.rpc.harness import RunningServer, channel_to, serving
-from tests.rpc.wire import HOME, create, recommend, refused
+from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
@@ -262,6 +262,9 @@ def test_drain_lets_calls_finish_and_accepts_no_more(server: RunningServer, chan
         with channel_to(server.target) as newcomer:
             eventually(lambda: unavailable(newcomer))
         assert refused(stub.Recommend, RECOMMEND).code == "UNAVAILABLE"
+        assert (
+            refused(BanditServiceStub(channel).GetBandit, bandit_pb.GetBanditRequest(name=HOME)).code == "UNAVAILABLE"
+        )
         assert not drained.done()
         assert not call.done()
         server.open_gate()
@@ -290,8 +293,14 @@ def test_a_drain_ends_with_its_grace_and_finishes_what_was_begun(
     server.stop(grace=0.2)
     assert 0.5 < time.monotonic() - started < 5
     opener.join()
-    assert call.exception() is not None
+    assert_told_of_shutdown(call)
     assert "r1" in server.shop.loops[NAME].given
+
+
+def assert_told_of_shutdown(call: grpc.Future) -> None:
+    refusal = refusal_of(call.exception())
+    assert (refusal.code, refusal.message) == ("UNAVAILABLE", "the service is shutting down")
+    assert refusal.retry_after is not None
 
 
 def test_a_drain_gives_up_on_what_never_ends(
@@ -304,9 +313,18 @@ def test_a_drain_gives_up_on_what_never_ends(
     with caplog.at_level(logging.DEBUG, logger="asyncio"):
         server.stop(grace=0.1)
     assert 1.0 < time.monotonic() - started < 5
-    assert call.exception() is not None
+    assert_told_of_shutdown(call)
     assert "never retrieved" not in caplog.text
     assert "destroyed" not in caplog.text
+
+
+def test_a_drain_answers_calls_that_only_read_too(server: RunningServer, channel: grpc.Channel) -> None:
+    create(channel)
+    server.close_gate()
+    call = BanditServiceStub(channel).GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=30)
+    eventually(lambda: "get_bandit" in server.shop.calls)
+    server.stop(grace=0.1)
+    assert_told_of_shutdown(call)
 
 
 def test_two_servers_share_a_port() -> None:

@@ -9,7 +9,7 @@
     ├── FailedPrecondition   something else must happen first, such as a study's design
     ├── Cancelled            what was waited for was cancelled
     ├── ResourceExhausted    a quota or the calls in flight are used up, or a message is too large
-    ├── Unavailable          the service or its store can't be reached
+    ├── Unavailable          the service or its store can't be reached, or the service shuts down
     ├── DeadlineExceeded     the call's time was up; it may have had its effect
     ├── Internal             the service's own fault; quote the reference to its operators
     └── Unexpected           any other status, from a proxy for example
@@ -49,6 +49,9 @@ __all__ = [
 ]
 
 _STATUS_KEY = "grpc-status-details-bin"
+
+# What gRPC says of a call whose channel was closed on this side.
+_CLOSED_HERE = "Channel closed!"
 
 # What gRPC repeats from the operating system when a host, or a socket in the file system, has no listener.
 _NO_LISTENER = ("Connection refused", "No such file or directory")
@@ -137,7 +140,7 @@ class ResourceExhausted(ClientError):  # noqa: N818
 
 
 class Unavailable(ClientError):  # noqa: N818
-    """The service or its store can't be reached."""
+    """The service or its store can't be reached, or the service shuts down."""
 
     @property
     def retry_after(self) -> float | None:
@@ -194,6 +197,9 @@ def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, th
     except DecodeError:  # not the service's own doing: the code still tells what there is to tell
         found = {}
     code, message = call.code(), call.details() or "no message"
+    if code is grpc.StatusCode.CANCELLED and message != _CLOSED_HERE:
+        # gRPC's own answer to calls that reach a server while it ends: the service itself cancels no call.
+        code, message = grpc.StatusCode.UNAVAILABLE, f"the service ended while it was called: {message}"
     if code is grpc.StatusCode.UNAVAILABLE and any(words in message for words in _NO_LISTENER):
         message = f"nothing listens at {target}: start the service with `make serve` or `topk-bandit serve`"
     return _error(ErrorDetails(code.name, message, **found))

@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError
+from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError, UnavailableError
 from topk_bandit.rpc.failures import Failure, status
 
 if TYPE_CHECKING:
@@ -46,45 +46,67 @@ class RpcHooks(Protocol):
 
 
 class CallsInFlight:
-    """The calls under way, at most `limit` of them."""
+    """The calls under way, at most `limit` of them, and none any more once it is closed."""
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
-        self._count = 0
+        self._closed = False
         self._works: dict[asyncio.Task[bytes | Failure], asyncio.Future[None]] = {}
 
-    def refusal(self) -> ExhaustedError | None:
+    def refusal(self) -> ExhaustedError | UnavailableError | None:
         """Return why there is no place for another call, None when there is."""
-        if self._count < self._limit:
+        if self._closed:
+            return _shutting_down()
+        if len(self._works) < self._limit:
             return None
         message = f"{self._limit} calls are in flight already"
         return ExhaustedError("CALLS_IN_FLIGHT", message, retry_after=_REFUSED_RETRY_SECONDS)
 
-    async def run(self, work: Coroutine[Any, Any, bytes | Failure]) -> bytes | Failure:
-        """Do `work`, which stops when the caller is cancelled."""
-        self._count += 1
-        try:
-            return await work
-        finally:
-            self._count -= 1
+    async def run(self, work: Coroutine[Any, Any, bytes | Failure], *, to_its_end: bool) -> bytes | Failure:
+        """Do `work`.
 
-    async def run_to_end(self, work: Coroutine[Any, Any, bytes | Failure]) -> bytes | Failure:
-        """Do `work`, which goes on and keeps its place when the caller is cancelled."""
+        Parameters
+        ----------
+        to_its_end
+            Whether it goes on, and keeps its place, when the caller is cancelled.
+
+        Raises
+        ------
+        UnavailableError
+            It was given up.
+        """
         loop = asyncio.get_running_loop()
         task, ended = loop.create_task(work), loop.create_future()
-        self._count += 1
         self._works[task] = ended
         task.add_done_callback(self._note_end)
-        await ended
+        try:
+            await ended
+        except asyncio.CancelledError:
+            if not to_its_end:
+                task.cancel()
+            raise
+        if not task.done():
+            raise _shutting_down()
         return task.result()
 
     def _note_end(self, task: asyncio.Task[bytes | Failure]) -> None:
-        self._count -= 1
         ended = self._works.pop(task)
         if not ended.done():
             ended.set_result(None)
         elif not task.cancelled():
             task.exception()  # nobody waits for it any more
+
+    def close(self) -> None:
+        """Refuse all calls from now on."""
+        self._closed = True
+
+    async def finish(self, *, timeout: float) -> None:  # noqa: ASYNC109, the rest is answered after it
+        """Wait for the works; after `timeout` seconds tell the callers of those left that they are given up."""
+        if self._works:
+            await asyncio.wait(set(self._works), timeout=timeout)
+        for ended in self._works.values():
+            if not ended.done():
+                ended.set_result(None)
 
     async def settle(self, *, timeout: float) -> None:  # noqa: ASYNC109, the rest is cancelled after it
         """Wait for the works that go on without a caller; cancel what is left of them after `timeout` seconds."""
@@ -94,6 +116,10 @@ class CallsInFlight:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+
+def _shutting_down() -> UnavailableError:
+    return UnavailableError("the service is shutting down", retry_after=_REFUSED_RETRY_SECONDS)
 
 
 class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -172,7 +198,7 @@ class GuardedMethod:
         _, self._service, self._method = full_name.split("/")
         self._handler = handler
         self._in_flight = in_flight
-        self._run = in_flight.run_to_end if to_its_end else in_flight.run
+        self._to_its_end = to_its_end
 
     async def call(self, payload: bytes, context: Context) -> bytes:
         """Answer one call."""
@@ -198,7 +224,10 @@ class GuardedMethod:
         refusal = self._in_flight.refusal()
         if refusal is not None:
             return self._guard.failures.failure(refusal, call=self._full_name)
-        return await self._run(self._work(payload, context))
+        try:
+            return await self._in_flight.run(self._work(payload, context), to_its_end=self._to_its_end)
+        except UnavailableError as error:
+            return self._guard.failures.failure(error, call=self._full_name)
 
     async def _work(self, payload: bytes, context: Context) -> bytes | Failure:
         try:

@@ -125,14 +125,19 @@ class Server:
             await self._health.set(service, _SERVING if serving else _NOT_SERVING)
 
     async def drain(self, grace: float) -> None:
-        """Say NOT_SERVING, accept no more calls, let those under way finish within `grace` seconds, and stop.
+        """Say NOT_SERVING, refuse more calls, let those under way finish within `grace` seconds, and stop.
 
-        Calls that are not finished then are aborted. What they had begun to write is given a second more.
+        Calls that are not finished then are answered with UNAVAILABLE. What they had begun to write is given a second
+        more. A call that arrives while gRPC tells its client that the connection ends is cancelled by gRPC.
         """
         deadline = self._clock() + grace
+        self._in_flight.close()
         await self._health.enter_graceful_shutdown()
         await self._health.end_watches()
-        await self._server.stop(grace)
+        await asyncio.sleep(min(grace, _NOTICE_SECONDS))
+        stopping = asyncio.create_task(self._server.stop(grace + _SETTLE_SECONDS))
+        await self._in_flight.finish(timeout=max(deadline - self._clock(), 0.0))
+        await stopping
         await self._in_flight.settle(timeout=max(deadline - self._clock(), _SETTLE_SECONDS))
 
 
