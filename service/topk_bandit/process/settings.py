@@ -285,7 +285,10 @@ class Settings:
         600.0, _real(1.0, 31_536_000.0), "how long a bandit must be idle for its model to rest", metavar="SECONDS"
     )
     max_message_bytes: int = _setting(
-        8_388_608, _whole(1024, 1_073_741_824), "the largest message that is received or sent", metavar="BYTES"
+        8_388_608,
+        _whole(8_388_608, 1_073_741_824),
+        "the largest message that is received or sent; less would refuse what other calls took",
+        metavar="BYTES",
     )
     drain_seconds: float = _setting(
         10.0, _real(0.0, 3600.0), "how long calls under way may take to end at a shutdown", metavar="SECONDS"
