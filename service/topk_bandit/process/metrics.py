@@ -247,6 +247,13 @@ class Metrics(Hooks):
             "topk_bandit_store_seconds", "Time of a call of the store.", "operation", "outcome", buckets=_STORE_BUCKETS
         )
 
+        self._store_problems = self._gauge(
+            "topk_bandit_store_problems", "What keeps the store from keeping what it acknowledges; `doctor` names it."
+        )
+        self._store_clock_jumps = self._counter(
+            "topk_bandit_store_clock_jumps_total", "Times that the store's clock went on by another time than passed."
+        )
+
     def _begin_at_zero(self) -> None:
         """Show each series that is certain to come before it counts, so that its first increase is seen."""
         for outcome in _REWARD_OUTCOMES:
@@ -368,6 +375,14 @@ class Metrics(Hooks):
     def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:
         """Note one call of the store."""
         self._series(self._store, operation, "failed" if failed else "ok").observe(seconds)
+
+    def store_examined(self, problems: int) -> None:
+        """Show how many problems the store has."""
+        self._store_problems.set(problems)
+
+    def store_clock_jumped(self) -> None:
+        """Count a jump of the store's clock."""
+        self._store_clock_jumps.inc()
 
     def _show_sizes(self) -> None:
         for name, values_of in self._sums.items():

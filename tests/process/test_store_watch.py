@@ -1,0 +1,90 @@
+"""A store whose clock jumps; what changes of its settings are seen is tested on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from topk_bandit.process.store_watch import LARGEST_CLOCK_DIFFERENCE_SECONDS, StoreWatch
+from topk_bandit.store.memory.bandits import MemoryStore
+
+START = 1_700_000_000.0
+
+
+class Clocks:
+    """What is counted, and three clocks that go on together until one is set."""
+
+    def __init__(self) -> None:
+        self.store = START
+        self.wall = START
+        self.steady = 50.0
+        self.problems: list[int] = []
+        self.jumps = 0
+
+    def store_examined(self, problems: int) -> None:
+        self.problems.append(problems)
+
+    def store_clock_jumped(self) -> None:
+        self.jumps += 1
+
+    def go_on(self, seconds: float) -> None:
+        self.store += seconds
+        self.wall += seconds
+        self.steady += seconds
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+@pytest.fixture
+def watch(clocks: Clocks) -> StoreWatch:
+    store = MemoryStore(clock_ms=lambda: round(clocks.store * 1000))
+    return StoreWatch(store, hooks=clocks, wall=lambda: clocks.wall, steady=lambda: clocks.steady)
+
+
+def look(watch: StoreWatch, clocks: Clocks, *, times: int = 3) -> None:
+    for _ in range(times):
+        clocks.go_on(5.0)
+        asyncio.run(watch.look())
+
+
+def test_time_that_passes_is_no_jump(watch: StoreWatch, clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:
+    look(watch, clocks)
+    clocks.go_on(100_000.0)
+    look(watch, clocks)
+    assert (clocks.jumps, set(clocks.problems)) == (0, {0})
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("seconds", [7200.0, -7200.0, 1.1 * LARGEST_CLOCK_DIFFERENCE_SECONDS])
+def test_a_jump_is_told_once_and_the_difference_as_long_as_it_lasts(
+    watch: StoreWatch, clocks: Clocks, caplog: pytest.LogCaptureFixture, seconds: float
+) -> None:
+    look(watch, clocks)
+    clocks.store += seconds
+    look(watch, clocks)
+    assert (clocks.jumps, clocks.problems) == (1, [0] * 3 + [1] * 3)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+    assert f"{seconds:+.1f} s" in caplog.text
+    clocks.store -= seconds
+    look(watch, clocks)
+    assert (clocks.jumps, clocks.problems[-3:]) == (2, [0] * 3)
+    assert [record.levelname for record in caplog.records[2:]] == ["WARNING", "ERROR"]
+
+
+def test_a_jump_of_one_machine_with_both_clocks_is_seen(watch: StoreWatch, clocks: Clocks) -> None:
+    look(watch, clocks)
+    clocks.store += 7200.0
+    clocks.wall += 7200.0
+    look(watch, clocks)
+    assert (clocks.jumps, set(clocks.problems)) == (1, {0})
+
+
+def test_small_corrections_are_passed_over(watch: StoreWatch, clocks: Clocks) -> None:
+    for _ in range(5):
+        look(watch, clocks)
+        clocks.store += 0.5
+    assert (clocks.jumps, set(clocks.problems)) == (0, {0})
