@@ -228,3 +228,38 @@ def test_a_store_that_forgets_is_refused(folder: Path, *, append_only: bool, pol
         assert service.wait() == 1
         assert problem in service.log.splitlines()[-1]
         assert service.everything() == set()
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+def test_an_outage_is_two_lines_of_the_log(
+    server: RunningServer, service: Service, channel: grpc.Channel, how: str
+) -> None:
+    recommend(channel)
+    until(lambda: not unfinished(service), what="no earlier outage is left")
+    before = len(service.records)
+    with away(server, channel, how):
+        until(lambda: recommend(channel).degraded, what="it is away")
+        for _ in range(30):
+            recommend(channel)
+            time.sleep(0.1)
+    until(lambda: recommend(channel) and not unfinished(service), what="the end is told", seconds=20)
+    said = [(record["level"], record["message"].partition(";")[0]) for record in service.records[before:]]
+    assert said == [("ERROR", "the store is away"), ("WARNING", "the store is back")]
+
+
+def unfinished(service: Service) -> bool:
+    said = [record.get("message", "") for record in service.records]
+    began = sum(message.startswith("the store is away") for message in said)
+    return began > sum(message == "the store is back" for message in said)
+
+
+def test_waiting_for_a_store_is_two_lines_of_the_log(server: RunningServer, folder: Path) -> None:
+    server.kill()
+    with serving(folder, f"--redis-url={server.url}", start=False) as service:
+        service.spawn()
+        until(lambda: "waiting for the store" in service.log, what="it waits")
+        time.sleep(2.5)
+        server.start()
+        until(lambda: service.address, what="it serves")
+        said = [record["message"].partition(":")[0] for record in service.records if record["level"] != "INFO"]
+        assert said == ["waiting for the store", "the store is there"]

@@ -158,13 +158,20 @@ async def _store_url(connection: Connection) -> str:
 
 async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> RedisStore | None:
     """Connect, however long the store is away: a worker that restarts meanwhile must not give up; None once stopped."""
+    waits = False
     while not stopped.is_set():
         try:
-            return await _examined(await _opened(settings, url))
+            connected = await _examined(await _opened(settings, url))
         except UnavailableError as error:
-            _log.warning("waiting for the store: %s", error)
+            if not waits:
+                _log.warning("waiting for the store: %s", error)
+            waits = True
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), error.retry_after)
+        else:
+            if waits:
+                _log.warning("the store is there")
+            return connected
     return None
 
 

@@ -326,7 +326,9 @@ class RedisStore(Store):
 
     async def changes(self) -> AsyncIterator[BanditName | None]:
         """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""
-        subscription = Subscription(self._link.subscriber, channel=self._keys.changes)
+        subscription = Subscription(
+            self._link.subscriber, channel=self._keys.changes, silence=self._link.silence_of(self._keys.changes)
+        )
         self._subscriptions.add(subscription)
         try:
             async with aclosing(subscription.messages()) as messages:

@@ -1,7 +1,8 @@
 """Send calls to a deployment so that each ends in bounded time, and translate the client library's errors.
 
 `translate` is the only table from those errors to `topk_bandit.domain.errors`. A server that could not be reached is
-not asked again for a moment. A call that may have been carried out is never repeated here.
+not asked again for a moment, and the log tells when that begins and ends. A call that may have been carried out is
+never repeated here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from redis import exceptions as raised
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, ExhaustedError, UnavailableError
 from topk_bandit.store.redis.breaker import Breaker
 from topk_bandit.store.redis.deployment import MAX_CONNECTIONS, open_deployment
+from topk_bandit.store.redis.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -79,6 +81,8 @@ class Link:
         self._breakers: defaultdict[str, Breaker] = defaultdict(
             lambda: Breaker(cooldown=_COOLDOWN, monotonic=monotonic)
         )
+        self._outages: dict[str, Outage] = {}
+        self._monotonic = monotonic
 
     @classmethod
     async def open(
@@ -134,6 +138,11 @@ class Link:
         """Return a client of its own for listening to a channel; the caller closes it."""
         return self._deployment.subscriber()
 
+    def silence_of(self, channel: str) -> Outage:
+        """Return what tells that a channel can't be listened to, though the store is there."""
+        begins, ends = f"can't listen to {channel}, so that changes are noticed late", f"listening to {channel} again"
+        return Outage(begins, ends=ends, monotonic=self._monotonic, within=self._outage(""))
+
     async def close(self) -> None:
         """Close all connections."""
         await self._deployment.close()
@@ -141,18 +150,30 @@ class Link:
     @asynccontextmanager
     async def _guard(self, key: str) -> AsyncIterator[None]:
         """Bound what happens inside, fail fast if need be, and raise only our own errors for what we know."""
-        breaker = self._breakers[self._deployment.node_of(key) if key else ""]
+        node = self._deployment.node_of(key) if key else ""
+        breaker, outage = self._breakers[node], self._outage(node)
         breaker.admit()
         try:
             async with asyncio.timeout(self._timeout), self._slots:
                 yield
         except Exception as error:
             await self._note(error, breaker)
-            raise translate(error) from error
+            told = translate(error)
+            if isinstance(told, UnavailableError):
+                outage.failed(error)
+            raise told from error
         except BaseException:
             breaker.abandoned()
             raise
         breaker.reached()
+        outage.succeeded()
+
+    def _outage(self, node: str) -> Outage:
+        if node not in self._outages:
+            named = f"the store {node}" if node else "the store"
+            begins = f"{named} is away; slates are not recorded, and rewards refused"
+            self._outages[node] = Outage(begins, ends=f"{named} is back", monotonic=self._monotonic)
+        return self._outages[node]
 
     async def _note(self, error: Exception, breaker: Breaker) -> None:
         if isinstance(error, _UNREACHED) and not isinstance(error, _ANSWERED):

@@ -1,13 +1,12 @@
 """Listen to one channel until told to stop, across lost connections.
 
 What is published while no connection listens is lost, so None is yielded each time that listening begins anew. An error
-of a connection is logged and never raised.
+of a connection is told to the log, once while it lasts, and never raised.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.client import PubSub
 
+    from topk_bandit.store.redis.outage import Outage
+
 __all__ = ["Subscription"]
 
-_LOG = logging.getLogger(__name__)
 _LOST = (RedisError, RedisClusterException, OSError)
 _FIRST_DELAY = 0.05
 _LONGEST_DELAY = 1.0
@@ -36,11 +36,14 @@ class Subscription:
     ----------
     connect
         Returns a fresh client for each attempt.
+    silence
+        Is told of what fails and of what succeeds.
     """
 
-    def __init__(self, connect: Callable[[], Redis], *, channel: str) -> None:
+    def __init__(self, connect: Callable[[], Redis], *, channel: str, silence: Outage) -> None:
         self._connect = connect
         self._channel = channel
+        self._silence = silence
         self._closed = asyncio.Event()
         self._client: Redis | None = None
 
@@ -52,10 +55,11 @@ class Subscription:
                 async with aclosing(self._messages_of_one_connection()) as messages:
                     async for message in messages:
                         delay = _FIRST_DELAY
+                        self._silence.succeeded()
                         yield message
             except _LOST as error:
                 if not self._closed.is_set():
-                    _LOG.warning("lost the subscription to %s: %s", self._channel, error)
+                    self._silence.failed(error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), delay)
             delay = min(2 * delay, _LONGEST_DELAY)
