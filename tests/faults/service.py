@@ -97,7 +97,7 @@ class Service:
         self.process: subprocess.Popen[str] | None = None
         self._command = [*prefix, COMMAND, "serve", *flags]
         self.temporary = temporary
-        self._environment = clean_environment(TMPDIR=str(temporary), **variables)
+        self._environment = clean_environment(**{"TMPDIR": str(temporary), **variables})
         self._serving = threading.Event()
         self._store_pids: list[int] = []
         self._children: set[int] = set()

@@ -165,3 +165,22 @@ def test_a_store_that_does_not_start_is_tried_until_it_does(folder: Path) -> Non
         assert_recovers(channel, owed=owed)
         assert lines_about_store(service)[1:] == ["the embedded store is away", "the embedded store is back"]
         assert any("Invalid AOF manifest" in record["message"] for record in service.records)
+
+
+def test_a_full_temporary_folder_ends_nothing_either(folder: Path) -> None:
+    """The metrics are there, in files that are written to as memory, whose writer dies where the disk has no room."""
+    with (
+        small_disk() as disk,
+        serving(folder, variables={"TMPDIR": str(disk)}) as service,
+        channel_to(service.address) as channel,
+        filled(disk),
+    ):
+        create(channel)
+        [worker] = service.worker_pids
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: service.worker_pids not in ([], [worker]), what="another worker is started")
+        until(lambda: not recommend(channel).degraded, what="it serves")
+        status, page = service.page("/metrics")
+        assert status == 200
+        assert "grpc_server_handled_total" in page
+        assert sum("died" in record["message"] for record in service.records) == 1

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest, multiprocess, values
 
+from topk_bandit.domain.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["PREFIX", "forget_worker", "metrics_folder", "render", "share_metrics"]
 
@@ -30,15 +32,26 @@ PREFIX = "topk-bandit-metrics-"
 
 _UNLOCKED_PREFIX = "topk-bandit-starting-"
 _LOCK = "lock"
+_KINDS = ("counter", "histogram", "summary", "gauge_livemax")
+_FILE_BYTES = 1 << 20
 
 
 @contextmanager
 def metrics_folder() -> Iterator[Path]:
-    """Make an empty folder for this process's workers, and remove those that killed supervisors left."""
-    parent = Path(tempfile.gettempdir())
-    for folder in parent.glob(f"{PREFIX}*"):
-        _remove_if_abandoned(folder)
-    unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX, dir=parent))
+    """Make an empty folder for this process's workers, and remove those that killed supervisors left.
+
+    Raises
+    ------
+    ConfigurationError
+        The folder for temporary files can't be used.
+    """
+    try:
+        parent = Path(tempfile.gettempdir())
+        for folder in parent.glob(f"{PREFIX}*"):
+            _remove_if_abandoned(folder)
+        unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX, dir=parent))
+    except OSError as error:
+        raise ConfigurationError(f"no temporary folder can be used: {error.strerror}") from error
     with (unlocked / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # It gets its name once it is locked, so that no other process that starts now takes it for abandoned.
@@ -70,9 +83,27 @@ def share_metrics(folder: Path, *, worker: int) -> None:
     worker
         This worker's number, different from those of all workers that run. One that takes the place of a dead worker
         takes its number and counts on from where it was: no count goes back, and the files do not pile up.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no room for the files.
     """
+    _reserve_room([folder / f"{kind}_{worker}.db" for kind in _KINDS])
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
+
+
+def _reserve_room(files: Iterable[Path]) -> None:
+    """Make files as large as they will be, with all blocks: who writes to a mapped file without them is killed."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        for path in files:
+            with path.open("ab") as file:
+                os.posix_fallocate(file.fileno(), 0, _FILE_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"there is no room for metrics in {path.parent}: {error.strerror}") from error
 
 
 def forget_worker(folder: Path, *, worker: int) -> None:
