@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
+from tests.faults.service import until
 from tests.rpc.harness import RunningServer, serving
 
 from topk_bandit.rpc import http_server
@@ -45,13 +46,18 @@ class Answer(NamedTuple):
 class Door:
     """An HTTP server beside a gRPC one, with the same services."""
 
-    def __init__(self, running: RunningServer, *, origins: tuple[str, ...]) -> None:
+    def __init__(self, running: RunningServer, *, max_connections: int, origins: tuple[str, ...]) -> None:
         self.running = running
+        self.max_connections = max_connections
         self.origins = origins
 
     async def open(self) -> None:
         self.server = HttpServer(
-            "127.0.0.1:0", services=self.running.services, max_message_bytes=MAX_BYTES, origins=self.origins
+            "127.0.0.1:0",
+            services=self.running.services,
+            max_message_bytes=MAX_BYTES,
+            max_connections=self.max_connections,
+            origins=self.origins,
         )
         self.port = await self.server.start()
 
@@ -68,9 +74,9 @@ class Door:
 
 
 @contextmanager
-def opened(*, max_in_flight: int = 64, origins: tuple[str, ...] = ()) -> Iterator[Door]:
+def opened(*, max_in_flight: int = 64, max_connections: int = 100, origins: tuple[str, ...] = ()) -> Iterator[Door]:
     with serving(max_in_flight=max_in_flight) as running:
-        door = Door(running, origins=origins)
+        door = Door(running, max_connections=max_connections, origins=origins)
         running.run(door.open())
         bandit = {"name": BANDIT, "slateSize": 2, "itemCapacity": 500}
         assert door.send(CREATE, {"bandit": bandit}).status == 200
@@ -176,6 +182,27 @@ def test_a_slow_body_ends(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
             answered += chunk
     assert answered.startswith(b"HTTP/1.1 504")
     assert b"deadline_exceeded" in answered
+
+
+def closed_at_once(port: int) -> bool:
+    """Tell whether a new connection ends by itself; those that come in the same moment may all be let in."""
+    with socket.create_connection(("127.0.0.1", port), timeout=1) as one:
+        return one.recv(1) == b""
+
+
+def test_connections_beyond_the_limit_are_closed_and_others_served_later() -> None:
+    with opened(max_connections=2) as door:
+        silent = [socket.create_connection(("127.0.0.1", door.port), timeout=20) for _ in range(2)]
+        until(lambda: closed_at_once(door.port), what="a third connection is closed")
+        for one in silent:
+            one.close()
+        until(lambda: door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}).status == 200, what="there is room")
+
+
+def test_a_connection_that_says_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "IDLE_SECONDS", 0.2)
+    with opened() as door, socket.create_connection(("127.0.0.1", door.port), timeout=20) as silent:
+        assert silent.recv(1) == b""
 
 
 def test_a_call_ends_at_its_deadline(door: Door) -> None:

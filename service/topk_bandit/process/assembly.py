@@ -248,11 +248,12 @@ class _Servers(NamedTuple):
     @classmethod
     def of(cls, settings: Settings, spec: WorkerSpec, services: Services) -> _Servers:
         certificate, private_key = settings.tls_certificate, settings.tls_private_key
+        connections = most_connections() // (2 if spec.http_address else 1)
         grpc = Server(
             spec.address,
             services=services,
             max_message_bytes=settings.max_message_bytes,
-            max_connections=most_connections(),
+            max_connections=connections,
             credentials=tls_credentials(certificate, private_key),
             so_reuseport=True,
         )
@@ -262,6 +263,7 @@ class _Servers(NamedTuple):
             spec.http_address,
             services=services,
             max_message_bytes=settings.max_message_bytes,
+            max_connections=connections,
             origins=settings.http_origins,
             tls=tls_context(certificate, private_key),
             reuse_port=True,

@@ -36,7 +36,9 @@ _log = logging.getLogger(__name__)
 
 JSON, PROTO = "application/json", "application/proto"
 SLOWEST_BODY_SECONDS = 10.0
-IDLE_SECONDS = 75.0
+IDLE_SECONDS = 20.0
+"""Also for a connection on which nothing was asked yet."""
+
 COMPRESSED_FROM_BYTES = 1024
 _PREFLIGHT_SECONDS = "7200"
 _DETAILS = "grpc-status-details-bin"
@@ -63,6 +65,8 @@ class HttpServer:
         What is served.
     max_message_bytes
         The largest body accepted, also after it was decompressed.
+    max_connections
+        How many connections may be open; further ones are closed at once.
     origins
         Origins whose pages may call from a browser; "*" for all.
     tls
@@ -79,6 +83,7 @@ class HttpServer:
         *,
         services: Services,
         max_message_bytes: int,
+        max_connections: int,
         origins: Collection[str] = (),
         tls: ssl.SSLContext | None = None,
         reuse_port: bool = False,
@@ -87,6 +92,7 @@ class HttpServer:
         self._address = address
         self._tls, self._reuse_port = tls, reuse_port
         self._max_bytes = max_message_bytes
+        self._max_connections = max_connections
         self._origins = frozenset(origins)
         self._clock = clock
         self._in_flight = services.guard.in_flight
@@ -103,7 +109,7 @@ class HttpServer:
             The address can't be listened on.
         """
         loop = asyncio.get_running_loop()
-        self._manager = web.Server(
+        manager = self._manager = web.Server(
             self._answer,
             request_factory=self._make_request,
             handler_cancellation=True,
@@ -113,7 +119,11 @@ class HttpServer:
         host, _, port = self._address.rpartition(":")
         try:
             self._listener = await loop.create_server(
-                self._manager, host.strip("[]"), int(port), ssl=self._tls, reuse_port=self._reuse_port or None
+                lambda: self._connect(manager),
+                host.strip("[]"),
+                int(port),
+                ssl=self._tls,
+                reuse_port=self._reuse_port or None,
             )
         except OSError as error:
             raise ConfigurationError(f"can't listen on {self._address}: {error.strerror}") from error
@@ -127,6 +137,11 @@ class HttpServer:
         self._listener.close()
         self._manager.pre_shutdown()
         await self._manager.shutdown(grace)
+
+    def _connect(self, manager: web.Server) -> asyncio.Protocol:
+        """Return what serves a new connection."""
+        full = len(manager.connections) >= self._max_connections
+        return _Closing() if full else manager()
 
     def _make_request(
         self,
@@ -207,6 +222,14 @@ class HttpServer:
             "Access-Control-Max-Age": _PREFLIGHT_SECONDS,
         }
         return web.Response(status=204, headers=allowed)
+
+
+class _Closing(asyncio.Protocol):
+    """A connection that is closed at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
 
 
 class _RefusedError(Exception):
