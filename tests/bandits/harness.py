@@ -288,7 +288,9 @@ class Shop:
         beta = ConstantBeta(float(self.rng.random())) if self.rounds % 140 == 40 else PaperBeta(0.2)
         uniform, near = self.rng.random(2) / 3
         half_life_ms = (0, HOUR_MS, 500)[self.rounds // 70 % 3]
-        await self._update(exploration=Exploration(beta, float(uniform), float(near)), half_life_ms=half_life_ms)
+        exploration = Exploration(beta, float(uniform), float(near))
+        room = SETTINGS.item_capacity + self.rounds // 140
+        await self._update(exploration=exploration, half_life_ms=half_life_ms, item_capacity=room)
 
     async def _change_prior(self, turn: int) -> None:
         """Name a study of constants, one of contexts, none, then newer constants, those again, and so on."""

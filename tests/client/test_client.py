@@ -289,6 +289,8 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", requires_activation=True).requires_activation
     assert not client.update_bandit("home", requires_activation=None).requires_activation
     assert client.update_bandit("home", reward_aggregation=None).reward_aggregation is Aggregation.FIRST
+    assert client.update_bandit("home", item_capacity=5).item_capacity == 5
+    assert client.update_bandit("home", near_share=0.0).item_capacity == 5
     client.update_bandit("home", constant_beta=0.0)
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(ConstantBeta(0.0), 0.5)
 

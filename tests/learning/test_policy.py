@@ -256,3 +256,32 @@ def test_settings_name_their_kernel(name: Kernel, kind: Kind) -> None:
     np.testing.assert_allclose(
         kernel_of(name, N_ITEMS, SLATE_SIZE).gram(rankings, rankings), features @ features.T, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("kind", [WCK, CK])
+def test_a_kernel_for_more_items_gives_what_one_that_always_had_them_gives(kind: Kind) -> None:
+    """The rows say the same of slates under either kernel, as long as none is a sum of others by accident."""
+    drawn = happenings(5, 40)
+    raised = folded(State.initial(kind.make(N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, limits=Limits()), drawn)
+    wider = kind.make(3 * N_ITEMS, SLATE_SIZE)
+    raised = raised.with_kernel(wider)
+    always = folded(State.initial(wider, context_dim=CONTEXT_DIM, limits=Limits()), drawn).refit()
+    assert (raised.observations, raised.pending_ids) == (always.observations, always.pending_ids)
+    assert raised.posterior.noise_variance == pytest.approx(always.posterior.noise_variance, rel=1e-6)
+    for mine, theirs in zip(
+        raised.predict(ASK_CONTEXT, EVERYTHING), always.predict(ASK_CONTEXT, EVERYTHING), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-8)
+
+
+def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> None:
+    kernel = kernel_of(Kernel.ADAPTIVE, N_ITEMS, SLATE_SIZE)
+    before = folded(State.initial(kernel, context_dim=CONTEXT_DIM, limits=Limits()), happenings(7, 200)).refit()
+    after = before.with_kernel(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE))
+    assert after.posterior.kernel.n_items == 4 * N_ITEMS
+    assert after.usual == before.usual
+    assert (after.observations, after.since_refit) == (before.observations, 0)
+    means = [state.predict(ASK_CONTEXT, EVERYTHING).mean for state in (before, after)]
+    assert np.corrcoef(*means)[0, 1] > 0.97
+    restored = State.restored(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE), after.checkpoint, limits=Limits())
+    assert_same(restored, after)

@@ -240,6 +240,9 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),
     (["prior_study"], {"default_reward": 0.5}, {"prior_study": ""}),
     (["default_reward"], {"prior_study": "nonsense"}, {"default_reward": None}),
+    (["item_capacity"], {"item_capacity": 20}, {}),
+    (["item_capacity"], {"item_capacity": 10_000}, {"item_capacity": 10_000}),
+    (["default_reward"], {"item_capacity": 1}, {"default_reward": None}),
 ]
 
 
@@ -286,6 +289,15 @@ def test_update_changes_what_the_mask_names(
                 "bandit.prior_study",
             )
             for study in ("tastes", "tenants/other/studies/tastes", "tenants/acme/bandits/home", "x" * 10**5)
+        ),
+        *(
+            (
+                pb.UpdateBanditRequest(
+                    bandit=bandit(item_capacity=capacity), update_mask=FieldMask(paths=["item_capacity"])
+                ),
+                "bandit.item_capacity",
+            )
+            for capacity in (-1, 0, 1, 19, 10_001)
         ),
     ],
 )

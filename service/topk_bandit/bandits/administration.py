@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.priors import FIELD, check_prior
+from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, UnavailableError
 from topk_bandit.store.codec import prior_digest
@@ -143,6 +143,8 @@ class Bandits:
 
     async def _resolve_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
         """Return the settings with the digest of the prior they name, and the prior; None if it was taken before."""
+        if settings.prior_study:
+            check_kernel(settings)
         if not settings.prior_study or settings.prior_digest:
             return settings, None
         try:

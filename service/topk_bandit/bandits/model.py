@@ -162,8 +162,7 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
     after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
-    is_new_prior = after.settings.prior_digest != model.settings.prior_digest
-    if is_new_prior or (after.state.since_refit == 0 and after.state.observations > model.state.observations):
+    if not after.state.posterior.is_of_one_fit_with(model.state.posterior):
         return replace(after, since_checkpoint=0)
     if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
         return replace(after, state=after.state.refit(logged.at_ms), since_checkpoint=0)
@@ -175,7 +174,8 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
         case BanditCreated():
             raise CorruptDataError(f"event {logged.position} creates the bandit again")
         case SettingsChanged(settings, prior):
-            changed = replace(model, settings=settings, state=model.state.with_half_life(half_life_of(settings)))
+            state = _make_room(model.state.with_half_life(half_life_of(settings)), settings, at_ms=logged.at_ms)
+            changed = replace(model, settings=settings, state=state)
             return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
         case ItemsChanged() as change:
             items = model.items.apply(change)
@@ -188,6 +188,13 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return _learn_reward(_check_open(model, logged), recommendation_id, value, shown, at_ms=logged.at_ms)
         case Expired() as expired:
             return _expire_slate(_check_open(model, logged), expired, at_ms=logged.at_ms)
+
+
+def _make_room(state: State, settings: BanditSettings, *, at_ms: int) -> State:
+    """Return the state whose kernel has room for as many items as the settings say; what was learned is kept."""
+    if settings.item_capacity <= state.posterior.kernel.n_items:
+        return state
+    return state.with_kernel(kernel_of(settings.kernel, settings.item_capacity, settings.slate_size), at_ms)
 
 
 def _adopt_prior(model: Model, prior: Prior | None) -> Model:

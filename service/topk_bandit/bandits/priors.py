@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.items import Items
     from topk_bandit.domain.bandits import BanditSettings, Prior
 
-__all__ = ["FIELD", "PriorItems", "Priors", "check_prior", "tabulate_utilities"]
+__all__ = ["FIELD", "PriorItems", "Priors", "check_kernel", "check_prior", "tabulate_utilities"]
 
 ITEM_BYTES = 120
 """About what an item takes in memory, beside its id and its utility."""
@@ -71,16 +71,20 @@ class PriorItems:
         return rows
 
 
+def check_kernel(settings: BanditSettings) -> None:
+    """Check that a bandit's kernel takes a prior, or raise `InvalidArgumentError`."""
+    if settings.kernel is Kernel.WEIGHTED and settings.slate_size < settings.item_capacity:
+        raise InvalidArgumentError(FIELD, "can't be used with KERNEL_WEIGHTED, which has no part for single items")
+
+
 def check_prior(prior: Prior, settings: BanditSettings, *, most_bytes: int) -> None:
     """Check that a bandit can take a prior.
 
     Raises
     ------
     InvalidArgumentError
-        Its kernel takes none, the utilities do not go with its contexts, or they take more than `most_bytes`.
+        The utilities do not go with its contexts, or they take more than `most_bytes`.
     """
-    if settings.kernel is Kernel.WEIGHTED and settings.slate_size < settings.item_capacity:
-        raise InvalidArgumentError(FIELD, "can't be used with KERNEL_WEIGHTED, which has no part for single items")
     if any(len(utility.slopes) not in {0, settings.context_dim} for utility in prior.utilities):
         raise InvalidArgumentError(FIELD, f"has utilities for contexts of other than {settings.context_dim} numbers")
     ids = PriorItems(tuple(utility.item_id for utility in prior.utilities))

@@ -298,9 +298,13 @@ class AsyncClient(AsyncStudies):
         reward_range: RewardRange | Unchanged | None = UNCHANGED,
         reward_aggregation: Aggregation | Unchanged | None = UNCHANGED,
         requires_activation: bool | Unchanged | None = UNCHANGED,
+        item_capacity: int | Unchanged = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
-        """Change the fields that are given; None takes a field back to its default. What was learned is kept."""
+        """Change the fields that are given; None takes a field back to its default. What was learned is kept.
+
+        The item capacity can only be raised.
+        """
         operation = self._operations.update_bandit(
             bandit,
             constant_beta=constant_beta,
@@ -314,6 +318,7 @@ class AsyncClient(AsyncStudies):
             reward_range=reward_range,
             reward_aggregation=reward_aggregation,
             requires_activation=requires_activation,
+            item_capacity=item_capacity,
         )
         return await self._run(operation, timeout)
 

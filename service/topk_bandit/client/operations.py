@@ -267,6 +267,7 @@ class Operations:
         reward_range: RewardRange | Unchanged | None,
         reward_aggregation: Aggregation | Unchanged | None,
         requires_activation: bool | Unchanged | None,
+        item_capacity: int | Unchanged,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -279,6 +280,7 @@ class Operations:
             "reward_range": reward_range,
             "reward_aggregation": reward_aggregation,
             "requires_activation": requires_activation,
+            "item_capacity": item_capacity,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -292,6 +294,7 @@ class Operations:
             reward_range=_range(_or_none(reward_range)),
             reward_aggregation=_aggregation(reward_aggregation),
             requires_activation=requires_activation is True,
+            item_capacity=_or_none(item_capacity),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)

@@ -140,7 +140,9 @@ class Aggregation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BanditSettings:
-    """What a bandit is created with; all but capacity, slate size, context dimension and kernel may change.
+    """What a bandit is created with.
+
+    All but slate size, context dimension and kernel may change; the item capacity may be raised.
 
     Attributes
     ----------

@@ -451,6 +451,24 @@ class State:
             usual_before=self.usual,
         )
 
+    def with_kernel(self, kernel: KendallKernel, at: float = 0.0) -> State:
+        """Return the state, refit, whose kernel is of the same family for more items; its rows are taken for theirs.
+
+        Parameters
+        ----------
+        kernel
+            Of the same slates; the shape of an adaptive one stays what it is.
+        at
+            As for `refit`.
+        """
+        posterior, prior_mean, shape = self.posterior, self.posterior.prior_mean, self.posterior.kernel.shape
+        kernel = kernel if shape is None else kernel.with_shape(shape)
+        rows = posterior.observed_rows
+        if prior_mean is not None:
+            rows = rows.with_prior_mean(prior_mean.with_kernel(kernel))
+        posterior = posterior.refit(rows, noise_variance=posterior.noise_variance, kernel=kernel)
+        return replace(self, posterior=posterior).refit(at)
+
     def with_half_life(self, half_life: float) -> State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
         return replace(self, half_life=half_life)

@@ -188,6 +188,10 @@ class Posterior:
         """P: rows without a reward."""
         return self._pending.size
 
+    def is_of_one_fit_with(self, other: Posterior) -> bool:
+        """Tell whether two posteriors were fitted at once to the same rows, whatever came to either later."""
+        return self._fitted is other._fitted
+
     @property
     def observations(self) -> Observations:
         """The rewarded rows, oldest first; views, not to be written to. Folded rows are sums of what was observed."""

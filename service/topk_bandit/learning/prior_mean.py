@@ -103,10 +103,20 @@ class PriorMean:
         return replace(self, slopes=lay_out(np.pad(self.slopes, ((0, 0), (0, missing))))) if missing else self
 
     def with_kernel(self, kernel: KendallKernel) -> PriorMean:
-        """Return the prior mean of the same utilities, taken through another kernel's features."""
+        """Return the prior mean of the same utilities, taken through another kernel's features.
+
+        Of the items that only that kernel has the study knows nothing.
+        """
         weights = _position_weights(kernel)
         scale = float(np.sqrt((self.position_weights @ self.position_weights) / (weights @ weights)))
-        return replace(self, position_weights=weights, constants=self.constants * scale, slopes=self.slopes * scale)
+        row_of = np.pad(self.row_of, (0, max(kernel.n_items - len(self.row_of), 0)), constant_values=-1)
+        return replace(
+            self,
+            position_weights=weights,
+            constants=self.constants * scale,
+            slopes=self.slopes * scale,
+            row_of=row_of,
+        )
 
     @property
     def nbytes(self) -> int:

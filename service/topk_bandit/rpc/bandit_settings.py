@@ -21,7 +21,7 @@ from topk_bandit.rpc import fields
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 
@@ -56,16 +56,14 @@ _AGGREGATIONS_ON_THE_WIRE = {
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _SHARES = ("uniform_share", "near_share")
 _EXPLORATION = _BETAS | {f"exploration.{share}" for share in _SHARES}
-_FIXED = frozenset({"name", "slate_size", "context_dimension", "item_capacity", "kernel", "create_time"})
+_FIXED = frozenset({"name", "slate_size", "context_dimension", "kernel", "create_time"})
 
 
 def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
     """Return a new bandit's settings, with every default filled in; errors name fields below ``bandit``."""
     slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=fields.MAX_SLATE_SIZE)
     settings = BanditSettings(
-        item_capacity=fields.integer(
-            "bandit.item_capacity", bandit.item_capacity, low=slate_size, high=fields.MAX_ITEM_CAPACITY
-        ),
+        item_capacity=_item_capacity(bandit, low=slate_size),
         slate_size=slate_size,
         context_dim=_context_dimension(bandit),
         kernel=_kernel(bandit),
@@ -117,6 +115,10 @@ def _exploration_to_proto(exploration: Exploration) -> pb.Exploration:
             return pb.Exploration(constant_beta=value, **shares)
         case PaperBeta(scale):
             return pb.Exploration(schedule_scale=scale, **shares)
+
+
+def _item_capacity(bandit: pb.Bandit, *, low: int) -> int:
+    return fields.integer("bandit.item_capacity", bandit.item_capacity, low=low, high=fields.MAX_ITEM_CAPACITY)
 
 
 def _context_dimension(bandit: pb.Bandit) -> int:
@@ -219,6 +221,21 @@ def _prior_study(bandit: pb.Bandit) -> str:
     return study.study
 
 
+# By the field that a mask names: the settings that it changes, and what reads their new values.
+_READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
+    "reward_wait": {"reward_wait_ms": _reward_wait_ms},
+    "default_reward": {"default_reward": _default_reward},
+    # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
+    "prior_study": {"prior_study": _prior_study, "prior_digest": lambda _: ""},
+    "half_life": {"half_life_ms": _half_life_ms},
+    "reward_range": {"reward_range": lambda bandit: _reward_range(bandit)},
+    "reward_aggregation": {"reward_aggregation": lambda bandit: _reward_aggregation(bandit)},
+    "requires_activation": {"requires_activation": lambda bandit: bandit.requires_activation},
+    "item_capacity": {"item_capacity": lambda bandit: _item_capacity(bandit, low=1)},
+}
+_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
+
+
 def masked_change(
     bandit: pb.Bandit, paths: Iterable[str], default: Exploration
 ) -> Callable[[BanditSettings], BanditSettings]:
@@ -228,40 +245,31 @@ def masked_change(
     ------
     InvalidArgumentError
         On ``update_mask`` when it is empty or names a field that can't be changed; on a field of ``bandit`` when its
-        new value can't be used. Fields that the mask does not name are not looked at.
+        new value can't be used, which for the item capacity the change itself finds out. Fields that the mask does not
+        name are not looked at.
     """
     named = {leaf for path in paths for leaf in _leaves(path)}
     if not named:
         raise InvalidArgumentError("update_mask", f"is required; it may name {', '.join(_CHANGEABLE)}")
     exploration: dict[str, Any] = {}
-    others: dict[str, Any] = {}
     if named & _BETAS:
         is_named = f"exploration.{bandit.exploration.WhichOneof('beta')}" in named
         exploration["beta"] = _beta(bandit, default) if is_named else default.beta
     for share in _SHARES:
         if f"exploration.{share}" in named:
             exploration[share] = _share(bandit, default, share)
-    for path in sorted(named & _READERS.keys()):
-        others |= _READERS[path](bandit)
+    readers = [of_path for path, of_path in _READERS.items() if path in named]
+    others = {name: read(bandit) for of_path in readers for name, read in of_path.items()}
 
     def change(settings: BanditSettings) -> BanditSettings:
         explored = replace(settings.exploration, **exploration)
-        return _with_default_in_range(replace(settings, exploration=explored, **others))
+        changed = replace(settings, exploration=explored, **others)
+        if changed.item_capacity < settings.item_capacity:
+            problem = f"can only be raised: it is {settings.item_capacity}, which can't become {changed.item_capacity}"
+            raise InvalidArgumentError("bandit.item_capacity", problem)
+        return _with_default_in_range(changed)
 
     return change
-
-
-# A prior has no digest: its utilities are yet to be taken, also if the name is the same as before.
-_READERS: dict[str, Callable[[pb.Bandit], dict[str, Any]]] = {
-    "reward_wait": lambda bandit: {"reward_wait_ms": _reward_wait_ms(bandit)},
-    "default_reward": lambda bandit: {"default_reward": _default_reward(bandit)},
-    "prior_study": lambda bandit: {"prior_study": _prior_study(bandit), "prior_digest": ""},
-    "half_life": lambda bandit: {"half_life_ms": _half_life_ms(bandit)},
-    "reward_range": lambda bandit: {"reward_range": _reward_range(bandit)},
-    "reward_aggregation": lambda bandit: {"reward_aggregation": _reward_aggregation(bandit)},
-    "requires_activation": lambda bandit: {"requires_activation": bandit.requires_activation},
-}
-_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
 
 
 def _leaves(path: str) -> Iterable[str]:

@@ -113,5 +113,5 @@ def apart(one: Model, other: Model) -> Apart | None:
 
 
 def _sizes(model: Model) -> tuple[int, int, int]:
-    settings = model.settings
-    return settings.item_capacity, settings.slate_size, settings.context_dim
+    kernel = model.state.posterior.kernel
+    return kernel.n_items, kernel.slate_size, model.settings.context_dim
