@@ -258,7 +258,7 @@ class Shop:
             self.open.append((await self.recommend()).recommendation_id)
 
     async def recommend(self) -> Recommendation:
-        items = [item.item_id for item in await self.worker.store.list_items(NAME) if not item.retired]
+        items = [item.item_id for item in await self.worker.store.list_items(NAME)]
         wanted = request(
             f"r{self.rng.integers(10**12)}",
             context=self.rng.normal(size=2).tolist(),
@@ -283,6 +283,11 @@ class Shop:
         await self.worker.bandits.upsert_items(NAME, [*changed, Item("early")] if turn < 5 else changed)
         if turn in {5, 9}:
             await self.worker.bandits.retire_items(NAME, ["early"] if turn == 5 else ["i7"])
+        # Two a turn: more than the bandit has room for, if retired ones kept their places.
+        brief = [one.item_id for one in await self.worker.store.list_items(NAME) if one.item_id.startswith("brief")]
+        if brief:
+            await self.worker.bandits.retire_items(NAME, brief)
+        await self.worker.bandits.upsert_items(NAME, [Item(f"brief-{turn}-{n}") for n in range(2)])
 
     async def _change_settings(self) -> None:
         beta = ConstantBeta(float(self.rng.random())) if self.rounds % 140 == 40 else PaperBeta(0.2)

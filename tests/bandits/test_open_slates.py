@@ -118,11 +118,11 @@ def test_more_ends_than_beginnings_are_no_log(event: Event) -> None:
 
 
 def test_a_log_that_says_too_little_or_too_much_is_refused() -> None:
-    model = then(begun(), recommended(0))
+    model, later = then(begun(), recommended(0)), recommended(1)
     for event, problem in (
         (recommended(0), "which is open"),
         (Expired("r0", 1.0, None), "not what was shown"),
-        (Rewarded("r0", 1.0, Shown((1.0, 1.0), ("i0", "i1", "nowhere"), 0)), "'nowhere'"),
+        (replace(later, recommendation=replace(later.recommendation, slate=("i0", "i1", "nowhere"))), "'nowhere'"),
     ):
         with pytest.raises(CorruptDataError, match=problem):
             then(model, event)

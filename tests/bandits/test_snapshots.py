@@ -130,9 +130,9 @@ def test_the_kernel_comes_back_as_it_was_chosen() -> None:
     for shape in (Shape(), Shape(0.0, 1.0, 0.0), Shape(1.0, 0.1, 16.0)):
         kernel = MODEL.state.posterior.kernel.with_shape(shape)
         posterior = replace(MODEL.state.posterior, kernel=kernel)
-        model = replace(
-            MODEL, state=State.restored(kernel, replace(MODEL.state, posterior=posterior).checkpoint, limits=LIMITS)
-        )
+        checkpoint = replace(MODEL.state, posterior=posterior).checkpoint
+        state = State.restored(kernel, checkpoint, limits=LIMITS, leaving=MODEL.state.leaving)
+        model = replace(MODEL, state=state)
         assert_same(decode_model(encode_model(model), limits=LIMITS), model)
 
 

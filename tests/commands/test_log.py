@@ -168,7 +168,7 @@ def test_a_difference_is_told_by_its_first_event_and_in_standard_deviations(
 def plain_difference(one: Model, two: Model) -> float:
     """Return the largest difference of means over all slates of eight contexts, one after the other."""
     rng, largest, settings = np.random.default_rng(0), 0.0, one.settings
-    items = np.arange(settings.item_capacity, dtype=np.int32)
+    items = np.arange(one.state.posterior.kernel.n_items, dtype=np.int32)
     rankings = random_rankings(items, slate_size=settings.slate_size, count=200, rng=rng)
     for context in rng.normal(size=(8, settings.context_dim)):
         prior = one.state.posterior.amplitude * (float(context @ context) + one.state.shared)

@@ -71,7 +71,7 @@ class Additive:
         await self.reward(slate)
 
     async def ask(self, number: int) -> RecommendationRequest:
-        known = [one for one in await self.worker.store.list_items(NAME) if not one.retired]
+        known = await self.worker.store.list_items(NAME)
         context = (1.0, float(self.rng.choice([-1.0, 0.5, 1.5])))
         names = [one.item_id for one in known]
         some = self.rng.permutation(names)[:5].tolist() if self.rng.random() < 0.4 else None

@@ -45,7 +45,7 @@ from topk_bandit.domain.errors import (
     NotReadyError,
     TopkBanditError,
 )
-from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, ItemRecord, RecordStatus, Snapshot
+from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -170,7 +170,9 @@ FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditEr
         "ITEM_RETIRED",
     ),
     "upsert too many items": (
-        lambda store: store.change_items(NAME, upserted=[Item("pear", available=False), Item("kiwi")], retired=[]),
+        lambda store: store.change_items(
+            NAME, upserted=[Item("pear", available=False), Item("kiwi"), Item("lime")], retired=["apple"]
+        ),
         ExhaustedError,
         "ITEM_CAPACITY",
     ),
@@ -384,7 +386,7 @@ class StoreContract:
 
         run(stores, scenario, connections=3)
 
-    def test_items_get_indices_in_order_and_for_ever(self, stores: Stores) -> None:
+    def test_items_are_listed_by_id_without_retired_ones(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store)
             assert await store.list_items(NAME) == ()
@@ -392,12 +394,7 @@ class StoreContract:
             assert (changed.items_position, changed.log_position) == (2, 2)
             await store.change_items(NAME, upserted=[], retired=["apple"])
             await store.change_items(NAME, upserted=[Item("fig"), Item("plum")], retired=["pear"])
-            assert await store.list_items(NAME) == (
-                ItemRecord("apple", 0, available=False, retired=True),
-                ItemRecord("pear", 1, available=False, retired=True),
-                ItemRecord("plum", 2, available=True, retired=False),
-                ItemRecord("fig", 3, available=True, retired=False),
-            )
+            assert await store.list_items(NAME) == (Item("fig"), Item("plum"))
 
         run(stores, scenario)
 
@@ -421,22 +418,48 @@ class StoreContract:
             await create(store)
             shown, hidden = Item("fig"), Item("fig", available=False)
             await store.change_items(NAME, upserted=[shown, hidden, hidden, Item("kiwi")], retired=["kiwi", "kiwi"])
-            assert await store.list_items(NAME) == (
-                ItemRecord("fig", 0, available=False, retired=False),
-                ItemRecord("kiwi", 1, available=False, retired=True),
-            )
+            assert await store.list_items(NAME) == (Item("fig", available=False),)
             assert (await whole_log(store, NAME))[-1].event == ItemsChanged(
                 upserted=(shown, hidden, Item("kiwi")), retired=("kiwi",)
             )
 
         run(stores, scenario)
 
-    def test_retired_items_count_against_the_capacity(self, stores: Stores) -> None:
+    def test_retired_items_leave_their_room_to_others(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store, having=settings(item_capacity=2))
-            await store.change_items(NAME, upserted=[Item("a"), Item("b")], retired=["a", "b"])
-            with pytest.raises(ExhaustedError):
-                await store.change_items(NAME, upserted=[Item("c")], retired=[])
+            await store.change_items(NAME, upserted=[Item("a"), Item("b")], retired=[])
+            with pytest.raises(ExhaustedError, match="room for 2 items"):
+                await store.change_items(NAME, upserted=[Item("c")], retired=["a"])
+            await store.change_items(NAME, upserted=[], retired=["a"])
+            await store.change_items(NAME, upserted=[Item("c", available=False)], retired=[])
+            with pytest.raises(ExhaustedError, match="room for 2 items"):
+                await store.change_items(NAME, upserted=[Item("d")], retired=[])
+            raised = replace((await store.get_bandit(NAME)).settings, item_capacity=3)
+            await store.update_settings(NAME, raised, revision=1)
+            await store.change_items(NAME, upserted=[Item("d")], retired=[])
+            assert await store.list_items(NAME) == (Item("b"), Item("c", available=False), Item("d"))
+
+        run(stores, scenario)
+
+    def test_ids_of_many_retired_items_are_never_used_again(self, stores: Stores) -> None:
+        """Also when all of them have long been without any other record, and none that is new is taken for one."""
+        gone = [f"gone-{n}-é" for n in range(3000)]
+
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(item_capacity=1000))
+            for start in range(0, len(gone), 1000):
+                part = gone[start : start + 1000]
+                await store.change_items(NAME, upserted=[Item(one) for one in part], retired=[])
+                await store.change_items(NAME, upserted=[], retired=part)
+            before = await dump(store, NAME)
+            for one in (*gone[::97], gone[-1]):
+                with pytest.raises(ConflictError) as caught:
+                    await store.change_items(NAME, upserted=[Item("new"), Item(one)], retired=[])
+                assert caught.value.reason == "ITEM_RETIRED"
+            await store.change_items(NAME, upserted=[], retired=gone)
+            assert await dump(store, NAME) == before
+            await store.change_items(NAME, upserted=[Item(f"new-{n}") for n in range(1000)], retired=[])
 
         run(stores, scenario)
 

@@ -19,6 +19,7 @@ from topk_bandit.learning.observed_rows import (
     compact,
     noisy_covariance,
     project,
+    project_out,
     rewards_differ,
 )
 from topk_bandit.learning.policy import Limits, State
@@ -199,6 +200,40 @@ def test_a_projection_is_the_posterior_of_its_definition(kind: Kind, most_rows: 
     assert projected.n_observations == 30
     expected = predict_by_definition(kind, data, basis_of(projected, data), context)
     assert_close(fit(kernel, projected).predict(context, TO_ASK), expected, atol=1e-6)
+
+
+@each_kind
+@pytest.mark.parametrize("gone", [[2], [0, 5]])
+def test_rows_that_show_items_that_are_gone_are_what_the_others_explain_of_them(kind: Kind, gone: list[int]) -> None:
+    data, kernel, context = repeating(kind, 8, count=30, context_dim=3), kind.make(N_ITEMS, SLATE_SIZE), question(3)
+    whole, items = ObservedRows.of(Observations(*data.rows)), np.array(gone, dtype=np.int32)
+    projected = project_out(kernel, whole, items, noise_variance=NOISE)
+    stays = ~np.isin(data.rankings, gone).any(axis=1)
+    assert basis_of(projected, data) == np.flatnonzero(stays).tolist()
+    assert 0 < projected.n_rows < 30
+    assert projected.n_observations == 30
+    expected = predict_by_definition(kind, data, basis_of(projected, data), context)
+    assert_close(fit(kernel, projected).predict(context, TO_ASK), expected, atol=1e-6)
+    fewer = fit(kernel, whole.select(np.flatnonzero(stays))).predict(context, TO_ASK)
+    assert fewer.variance.sum() > expected.variance.sum(), "they told nothing of the others"
+
+
+def test_nothing_is_left_of_rows_that_all_show_what_is_gone() -> None:
+    data, kernel = repeating(WCK, 8, count=9, context_dim=2), WCK.make(N_ITEMS, SLATE_SIZE)
+    whole = ObservedRows.of(Observations(*data.rows))
+    everything, nothing = np.arange(N_ITEMS, dtype=np.int32), np.empty(0, dtype=np.int32)
+    assert project_out(kernel, whole, everything, noise_variance=NOISE).n_rows == 0
+    assert project_out(kernel, whole, nothing, noise_variance=NOISE) is whole
+
+
+@each_kind
+def test_rows_that_are_to_leave_are_the_first_to_be_projected(kind: Kind) -> None:
+    data, kernel = repeating(kind, 9, count=40, context_dim=4), kind.make(N_ITEMS, SLATE_SIZE)
+    whole, leaving = ObservedRows.of(Observations(*data.rows)), np.array([1], dtype=np.int32)
+    leave = set(np.flatnonzero((data.rankings == 1).any(axis=1)).tolist())
+    most_rows = 40 - len(leave) // 2
+    projected = project(kernel, whole, most_rows=most_rows, noise_variance=NOISE, leaving=leaving)
+    assert set(range(40)) - set(basis_of(projected, data)) < leave
 
 
 @each_kind

@@ -23,7 +23,7 @@ from topk_bandit.domain.errors import (
     NotReadyError,
     UnavailableError,
 )
-from topk_bandit.store.log import BanditRecord, ItemRecord
+from topk_bandit.store.log import BanditRecord
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,32 +40,29 @@ class Loop:
     """One bandit."""
 
     record: BanditRecord
-    items: dict[str, ItemRecord] = field(default_factory=dict)
+    items: dict[str, Item] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
     given: dict[str, tuple[RecommendationRequest, Recommendation]] = field(default_factory=dict)
     rewards: dict[str, float] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
 
     @property
-    def present(self) -> list[ItemRecord]:
-        return sorted(
-            (item for item in self.items.values() if not item.retired), key=lambda item: item.item_id.encode()
-        )
+    def present(self) -> list[Item]:
+        return sorted(self.items.values(), key=lambda item: item.item_id.encode())
 
     def change_items(self, upserted: Sequence[Item], retired: Sequence[str]) -> None:
         changed = dict(self.items)
         for item in upserted:
-            known = changed.get(item.item_id)
-            if known is not None and known.retired:
+            if item.item_id in self.retired:
                 raise ConflictError("ITEM_RETIRED", f"item {item.item_id} was retired")
-            index = len(changed) if known is None else known.index
-            changed[item.item_id] = ItemRecord(item.item_id, index, item.available, retired=False)
+            changed[item.item_id] = item
         for item_id in retired:
-            if item_id not in changed:
+            if item_id not in changed and item_id not in self.retired:
                 raise NotFoundError(f"item {item_id}")
-            changed[item_id] = replace(changed[item_id], retired=True)
+            changed.pop(item_id, None)
         if len(changed) > self.record.settings.item_capacity:
             raise ExhaustedError("ITEM_CAPACITY", f"there is room for {self.record.settings.item_capacity} items")
-        self.items = changed
+        self.items, self.retired = changed, self.retired | set(retired)
 
     def eligible(self, request: RecommendationRequest) -> list[str]:
         names = [item.item_id for item in self.present]
@@ -240,7 +237,7 @@ class Shop:
         loop.change_items((), item_ids)
         return len(loop.present)
 
-    async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[ItemRecord]:
+    async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[Item]:
         loop = await self._enter("list_items", name)
         return [item for item in loop.present if item.item_id.encode() > after.encode()][:limit]
 

@@ -477,7 +477,7 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
 
     async def scenario(store: Store) -> None:
         await furnish(store)
-        await store.change_items(NAME, upserted=ITEMS, retired=[])
+        await store.change_items(NAME, upserted=ITEMS, retired=["apple"])
         await store.record_reward(NAME, "pending", 1.0)
         await store.note_follower(NAME, follower="worker", items_position=2)
         for position in (1, 2):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
-    from topk_bandit.store.log import BanditRecord, ItemRecord, Store
+    from topk_bandit.store.log import BanditRecord, Store
 
 __all__ = ["Bandits"]
 
@@ -120,18 +120,21 @@ class Bandits:
         await self._store.delete_bandit(name)
 
     async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
-        """Add or change items; return how many the bandit has, retired ones not counted."""
+        """Add or change items; return how many the bandit has, retired ones not counted.
+
+        What is overdue is closed before, so that places of retired items whose slates have ended can be taken back.
+        """
+        await self._residents.expire(name)
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
         """Take items out for good; return how many the bandit has, retired ones not counted."""
         return await self._await_followers(name, await self._store.change_items(name, upserted=(), retired=item_ids))
 
-    async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[ItemRecord]:
+    async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[Item]:
         """Return up to `limit` items that are not retired and whose id sorts after `after`, by id."""
-        known = (item for item in await self._store.list_items(name) if not item.retired)
-        later = (item for item in known if item.item_id.encode() > after.encode())
-        return list(islice(sorted(later, key=lambda item: item.item_id.encode()), limit))
+        known = await self._store.list_items(name)
+        return list(islice((item for item in known if item.item_id.encode() > after.encode()), limit))
 
     async def stats(self, name: BanditName) -> BanditStats:
         """Return where a bandit stands."""

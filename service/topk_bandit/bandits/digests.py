@@ -79,7 +79,7 @@ def _digest_of_log(model: Model) -> str:
     content = [
         [model.incarnation, last.position, last.at_ms, encode_event(last.event).decode()],
         encode_settings(model.settings).decode(),
-        [items.ids, sorted(items.available), sorted(items.retired), model.items_position],
+        [items.ids, sorted(items.available), sorted(items.retired), items.open_until_ms.tolist(), model.items_position],
         [model.prior_items.ids, model.state.observations],
         asdict(model.tally),
     ]

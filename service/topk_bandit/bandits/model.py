@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.bandits.items import Items
+from topk_bandit.bandits.places import make_room
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.domain.bandits import (
     Activated,
@@ -56,6 +57,7 @@ class Tally:
     defaults: int = 0
     expirations: int = 0
     explored: int = 0
+    unlearned: int = 0
     reward_sum: float = 0.0
     regret_bound_sum: float = 0.0
     estimated_regret_sum: float = 0.0
@@ -104,7 +106,7 @@ class Model:
         """How many recommendations are shown, and neither rewarded nor expired; the store knows which."""
         tally = self.tally
         rewards = self.state.observations - tally.defaults
-        ended = rewards + tally.expirations + tally.voided
+        ended = rewards + tally.unlearned + tally.expirations + tally.voided
         return tally.recommendations - tally.inactive - tally.lapsed - ended
 
     def last_correction(self, recommendation_id: str) -> int:
@@ -178,14 +180,13 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             changed = replace(model, settings=settings, state=state)
             return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
         case ItemsChanged() as change:
-            items = model.items.apply(change)
-            return replace(model, items=items, state=_place_items(model, items), items_position=logged.position)
+            return replace(_change_items(model, change, at_ms=logged.at_ms), items_position=logged.position)
         case Recommended() as recommended:
             return _open_slate(model, recommended)
         case Activated() | Lapsed() | RewardCollected() | RewardAmended():
             return _follow_slate(model, logged)
-        case Rewarded(recommendation_id, value, shown):
-            return _learn_reward(_check_open(model, logged), recommendation_id, value, shown, at_ms=logged.at_ms)
+        case Rewarded() as rewarded:
+            return _take_reward(_check_open(model, logged), rewarded, at_ms=logged.at_ms)
         case Expired() as expired:
             return _expire_slate(_check_open(model, logged), expired, at_ms=logged.at_ms)
 
@@ -210,19 +211,23 @@ def _adopt_prior(model: Model, prior: Prior | None) -> Model:
     return replace(model, prior_items=prior_items, state=model.state.with_prior_mean(prior_mean))
 
 
-def _place_items(model: Model, items: Items) -> State:
-    """Return the state whose prior mean has the prior's utilities of items that are new."""
-    state, prior_mean = model.state, model.state.posterior.prior_mean
-    if prior_mean is None:
-        return state
-    return state.with_new_items(
-        prior_mean.with_rows(model.prior_items.find_rows(items, n_items=len(prior_mean.row_of)))
-    )
+def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
+    """Return the model whose new items have places, and whose prior mean has the prior's utilities of them."""
+    wanted = len(model.items.find_new(change))
+    items, state = make_room(model.items, model.state, wanted, settings=model.settings, at_ms=at_ms)
+    items = items.apply(change)
+    state, prior_mean = state.with_leaving(items.retired_places), state.posterior.prior_mean
+    if prior_mean is not None:
+        rows = model.prior_items.find_rows(items, n_items=len(prior_mean.row_of))
+        state = state.with_new_items(prior_mean.with_rows(rows))
+    return replace(model, items=items, state=state)
 
 
 def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
     inactive = model.settings.requires_activation
+    ranking = model.items.find_indices(recommendation.slate)
+    model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
     if not inactive:
         model = _show_slate(model, recommendation.recommendation_id, event.request.context, recommendation.slate)
     return replace(
@@ -254,13 +259,22 @@ def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
         tally = replace(tally, inactive=tally.inactive - 1)
     match logged.event:
         case Activated(recommendation_id, shown, instead):
-            tally = replace(tally, shown_otherwise=tally.shown_otherwise + instead)
-            return replace(_show_slate(model, recommendation_id, shown.context, shown.slate), tally=tally)
+            model = replace(model, tally=replace(tally, shown_otherwise=tally.shown_otherwise + instead))
+            return _activate_slate(model, recommendation_id, shown)
         case Lapsed():
             return replace(model, tally=replace(tally, lapsed=tally.lapsed + 1))
         case RewardAmended() as amended:
             return _correct_reward(model, amended)
     return model
+
+
+def _activate_slate(model: Model, recommendation_id: str, shown: Shown) -> Model:
+    """Show a slate that was recommended before, or another one; its items keep their places until its deadline."""
+    if not model.items.have_places(shown.slate):
+        return model
+    deadline_ms = shown.at_ms + model.settings.reward_wait_ms
+    items = model.items.show(model.items.find_indices(shown.slate), deadline_ms=deadline_ms)
+    return _show_slate(replace(model, items=items), recommendation_id, shown.context, shown.slate)
 
 
 def _check_open(model: Model, logged: LoggedEvent) -> Model:
@@ -269,12 +283,20 @@ def _check_open(model: Model, logged: LoggedEvent) -> Model:
     return model
 
 
+def _take_reward(model: Model, event: Rewarded, *, at_ms: int) -> Model:
+    """Learn a reward, or only count it if an item of its slate has lost its place meanwhile."""
+    if model.items.have_places(event.shown.slate):
+        return _learn_reward(model, event.recommendation_id, event.value, event.shown, at_ms=at_ms)
+    tally = replace(model.tally, unlearned=model.tally.unlearned + 1)
+    return replace(model, state=model.state.closed(event.recommendation_id), tally=tally)
+
+
 def _expire_slate(model: Model, event: Expired, *, at_ms: int) -> Model:
     tally = replace(model.tally, expirations=model.tally.expirations + 1)
-    if event.default_reward is None:
-        return replace(model, state=model.state.closed(event.recommendation_id), tally=tally)
-    if event.shown is None:
+    if event.default_reward is not None and event.shown is None:
         raise CorruptDataError(f"the log has a default reward for {event.recommendation_id!r}, and not what was shown")
+    if event.default_reward is None or event.shown is None or not model.items.have_places(event.shown.slate):
+        return replace(model, state=model.state.closed(event.recommendation_id), tally=tally)
     expired = replace(model, tally=replace(tally, defaults=tally.defaults + 1))
     return _learn_reward(expired, event.recommendation_id, event.default_reward, event.shown, at_ms=at_ms)
 

@@ -58,6 +58,7 @@ def encode_model(model: Model) -> bytes:
         prior_slopes=np.zeros((0, 0)) if prior_mean is None else prior_mean.slopes,
         pending_contexts=checkpoint.pending.contexts,
         pending_rankings=checkpoint.pending.rankings,
+        open_until_ms=model.items.open_until_ms,
     )
     return buffer.getvalue()
 
@@ -96,7 +97,7 @@ def decode_items(payload: bytes) -> tuple[BanditSettings, Items]:
     """
     with _open_archive(payload) as arrays:
         header = _read_header(arrays)
-        return decode_settings(header["settings"].encode()), _read_items(header)
+        return decode_settings(header["settings"].encode()), _read_items(header, arrays)
 
 
 @contextmanager
@@ -125,6 +126,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "incarnation": model.incarnation,
         "settings": encode_settings(model.settings).decode(),
         "items": model.items.ids,
+        "n_places": model.state.posterior.kernel.n_items,
         "available": sorted(model.items.available),
         "retired": sorted(model.items.retired),
         "prior_items": model.prior_items.ids,
@@ -152,9 +154,9 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
 def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
     settings = decode_settings(header["settings"].encode())
     last = header["last"]
-    items = _read_items(header)
+    items = _read_items(header, arrays)
     checkpoint = _read_checkpoint(header, arrays)
-    kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
+    kernel = kernel_of(settings.kernel, header["n_places"], settings.slate_size)
     kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
     prior_items = PriorItems.of(header["prior_items"])
     prior_mean = None
@@ -167,7 +169,12 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         items=items,
         prior_items=prior_items,
         state=State.restored(
-            kernel, checkpoint, limits=limits, prior_mean=prior_mean, half_life=half_life_of(settings)
+            kernel,
+            checkpoint,
+            limits=limits,
+            prior_mean=prior_mean,
+            half_life=half_life_of(settings),
+            leaving=items.retired_places,
         ),
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
@@ -176,8 +183,13 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     )
 
 
-def _read_items(header: Mapping[str, Any]) -> Items:
-    return Items.of(header["items"], available=header["available"], retired=header["retired"])
+def _read_items(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Items:
+    return Items.of(
+        header["items"],
+        available=header["available"],
+        retired=header["retired"],
+        open_until_ms=arrays["open_until_ms"],
+    )
 
 
 def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Checkpoint:

@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.learning.hyperparameters import fit_noise, noise_factor
 from topk_bandit.learning.observed_rows import compact, fold_by_ranking, project
+from topk_bandit.learning.rankings import NO_ITEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from topk_bandit.learning.hyperparameters import NoiseFit, SlopePrior
     from topk_bandit.learning.kendall import FloatArray, KendallKernel, Shape
@@ -72,10 +76,18 @@ class Choice(NamedTuple):
                 yield Choice(self.kernel, shared)
 
 
-def condense(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_variance: float) -> ObservedRows:
+def condense(
+    kernel: KendallKernel,
+    rows: ObservedRows,
+    *,
+    most_rows: int,
+    noise_variance: float,
+    leaving: NDArray[np.int32] = NO_ITEMS,
+) -> ObservedRows:
     """Return at most `most_rows` rows that say as much as so many can: all of it, where that is known to be possible.
 
-    Rows of an adaptive kernel are the same under the whole family up to `MOST_ROWS` of them.
+    Rows of an adaptive kernel are the same under the whole family up to `MOST_ROWS` of them. `leaving` is as for
+    `project`.
     """
     if rows.noise_shape is None:
         rows = fold_by_ranking(rows)
@@ -83,7 +95,7 @@ def condense(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise
             return rows
     if rows.n_rows <= most_rows:
         return compact(kernel, rows)
-    return project(kernel, rows, most_rows=most_rows, noise_variance=noise_variance)
+    return project(kernel, rows, most_rows=most_rows, noise_variance=noise_variance, leaving=leaving)
 
 
 def choice_is_due(rows: ObservedRows, *, observations: int, compared: int) -> bool:

@@ -29,6 +29,7 @@ from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning._rows import scale_shared
 from topk_bandit.learning._ties import leading
 from topk_bandit.learning._triangles import inverse_lower
+from topk_bandit.learning.rankings import NO_ITEMS
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
@@ -43,6 +44,7 @@ __all__ = [
     "fold_by_ranking",
     "noisy_covariance",
     "project",
+    "project_out",
     "rewards_differ",
 ]
 
@@ -56,6 +58,9 @@ _SAME_CONTEXT = 1e-10
 
 _SAME_ROW = 1e-12
 """A row of which this part of the largest prior variance is new is a sum of the others."""
+
+_LAST = 1e-5
+"""Rows that are to leave are weighed by this where a basis is chosen: they come after next to all others."""
 
 _FADED = 1e-4
 """A row of less weight than this counts for next to nothing."""
@@ -224,7 +229,14 @@ def noisy_covariance(kernel: KendallKernel, observed_rows: ObservedRows, *, nois
     return np.asarray(covariance, dtype=np.float64)
 
 
-def project(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_variance: float) -> ObservedRows:
+def project(
+    kernel: KendallKernel,
+    rows: ObservedRows,
+    *,
+    most_rows: int,
+    noise_variance: float,
+    leaving: NDArray[np.int32] = NO_ITEMS,
+) -> ObservedRows:
     """Return at most `most_rows` rows, the basis B: those of `rows` that the others tell least about, for their noise.
 
     With W = K_.B K_BB^-1 the expected rewards of all rows are f = W f_B + r, and r has the variances
@@ -242,14 +254,47 @@ def project(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int, noise_
         At least 1.
     noise_variance
         sigma^2 > 0.
+    leaving
+        Items that are never shown again: rows that show them come into the basis after all others.
     """
     if rows.n_rows <= most_rows:
         return rows
     covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
-    weights = leading(rows.n_rows)
-    if rows.noise_shape is not None:
-        weights = weights / np.sqrt(np.diag(rows.noise_shape))
-    basis, sums = _choose_basis(covariance, weights, most_rows)
+    weights = _weights_of(rows, _show(rows, leaving))
+    return _project_onto(covariance, rows, _choose_basis(covariance, weights, most_rows), noise_variance)
+
+
+def project_out(
+    kernel: KendallKernel, rows: ObservedRows, items: NDArray[np.int32], *, noise_variance: float
+) -> ObservedRows:
+    """Return rows that show none of these items: `project` with a basis of rows that do not.
+
+    Where all rows show one of them nothing is left.
+    """
+    leave = _show(rows, items)
+    if not leave.any() or leave.all():
+        return rows.select(np.flatnonzero(~leave)) if leave.any() else rows
+    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
+    basis = _choose_basis(covariance, _weights_of(rows, leave), rows.n_rows, barred=leave)
+    return _project_onto(covariance, rows, basis, noise_variance)
+
+
+def _show(rows: ObservedRows, items: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Tell which rows show any of these items, (N,)."""
+    return np.asarray(np.isin(rows.rankings, items).any(axis=1))
+
+
+def _weights_of(rows: ObservedRows, last: NDArray[np.bool_]) -> FloatArray:
+    """Return the weights by which rows come into a basis, those of `last` after the others; shape (N,)."""
+    weights = leading(rows.n_rows) * np.where(last, _LAST, 1.0)
+    return weights if rows.noise_shape is None else weights / np.sqrt(np.diag(rows.noise_shape))
+
+
+def _project_onto(
+    covariance: FloatArray, rows: ObservedRows, chosen: tuple[NDArray[np.intp], FloatArray], noise_variance: float
+) -> ObservedRows:
+    """Return rows projected onto the basis of `_choose_basis`."""
+    basis, sums = chosen
     explained = (sums * covariance[:, basis]).sum(axis=1)
     left = np.maximum(np.diag(covariance) - explained, 0.0)
     left[basis] = 0.0
@@ -345,15 +390,19 @@ def _collapse(kernel: KendallKernel, rows: ObservedRows) -> ObservedRows:
     return rows if len(basis) in {0, rows.n_rows} else _fold_into_basis(rows, basis, sums)
 
 
-def _choose_basis(covariance: FloatArray, weights: FloatArray, most_rows: int) -> tuple[NDArray[np.intp], FloatArray]:
+def _choose_basis(
+    covariance: FloatArray, weights: FloatArray, most_rows: int, *, barred: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.intp], FloatArray]:
     """Return rows that all others are nearly sums of, ascending, and the weights of the sums, (N, rank).
 
     They are the first pivots of a Cholesky factor of the covariance of the rows times `weights`, (N,), which never
-    takes a row that is a sum of those before it.
+    takes a row that is a sum of those before it. The basis ends before the first row that is `barred`, (N,).
     """
     scaled = covariance * np.outer(weights, weights)
     factor, pivots, rank, _ = dpstrf(scaled, tol=_SAME_ROW * float(np.diag(scaled).max()), lower=1)
     rank, order = min(rank, most_rows), pivots - 1
+    if barred is not None:
+        rank = min(rank, int(np.argmax(barred[order])))
     factor = factor / weights[order, None]
     sums, chosen = np.zeros((len(covariance), rank)), order[:rank]
     sums[chosen] = np.eye(rank)

@@ -11,7 +11,7 @@ a snapshot keeps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,9 +30,10 @@ from topk_bandit.learning.kendall import (
     weighted_kendall,
 )
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
+from topk_bandit.learning.observed_rows import project_out
 from topk_bandit.learning.posterior import Posterior, capacity_for
 from topk_bandit.learning.propensities import SlateDistribution
-from topk_bandit.learning.rankings import log_count, validated_items
+from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
 from topk_bandit.learning.search import best_seen, local_search
 from topk_bandit.learning.usual_rewards import NO_REWARDS
 
@@ -173,6 +174,8 @@ class State:
         The rewards learned since the last refit, oldest first: those of the last rows.
     usual_before
         What rewards were usual before these.
+    leaving
+        Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
     """
 
     posterior: Posterior
@@ -190,6 +193,7 @@ class State:
     noise_at_edge: bool = False
     recent: tuple[Learned, ...] = ()
     usual_before: UsualRewards = NO_REWARDS
+    leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
 
     @classmethod
     def initial(
@@ -221,6 +225,7 @@ class State:
         limits: Limits,
         prior_mean: PriorMean | None = None,
         half_life: float = math.inf,
+        leaving: NDArray[np.int32] = NO_ITEMS,
     ) -> State:
         """Return the state that `checkpoint` was taken from, to the bit if it had just been refit.
 
@@ -228,7 +233,7 @@ class State:
         ----------
         kernel
             Of the state, or another one of its family; with the features of the items, if they have any.
-        checkpoint, limits, half_life
+        checkpoint, limits, half_life, leaving
             Of the state.
         prior_mean
             Of the state, made for its kernel.
@@ -255,6 +260,7 @@ class State:
             usual=checkpoint.usual,
             noise_at_edge=checkpoint.noise_at_edge,
             usual_before=checkpoint.usual,
+            leaving=leaving,
         )
 
     @property
@@ -408,22 +414,25 @@ class State:
             recent=recent,
         )
 
-    def refit(self, at: float = 0.0) -> State:
+    def refit(self, at: float = 0.0, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
         """Age, fold, project, choose kernel, noise and scale anew, and rebuild: a function of `checkpoint` alone.
 
         Parameters
         ----------
         at
             The time now, for rows to be aged by.
+        vacated
+            Items that no row shows afterwards.
         """
-        return self._refit_with(self.posterior.kernel, at)
+        return self._refit_with(self.posterior.kernel, at, vacated=vacated)
 
-    def _refit_with(self, kernel: KendallKernel, at: float) -> State:
+    def _refit_with(self, kernel: KendallKernel, at: float, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
         """Return `refit`, beginning with this kernel."""
         posterior = self.posterior
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         aged, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
-        rows = condense(kernel, aged, most_rows=self.limits.rows, noise_variance=noise_variance)
+        rows = condense(kernel, aged, most_rows=self.limits.rows, noise_variance=noise_variance, leaving=self.leaving)
+        rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
             (choice, noise), compared = (
@@ -468,6 +477,30 @@ class State:
             rows = rows.with_prior_mean(prior_mean.with_kernel(kernel))
         posterior = posterior.refit(rows, noise_variance=posterior.noise_variance, kernel=kernel)
         return replace(self, posterior=posterior).refit(at)
+
+    def with_leaving(self, items: NDArray[np.int32]) -> State:
+        """Return the state that knows which items are never shown again; no row changes."""
+        return replace(self, leaving=items)
+
+    def vacate(self, items: NDArray[np.int32], at: float = 0.0) -> State:
+        """Return the state, refit if any row shows one of these items, and none shows one then.
+
+        What rewarded rows told of other items is kept as far as other rows can tell it; pending ones stop counting.
+
+        Parameters
+        ----------
+        items
+            Items that are never shown again, whose places others take.
+        at
+            As for `refit`.
+        """
+        posterior, state = self.posterior, self
+        if not np.isin(posterior.all_rows.rankings, items).any():
+            return self
+        shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
+        for slate_id in [self.pending_ids[row] for row in shown.tolist()]:
+            state = state._discard(slate_id)
+        return state.refit(at, vacated=items)
 
     def with_half_life(self, half_life: float) -> State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
+    "NO_ITEMS",
     "Rankings",
     "all_rankings",
     "as_array",
@@ -28,6 +29,9 @@ __all__ = [
 
 Rankings: TypeAlias = NDArray[np.int32]
 """Shape (A, k): one ranking a row."""
+
+NO_ITEMS: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+NO_ITEMS.setflags(write=False)
 
 
 def as_array(values: ArrayLike, *, field: str) -> NDArray[Any]:

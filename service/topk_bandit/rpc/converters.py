@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Recommendation,
         RewardReceipt,
     )
-    from topk_bandit.store.log import BanditRecord, ItemRecord
+    from topk_bandit.store.log import BanditRecord
 
 __all__ = [
     "PageRequest",
@@ -255,7 +255,7 @@ def item_page(request: bandit_pb.ListItemsRequest) -> tuple[BanditName, PageRequ
     return name, PageRequest(after=fields.page_token("page_token", request.page_token), size=size)
 
 
-def items_to_proto(records: Sequence[ItemRecord], page: PageRequest) -> bandit_pb.ListItemsResponse:
+def items_to_proto(records: Sequence[Item], page: PageRequest) -> bandit_pb.ListItemsResponse:
     """Return a page of items; `records` holds one more than the page if there is one."""
     shown = records[: page.size]
     more = len(records) > page.size

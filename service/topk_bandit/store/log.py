@@ -32,7 +32,6 @@ __all__ = [
     "BanditRecord",
     "Correctable",
     "Expiry",
-    "ItemRecord",
     "LogSlice",
     "RecordOutcome",
     "RecordStatus",
@@ -83,16 +82,6 @@ class BanditRecord:
     pending: int
     late_rewards: int
     clamped_rewards: int
-
-
-@dataclass(frozen=True, slots=True)
-class ItemRecord:
-    """An item as the store knows it now; `index` is its place in the universe, given once and never reused."""
-
-    item_id: str
-    index: int
-    available: bool
-    retired: bool
 
 
 class RecordStatus(StrEnum):
@@ -273,7 +262,7 @@ class Store(Protocol):
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """Append one `ItemsChanged` with what differs from the items in place; nothing when nothing does.
 
-        New items get the next free indices, in the order given.
+        Of a retired item no more is kept than tells its id from others: a digest of eight bytes.
 
         Raises
         ------
@@ -282,7 +271,7 @@ class Store(Protocol):
         ConflictError
             ITEM_RETIRED: an upserted item was retired before.
         ExhaustedError
-            ITEM_CAPACITY: more items than the bandit's universe has room for.
+            ITEM_CAPACITY: more items than the bandit has room for, retired ones not counted.
         """
         ...
 
@@ -301,8 +290,8 @@ class Store(Protocol):
         """
         ...
 
-    async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
-        """Return all items ever added, retired ones too, by index; or raise `NotFoundError`."""
+    async def list_items(self, name: BanditName) -> Sequence[Item]:
+        """Return all items that are not retired, by id (by bytes); or raise `NotFoundError`."""
         ...
 
     async def record_recommendation(

@@ -38,7 +38,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "BANDIT_QUOTA", f"tenants/{name.tenant} has its quota of {quota} bandits"
     ),
     "item_capacity": lambda name, capacity: ExhaustedError(
-        "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones counted"
+        "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones not counted"
     ),
     "item_retired": lambda _, item_id: ConflictError(
         "ITEM_RETIRED", f"item {item_id} was retired, and its id can't be used again"

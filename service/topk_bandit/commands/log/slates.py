@@ -120,7 +120,9 @@ def read_slates(dump: Dump) -> LoggedSlates:
         without_share=len(rewarded) - len(used),
         shown_otherwise=len(known) - len(as_drawn),
     )
-    return LoggedSlates(_slate_log(used, n_items), reader.items.ids, left_out)
+    # Nothing is taken back here: an index is one item's for the whole log.
+    item_ids = tuple(item_id or "" for item_id in reader.items.ids)
+    return LoggedSlates(_slate_log(used, n_items), item_ids, left_out)
 
 
 class _Reader:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, final
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -34,7 +35,6 @@ from topk_bandit.store.log import (
     MOST_REWARDS,
     BanditRecord,
     Expiry,
-    ItemRecord,
     LogSlice,
     RecordOutcome,
     RecordStatus,
@@ -62,6 +62,14 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStore"]
 
 
+class _ItemsAfter(NamedTuple):
+    """Items, digests of the ids of retired ones, and what a change made of them."""
+
+    items: dict[str, Item]
+    retired: set[bytes]
+    change: ItemsChanged = ItemsChanged()
+
+
 @dataclass(slots=True)
 class _Bandit:
     """A bandit, mutable; what leaves the store is a `BanditRecord`."""
@@ -77,7 +85,8 @@ class _Bandit:
     first_position: int = 1
     log_position: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
-    items: dict[str, ItemRecord] = field(default_factory=dict)
+    items: dict[str, Item] = field(default_factory=dict)
+    retired: set[bytes] = field(default_factory=set)
     recorded: dict[str, Recorded] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
@@ -136,6 +145,8 @@ class _Bandit:
         if not known.last_position:
             raise refusal("folded", self.name, recommendation_id)
         is_same = (self.incarnation, self.revision) == (known.incarnation, known.revision)
+        # New items may take the places of old ones, which folds rewards.
+        is_same = is_same and self.items_position <= known.version
         return is_same and self.log_position < known.last_position
 
     def check_shown(self, slate: Sequence[str], *, size: int) -> None:
@@ -143,7 +154,7 @@ class _Bandit:
         if len(slate) != size:
             raise refusal("wrong_slate", self.name, size)
         for item_id in slate:
-            if item_id not in self.items or self.items[item_id].retired:
+            if item_id not in self.items:
                 raise refusal("no_item", self.name, item_id)
 
     def expiry(self, recommendation_id: str) -> Expired:
@@ -163,33 +174,32 @@ class _Bandit:
             if closed_ms < before_ms:
                 del self.recorded[key]
 
-    def with_items(
-        self, upserted: Sequence[Item], retired: Sequence[str]
-    ) -> tuple[dict[str, ItemRecord], ItemsChanged]:
+    def with_items(self, upserted: Sequence[Item], retired: Sequence[str]) -> _ItemsAfter:
         """Return the items as they would be, and what differs."""
-        items = dict(self.items)
-        changed = [item for item in upserted if self._upsert(items, item)]
-        gone = [item_id for item_id in retired if self._retire(items, item_id)]
-        return items, ItemsChanged(upserted=tuple(changed), retired=tuple(gone))
+        after = _ItemsAfter(dict(self.items), set(self.retired))
+        changed = [item for item in upserted if self._upsert(after, item)]
+        gone = [item_id for item_id in retired if self._retire(after, item_id)]
+        return after._replace(change=ItemsChanged(upserted=tuple(changed), retired=tuple(gone)))
 
-    def _upsert(self, items: dict[str, ItemRecord], item: Item) -> bool:
-        known = items.get(item.item_id)
-        if known is None and len(items) >= self.settings.item_capacity:
-            raise refusal("item_capacity", self.name, self.settings.item_capacity)
-        if known is not None and known.retired:
+    def _upsert(self, after: _ItemsAfter, item: Item) -> bool:
+        known = after.items.get(item.item_id)
+        if known is None and _digest(item.item_id) in after.retired:
             raise refusal("item_retired", self.name, item.item_id)
-        if known is not None and known.available == item.available:
-            return False
-        index = len(items) if known is None else known.index
-        items[item.item_id] = ItemRecord(item_id=item.item_id, index=index, available=item.available, retired=False)
-        return True
+        if known is None and len(after.items) >= self.settings.item_capacity:
+            raise refusal("item_capacity", self.name, self.settings.item_capacity)
+        after.items[item.item_id] = item
+        return item != known
 
-    def _retire(self, items: dict[str, ItemRecord], item_id: str) -> bool:
-        known = items.get(item_id)
-        if known is None:
+    def _retire(self, after: _ItemsAfter, item_id: str) -> bool:
+        known = after.items.pop(item_id, None)
+        if known is None and _digest(item_id) not in after.retired:
             raise refusal("no_item", self.name, item_id)
-        items[item_id] = replace(known, available=False, retired=True)
-        return not known.retired
+        after.retired.add(_digest(item_id))
+        return known is not None
+
+
+def _digest(item_id: str) -> bytes:
+    return blake2b(item_id.encode(), digest_size=8).digest()
 
 
 @final
@@ -267,10 +277,10 @@ class MemoryStore(Store):
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
         bandit = self._bandit(name)
-        items, changed = bandit.with_items(upserted, retired)
-        if changed != ItemsChanged():
-            bandit.items = items
-            bandit.items_position = self._append(bandit, changed, at_ms=self._clock_ms())
+        after = bandit.with_items(upserted, retired)
+        if after.change != ItemsChanged():
+            bandit.items, bandit.retired = after.items, after.retired
+            bandit.items_position = self._append(bandit, after.change, at_ms=self._clock_ms())
         return bandit.record()
 
     async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
@@ -286,9 +296,9 @@ class MemoryStore(Store):
         heard = (position for position, at_ms in bandit.followers.values() if at_ms >= since_ms)
         return min(heard, default=bandit.items_position)
 
-    async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
+    async def list_items(self, name: BanditName) -> Sequence[Item]:
         """See `Store.list_items`."""
-        return tuple(sorted(self._bandit(name).items.values(), key=lambda item: item.index))
+        return tuple(sorted(self._bandit(name).items.values(), key=lambda item: item.item_id.encode()))
 
     async def record_recommendation(
         self,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
-    from topk_bandit.store.log import BanditRecord, Correctable, ItemRecord, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.log import BanditRecord, Correctable, LogSlice, Snapshot, StoreReport
 
 __all__ = ["RedisStore"]
 
@@ -171,7 +171,7 @@ class RedisStore(Store):
         _, meta = await self._bandits.ask(
             scripts.CHANGE_ITEMS,
             name,
-            (keys.meta, keys.log, keys.items),
+            (keys.meta, keys.log, keys.items, keys.retired),
             (*self._announcing(name), len(upserted), *upserts, *retired),
         )
         return read_bandit(name, meta)
@@ -191,7 +191,7 @@ class RedisStore(Store):
         )
         return int(position)
 
-    async def list_items(self, name: BanditName) -> Sequence[ItemRecord]:
+    async def list_items(self, name: BanditName) -> Sequence[Item]:
         """See `Store.list_items`."""
         keys = self._keys.bandit(name)
         _, items = await self._bandits.ask(scripts.LIST_ITEMS, name, (keys.meta, keys.items))

@@ -4,7 +4,8 @@
 
     {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts
     {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, deadline_ms of Recommended
-    {prefix}:{t/b}:items             hash     item id -> "index state"
+    {prefix}:{t/b}:items             hash     item id -> "available" or "unavailable"
+    {prefix}:{t/b}:retired           hash     bucket -> digests of 8 bytes each of the ids of retired items, joined
     {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint rewards ..."
     {prefix}:{t/b}:deadlines_ms      zset     recommendation id by deadline, while pending
     {prefix}:{t/b}:closed_ms         zset     recommendation id by when it was closed, while remembered
@@ -47,6 +48,7 @@ class BanditKeys(NamedTuple):
     meta: str
     log: str
     items: str
+    retired: str
     recommendations: str
     deadlines: str
     closed: str
@@ -158,6 +160,7 @@ def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
         meta=f"{stem}:meta",
         log=f"{stem}:log",
         items=f"{stem}:items",
+        retired=f"{stem}:retired",
         recommendations=f"{stem}:recommendations",
         deadlines=f"{stem}:deadlines_ms",
         closed=f"{stem}:closed_ms",

@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from topk_bandit.domain.bandits import LoggedEvent, Recommended
+from topk_bandit.domain.bandits import Item, LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_recommendation, decode_settings
-from topk_bandit.store.log import BanditRecord, ItemRecord, LogSlice
+from topk_bandit.store.log import BanditRecord, LogSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,8 @@ _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
 _Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent)
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
+
+_AVAILABLE = {b"available": True, b"unavailable": False}
 
 
 def verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
@@ -73,10 +75,11 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
 
 
 @verified
-def read_items(items: Hash) -> tuple[ItemRecord, ...]:
-    """Return the items in an items hash, by index."""
-    records = [_item(item_id, packed) for item_id, packed in fields_of(items).items()]
-    return tuple(sorted(records, key=lambda item: item.index))
+def read_items(items: Hash) -> tuple[Item, ...]:
+    """Return the items in an items hash, by id."""
+    return tuple(
+        Item(item_id.decode(), available=_AVAILABLE[state]) for item_id, state in sorted(fields_of(items).items())
+    )
 
 
 @verified
@@ -112,13 +115,6 @@ def _logged(entry: bytes) -> LoggedEvent:
         dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
         event = Recommended(request=event.request, recommendation=dated)
     return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
-
-
-def _item(item_id: bytes, packed: bytes) -> ItemRecord:
-    index, _, state = packed.partition(b" ")
-    return ItemRecord(
-        item_id=item_id.decode(), index=int(index), available=state == b"available", retired=state == b"retired"
-    )
 
 
 def fields_of(answer: Hash) -> Mapping[bytes, bytes]:

@@ -33,8 +33,7 @@ if slate ~= slate_of(record) then
     return {'wrong_slate', text(#recommended)}
   end
   for i = 4, #ARGV do
-    local state = string.match(redis.call('HGET', KEYS[6], ARGV[i]) or '', '^%d+ (%l+)$')
-    if not state or state == 'retired' then
+    if not redis.call('HGET', KEYS[6], ARGV[i]) then
       return {'no_item', ARGV[i]}
     end
   end

@@ -1,8 +1,9 @@
 #!lua
 -- Add items, change their availability, retire them.
--- KEYS[1] meta    read: item capacity; written: items_position
--- KEYS[2] log     written: ItemsChanged
--- KEYS[3] items   written: "index state" for each item that differs
+-- KEYS[1] meta      read: item capacity; written: items_position
+-- KEYS[2] log       written: ItemsChanged
+-- KEYS[3] items     written: the state of each item that differs; those that are retired go
+-- KEYS[4] retired   read and written: digests of the ids of retired items
 -- ARGV[3] how many items are upserted
 -- ARGV[4..] for each its id and state (available, unavailable); then the ids to retire
 -- Returns {'ok', meta}, {'no_bandit'}, {'item_capacity', capacity}, {'item_retired', id} or {'no_item', id}.
@@ -12,51 +13,67 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
 end
 local capacity = redis.call('HGET', KEYS[1], 'item_capacity')
 local count = redis.call('HLEN', KEYS[3])
-local items = {}      -- id -> {index, state} as it will be, for the ids looked at
-local differing = {}  -- ids in items whose state differs from what is stored, or did on the way
+local states = {}     -- id -> state as it will be, or 'absent', for the ids looked at
+local differing = {}  -- ids in states whose state differs from what is stored, or did on the way
 local upserted, retired = {}, {}
 
-local function look(id)
-  if not items[id] then
-    local index, state = string.match(redis.call('HGET', KEYS[3], id) or '', '^(%d+) (%l+)$')
-    items[id] = {index = index, state = state}
-  end
-  return items[id]
+-- Where an id is remembered once it is retired: a bucket, and eight bytes in it. One in 10^14 new ids is taken for one of
+-- 10^5 retired ones.
+local function remembered(id)
+  local hex = redis.sha1hex(id)
+  local digest = string.gsub(string.sub(hex, 4, 19), '..', function(byte) return string.char(tonumber(byte, 16)) end)
+  return string.sub(hex, 1, 3), digest
 end
 
-local function change(id, item, state)
-  item.state = state
+local function is_retired(id)
+  local bucket, digest = remembered(id)
+  local digests = redis.call('HGET', KEYS[4], bucket) or ''
+  local found = string.find(digests, digest, 1, true)
+  while found and found % 8 ~= 1 do
+    found = string.find(digests, digest, found + 1, true)
+  end
+  return found ~= nil
+end
+
+local function look(id)
+  if not states[id] then
+    states[id] = redis.call('HGET', KEYS[3], id) or (is_retired(id) and 'retired' or 'absent')
+  end
+  return states[id]
+end
+
+local function change(id, state)
+  states[id] = state
   differing[id] = true
 end
 
 local first_retired = 4 + 2 * ARGV[3]
 for i = 4, first_retired - 1, 2 do
   local id, state = ARGV[i], ARGV[i + 1]
-  local item = look(id)
-  if item.state == 'retired' then
+  local known = look(id)
+  if known == 'retired' then
     return {'item_retired', id}
   end
-  if not item.state then
+  if known == 'absent' then
     if count >= tonumber(capacity) then
       return {'item_capacity', capacity}
     end
-    item.index = text(count)
     count = count + 1
   end
-  if item.state ~= state then
-    change(id, item, state)
+  if known ~= state then
+    change(id, state)
     local available = state == 'available' and 'true' or 'false'
     upserted[#upserted + 1] = '[' .. cjson.encode(id) .. ',' .. available .. ']'
   end
 end
 for i = first_retired, #ARGV do
   local id = ARGV[i]
-  local item = look(id)
-  if not item.state then
+  local known = look(id)
+  if known == 'absent' then
     return {'no_item', id}
   end
-  if item.state ~= 'retired' then
-    change(id, item, 'retired')
+  if known ~= 'retired' then
+    change(id, 'retired')
     retired[#retired + 1] = cjson.encode(id)
   end
 end
@@ -66,7 +83,13 @@ if next(differing) then
     .. '],"retired":[' .. table.concat(retired, ',') .. ']}'
   local position = append(KEYS[1], KEYS[2], now_ms(), event)
   for id in pairs(differing) do
-    redis.call('HSET', KEYS[3], id, items[id].index .. ' ' .. items[id].state)
+    if states[id] == 'retired' then
+      local bucket, digest = remembered(id)
+      redis.call('HDEL', KEYS[3], id)
+      redis.call('HSET', KEYS[4], bucket, (redis.call('HGET', KEYS[4], bucket) or '') .. digest)
+    else
+      redis.call('HSET', KEYS[3], id, states[id])
+    end
   end
   redis.call('HSET', KEYS[1], 'items_position', position)
   announce()

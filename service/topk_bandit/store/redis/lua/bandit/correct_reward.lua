@@ -1,6 +1,6 @@
 #!lua
 -- Replace a reward that was accepted, or take it back.
--- KEYS[1] meta              read: incarnation, revision, reward range, aggregation, log position; written: pending
+-- KEYS[1] meta              read: incarnation, revision, reward range, aggregation, positions; written: pending
 -- KEYS[2] log               written: RewardCollected, RewardAmended, or the end of what is taken back before it ended
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline of what is ended goes
@@ -15,7 +15,7 @@
 -- {'no_reward', id}, {'no_reward_id'}, {'reward_void', id}, {'folded', id} or {'out_of_range', ends}.
 
 local bandit = redis.call('HMGET', KEYS[1],
-  'incarnation', 'revision', 'reward_range', 'clamps', 'reward_aggregation', 'log_position')
+  'incarnation', 'revision', 'reward_range', 'clamps', 'reward_aggregation', 'log_position', 'items_position')
 if not bandit[1] then
   return {'no_bandit'}
 end
@@ -71,7 +71,9 @@ if not is_open(record) then
   if ARGV[9] == '0' then
     return {'folded', id}
   end
-  if bandit[1] ~= ARGV[6] or bandit[2] ~= ARGV[7] or tonumber(bandit[6]) >= tonumber(ARGV[9]) then
+  -- New items may take the places of old ones, which folds rewards.
+  local items_differ = tonumber(bandit[7]) > tonumber(ARGV[8])
+  if items_differ or bandit[1] ~= ARGV[6] or bandit[2] ~= ARGV[7] or tonumber(bandit[6]) >= tonumber(ARGV[9]) then
     return {'stale', '0'}
   end
 end
