@@ -74,14 +74,25 @@ def test_recommend(client: EitherClient, home: str) -> None:
         regret_bound=2.0,
         estimated_regret=0.5,
         explored=False,
+        baseline=False,
         model_version=1,
         observations=0,
         reward_deadline=START.replace(microsecond=123_000) + timedelta(hours=24),
         degraded=False,
         position_propensities=(0.975, 0.95),
         regret_confidence=0.9,
+        passed_over=1,
     )
     assert client.recommend(home, request_id="r2").explored
+
+
+def test_candidates_that_are_not_there_are_refused_if_that_is_asked_for(client: EitherClient, home: str) -> None:
+    assert client.recommend(home, candidates=["a", "b", "zebra"]).passed_over == 1
+    with pytest.raises(NotFound):
+        client.recommend(home, candidates=["a", "b", "zebra"], strict_candidates=True)
+    client.update_bandit(home, baseline_item_ids=["c", "b"])
+    given = client.recommend(home, candidates=["a", "zebra"])
+    assert (given.items, given.baseline, given.passed_over) == (("c", "b"), True, 1)
 
 
 def test_recommend_makes_its_own_request_ids(server: RunningServer, client: EitherClient, home: str) -> None:
@@ -235,6 +246,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         reward_range=RewardRange(-1.0, 1.0, clamp=True),
         reward_aggregation=Aggregation.MAX,
         requires_activation=True,
+        baseline_item_ids=("c", "a", "b"),
     )
     assert bandit == Bandit(
         name="home",
@@ -254,6 +266,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         reward_range=RewardRange(-1.0, 1.0, clamp=True),
         reward_aggregation=Aggregation.MAX,
         requires_activation=True,
+        baseline_item_ids=("c", "a", "b"),
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
     assert client.get_bandit("home") == bandit
@@ -289,6 +302,10 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", requires_activation=True).requires_activation
     assert not client.update_bandit("home", requires_activation=None).requires_activation
     assert client.update_bandit("home", reward_aggregation=None).reward_aggregation is Aggregation.FIRST
+    assert (before.baseline_item_ids, after.baseline_item_ids) == ((), ())
+    assert client.update_bandit("home", baseline_item_ids=["a"]).baseline_item_ids == ("a",)
+    assert client.update_bandit("home", near_share=0.0).baseline_item_ids == ("a",)
+    assert client.update_bandit("home", baseline_item_ids=None).baseline_item_ids == ()
     assert client.update_bandit("home", item_capacity=5).item_capacity == 5
     assert client.update_bandit("home", near_share=0.0).item_capacity == 5
     client.update_bandit("home", constant_beta=0.0)
@@ -390,6 +407,11 @@ FAULTS: list[tuple[Exception, type[ClientError], dict[str, Any]]] = [
         {"reason": "FULL", "retry_after": 99.5},
     ),
     (errors.UnavailableError("away", retry_after=99.5), Unavailable, {"retry_after": 99.5}),
+    (
+        errors.NotReadyError("TOO_FEW_ITEMS", "2 items", items_left=2, slate_size=3),
+        FailedPrecondition,
+        {"reason": "TOO_FEW_ITEMS", "numbers": {"items_left": 2, "slate_size": 3}},
+    ),
     (ZeroDivisionError("secret"), Internal, {}),
 ]
 

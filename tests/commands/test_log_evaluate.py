@@ -286,6 +286,31 @@ def test_a_trimmed_log_begins_with_its_snapshot(tmp_path: Path, capsys: pytest.C
     assert said in capsys.readouterr().out
 
 
+def test_baseline_slates_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, replace(BOUGHT, baseline_item_ids=FIXED), incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in "abcdef"])
+            for number in range(60):
+                candidates = ["a", "unknown"] if number % 3 == 0 else None
+                given = await worker.recommender.recommend(
+                    NAME, request(f"r{number}", context=(1.0, 0.5), candidates=candidates)
+                )
+                await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))
+            found.append(await read_store(store, NAME, first=None, last=None))
+
+    run(MemoryStores(), scenario)
+    slates = read_slates(found[0])
+    assert (len(slates.log), slates.left_out) == (40, LeftOut(0, 0, 0, baseline=20))
+    assert slates.log.policy.eligible.sum(axis=1).min() == 6
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines(found[0])), encoding="utf-8")
+    assert main(["log", "evaluate", str(path), f"--slate={','.join(FIXED)}"]) == 0
+    assert "20 baseline slates are left out" in capsys.readouterr().out
+
+
 def test_a_propensity_that_is_another_names_its_event() -> None:
     dump = traded().dump
     for position, event in recommended(dump)[::90]:

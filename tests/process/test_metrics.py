@@ -37,6 +37,7 @@ PROMISED = {
     "topk_bandit_reward_value": "summary",
     "topk_bandit_regret_bound_total": "counter",
     "topk_bandit_estimated_regret_total": "counter",
+    "topk_bandit_candidates_passed_over_total": "counter",
     "topk_bandit_exploration_total": "counter",
     "topk_bandit_observations": "gauge",
     "topk_bandit_pending": "gauge",
@@ -208,6 +209,9 @@ def test_calls_are_counted_by_method_and_code(bench: Bench) -> None:
 def test_slates_are_counted_with_their_regrets(bench: Bench) -> None:
     bench.metrics.recommended(SLATE)
     bench.metrics.recommended(replace(SLATE, explored=True, degraded=True, estimated_regret=-1e-17))
+    bench.metrics.recommended(replace(SLATE, baseline=True, passed_over=3, regret_bound=0.0, estimated_regret=0.0))
+    assert bench.value("topk_bandit_exploration_total", mode="baseline") == 1
+    assert bench.value("topk_bandit_candidates_passed_over_total") == 3
     assert bench.value("topk_bandit_exploration_total", mode="exploited") == 1
     assert bench.value("topk_bandit_exploration_total", mode="explored") == 1
     assert bench.value("topk_bandit_degraded_total") == 1

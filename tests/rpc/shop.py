@@ -64,9 +64,9 @@ class Loop:
             raise ExhaustedError("ITEM_CAPACITY", f"there is room for {self.record.settings.item_capacity} items")
         self.items, self.retired = changed, self.retired | set(retired)
 
-    def eligible(self, request: RecommendationRequest) -> list[str]:
+    def eligible(self, request: RecommendationRequest, *, strict: bool) -> list[str]:
         names = [item.item_id for item in self.present]
-        for index, wanted in enumerate(request.candidates or ()):
+        for index, wanted in enumerate(request.candidates or () if strict else ()):
             if wanted not in names:
                 raise NotFoundError(f"candidate_item_ids[{index}]")
         wanted_ids = set(request.candidates or names)
@@ -110,7 +110,12 @@ class Shop:
         return self.loops[name]
 
     async def recommend(
-        self, name: BanditName, request: RecommendationRequest, *, min_model_version: int = 0
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        *,
+        min_model_version: int = 0,
+        strict_candidates: bool = False,
     ) -> Recommendation:
         self.asked_versions.append(min_model_version)
         loop = await self._enter("recommend", name)
@@ -126,17 +131,20 @@ class Shop:
             if earlier != request:
                 raise ConflictError("REQUEST_ID_REUSED", f"request {recommendation_id} had another context")
             return recommendation
-        return self._decide(loop, replace(request, request_id=recommendation_id))
+        return self._decide(loop, replace(request, request_id=recommendation_id), strict=strict_candidates)
 
-    def _decide(self, loop: Loop, request: RecommendationRequest) -> Recommendation:
+    def _decide(self, loop: Loop, request: RecommendationRequest, *, strict: bool) -> Recommendation:
         settings = loop.record.settings
-        eligible = loop.eligible(request)
-        if len(eligible) < settings.slate_size:
-            problem = f"leaves {len(eligible)} items; the slate shows {settings.slate_size}"
-            raise InvalidArgumentError("candidate_item_ids", problem)
+        eligible = loop.eligible(request, strict=strict)
+        baseline = len(eligible) < settings.slate_size
+        if baseline and not settings.baseline_item_ids:
+            left, needed = len(eligible), settings.slate_size
+            raise NotReadyError("TOO_FEW_ITEMS", f"{left} items are left", items_left=left, slate_size=needed)
         recommendation = Recommendation(
             recommendation_id=request.request_id,
-            slate=tuple(eligible[: settings.slate_size]),
+            slate=settings.baseline_item_ids if baseline else tuple(eligible[: settings.slate_size]),
+            baseline=baseline,
+            passed_over=len(request.candidates or eligible) - len(eligible),
             propensity=0.95,
             position_propensities=(0.975, 0.95),
             mean=sum(loop.rewards.values()) / max(1, len(loop.rewards)),
@@ -261,6 +269,9 @@ class Shop:
             pending=len(loop.given) - len(rewards),
             items=len(loop.present),
             available_items=sum(item.available for item in loop.present),
+            places=15,
+            passed_over=16,
+            unplaced_rewards=17,
             posterior_rows=6,
             pending_rows=7,
             reward_sum=sum(rewards),

@@ -133,6 +133,8 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"item_capacity": 0}, "bandit.item_capacity"),
         ({"item_capacity": 1}, "bandit.item_capacity"),
         ({"item_capacity": 10_001}, "bandit.item_capacity"),
+        ({"baseline_item_ids": ["a"]}, "bandit.baseline_item_ids"),
+        ({"baseline_item_ids": ["a", "b\n"]}, "bandit.baseline_item_ids[1]"),
         ({"kernel": 99}, "bandit.kernel"),
         ({"exploration": pb.Exploration(constant_beta=-1e-9)}, "bandit.exploration.constant_beta"),
         ({"exploration": pb.Exploration(constant_beta=math.nan)}, "bandit.exploration.constant_beta"),
@@ -243,6 +245,9 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["item_capacity"], {"item_capacity": 20}, {}),
     (["item_capacity"], {"item_capacity": 10_000}, {"item_capacity": 10_000}),
     (["default_reward"], {"item_capacity": 1}, {"default_reward": None}),
+    (["baseline_item_ids"], {"baseline_item_ids": ["b", "a"]}, {"baseline_item_ids": ("b", "a")}),
+    (["baseline_item_ids"], {"item_capacity": 1}, {"baseline_item_ids": ()}),
+    (["default_reward"], {"baseline_item_ids": ["a"]}, {"default_reward": None}),
 ]
 
 
@@ -298,6 +303,15 @@ def test_update_changes_what_the_mask_names(
                 "bandit.item_capacity",
             )
             for capacity in (-1, 0, 1, 19, 10_001)
+        ),
+        *(
+            (
+                pb.UpdateBanditRequest(
+                    bandit=bandit(baseline_item_ids=ids), update_mask=FieldMask(paths=["baseline_item_ids"])
+                ),
+                f"bandit.baseline_item_ids{place}",
+            )
+            for ids, place in ((["a"], ""), (["a", "b", "c"], ""), (["a", "a"], "[1]"), (["a", ""], "[1]"))
         ),
     ],
 )
@@ -450,6 +464,9 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         pending_count=2,
         item_count=4,
         available_item_count=4,
+        passed_over_count=16,
+        place_count=15,
+        unplaced_reward_count=17,
         posterior_row_count=6,
         pending_row_count=7,
         mean_reward=0.5,

@@ -74,7 +74,6 @@ BAD_RECOMMENDS: list[tuple[dict[str, Any], str]] = [
     ({"candidate_item_ids": ["a", "b" * 10**6]}, "candidate_item_ids[1]"),
     ({"candidate_item_ids": ["a", "b", "c", "b"]}, "candidate_item_ids[3]"),
     ({"candidate_item_ids": [str(i) for i in range(10_001)]}, "candidate_item_ids"),
-    ({"candidate_item_ids": ["a"]}, "candidate_item_ids"),
     ({"request_id": "r" * 129}, "request_id"),
     ({"request_id": "r" * 10**6}, "request_id"),
     ({"request_id": "r\t"}, "request_id"),
@@ -103,7 +102,25 @@ def test_the_largest_valid_recommend_is_taken(channel: grpc.Channel, stub: Recom
     four_bytes = "\U0001f600"
     candidates = [f"{i:05}{four_bytes * 123}" for i in range(10_000)]
     refusal = refused(stub.Recommend, pb.RecommendRequest(bandit=HOME, candidate_item_ids=candidates))
-    assert (refusal.code, refusal.fields) == ("NOT_FOUND", {})
+    assert (refusal.code, refusal.fields) == ("FAILED_PRECONDITION", {})
+
+
+def test_candidates_that_are_not_there_are_passed_over_or_refused(
+    channel: grpc.Channel, stub: RecommenderServiceStub
+) -> None:
+    answer = recommend(channel, candidate_item_ids=["a", "x", "b", "y"])
+    assert (list(answer.item_ids), answer.passed_over_count, answer.mode) == (["a", "b"], 2, pb.MODE_EXPLOITED)
+    strict = pb.RecommendRequest(bandit=HOME, candidate_item_ids=["a", "x", "b"], strict_candidates=True)
+    assert refused(stub.Recommend, strict).code == "NOT_FOUND"
+    few = refused(stub.Recommend, pb.RecommendRequest(bandit=HOME, candidate_item_ids=["a", "x", "y"]))
+    assert (few.code, few.reason, few.domain) == ("FAILED_PRECONDITION", "TOO_FEW_ITEMS", "topk-bandit")
+    assert few.metadata == {"items_left": "1", "slate_size": "2"}
+
+
+def test_a_baseline_slate_has_a_mode_of_its_own(channel: grpc.Channel) -> None:
+    create(channel, baseline_item_ids=["d", "a"])
+    answer = recommend(channel, candidate_item_ids=["a", "x", "y"])
+    assert (list(answer.item_ids), answer.passed_over_count, answer.mode) == (["d", "a"], 2, pb.MODE_BASELINE)
 
 
 def test_text_of_the_largest_characters_fits_into_the_trailers(stub: RecommenderServiceStub) -> None:

@@ -157,11 +157,15 @@ def test_errors_of_the_use_cases_arrive_typed() -> None:
         with pytest.raises(InvalidArgument) as wrong_context:
             await client.recommend("home", [1.0])
         assert wrong_context.value.field == "context"
-        with pytest.raises(InvalidArgument) as too_few:
+        with pytest.raises(InvalidArgument) as no_slate:
+            await client.recommend("home", [1.0, 0.0], candidates=["a"])
+        assert no_slate.value.field == "candidate_item_ids"
+        with pytest.raises(FailedPrecondition) as too_few:
             await client.recommend("home", [1.0, 0.0], candidates=["a", "e"])
-        assert too_few.value.field == "candidate_item_ids"
+        assert too_few.value.reason == "TOO_FEW_ITEMS"
+        assert too_few.value.numbers == {"items_left": 1, "passed_over": 1, "slate_size": 2}
         with pytest.raises(NotFound):
-            await client.recommend("home", [1.0, 0.0], candidates=["a", "b", "zebra"])
+            await client.recommend("home", [1.0, 0.0], candidates=["a", "b", "zebra"], strict_candidates=True)
         await client.recommend("home", [1.0, 0.0], request_id="r1")
         with pytest.raises(AlreadyExists) as reused:
             await client.recommend("home", [2.0, 0.0], request_id="r1")

@@ -41,6 +41,7 @@ class Refusal:
     reference: str = ""
     retry_after: float | None = None
     resource: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 def refusal_of(error: grpc.RpcError) -> Refusal:
@@ -60,6 +61,7 @@ def _take(refusal: Refusal, detail: Message) -> None:
         case error_details_pb2.ErrorInfo():
             refusal.reason, refusal.domain = detail.reason, detail.domain
             refusal.reference = detail.metadata.get("reference", "")
+            refusal.metadata = dict(detail.metadata)
         case error_details_pb2.RetryInfo():
             refusal.retry_after = detail.retry_delay.ToTimedelta().total_seconds()
         case error_details_pb2.ResourceInfo():

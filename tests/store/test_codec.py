@@ -61,6 +61,7 @@ all_settings = st.builds(
     requires_activation=st.booleans(),
     reward_aggregation=st.sampled_from(Aggregation),
     reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
+    baseline_item_ids=text_tuples,
 )
 priors = st.builds(
     Prior,
@@ -93,6 +94,8 @@ recommendations = st.builds(
     observations=counts,
     deadline_ms=counts,
     degraded=st.booleans(),
+    passed_over=counts,
+    baseline=st.booleans(),
 )
 shown = st.builds(Shown, context=st.lists(numbers, max_size=4).map(tuple), slate=text_tuples, at_ms=counts)
 events = st.one_of(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotFoundError
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import ItemsChanged
 
-__all__ = ["Items"]
+__all__ = ["Eligible", "Items"]
 
 ITEM_BYTES = 120
 """About what an item takes in memory, beside its id."""
@@ -29,6 +29,13 @@ ITEM_BYTES = 120
 
 def _no_places(kind: type[np.integer]) -> NDArray[Any]:
     return np.empty(0, dtype=kind)
+
+
+class Eligible(NamedTuple):
+    """Places of the items that may be shown, ascending, and how many candidates were passed over."""
+
+    places: NDArray[np.int32]
+    passed_over: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,34 +153,15 @@ class Items:
         """Return the ids of the items at these places, in their order."""
         return tuple(str(self.ids[index]) for index in ranking.tolist())
 
-    def find_eligible(self, candidates: Sequence[str] | None, *, at_least: int) -> NDArray[np.int32]:
-        """Return the indices of the items that may be shown, in ascending order.
-
-        Parameters
-        ----------
-        candidates
-            Ids to choose from; None means all. Those that are not available now are left out.
-        at_least
-            The slate size.
-
-        Raises
-        ------
-        NotFoundError
-            A candidate that was never added, or is retired.
-        InvalidArgumentError
-            Fewer items than `at_least` are left.
-        """
+    def find_eligible(self, candidates: Sequence[str] | None) -> Eligible:
+        """Return the items that may be shown; None means all that can be."""
         if candidates is None:
-            indices = self._available_indices
-        else:
-            indices = np.sort(self.find_indices(tuple(self._check_candidates(candidates) & self.available)))
-        if len(indices) < at_least:
-            field_name = "bandit" if candidates is None else "candidate_item_ids"
-            raise InvalidArgumentError(field_name, f"{len(indices)} items can be shown, the slate needs {at_least}")
-        return indices
+            return Eligible(self._available_indices, 0)
+        left = self.available.intersection(candidates)
+        return Eligible(np.sort(self.find_indices(tuple(left))), len(candidates) - len(left))
 
-    def _check_candidates(self, candidates: Sequence[str]) -> frozenset[str]:
+    def check_candidates(self, candidates: Sequence[str]) -> None:
+        """Raise `NotFoundError` for a candidate that was never added, or is retired."""
         for item_id in candidates:
             if item_id not in self._indices or item_id in self.retired:
                 raise NotFoundError(f"item {item_id[:128]!r}")
-        return frozenset(candidates)

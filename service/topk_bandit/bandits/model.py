@@ -58,6 +58,7 @@ class Tally:
     expirations: int = 0
     explored: int = 0
     unlearned: int = 0
+    passed_over: int = 0
     reward_sum: float = 0.0
     regret_bound_sum: float = 0.0
     estimated_regret_sum: float = 0.0
@@ -237,6 +238,7 @@ def _open_slate(model: Model, event: Recommended) -> Model:
             recommendations=tally.recommendations + 1,
             inactive=tally.inactive + inactive,
             explored=tally.explored + recommendation.explored,
+            passed_over=tally.passed_over + recommendation.passed_over,
             regret_bound_sum=tally.regret_bound_sum + recommendation.regret_bound,
             estimated_regret_sum=tally.estimated_regret_sum + recommendation.estimated_regret,
         ),

@@ -9,8 +9,10 @@ asks for a newer one.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -58,21 +60,37 @@ def recommendation_id_of(incarnation: str, request_id: str) -> str:
     return _digest(incarnation, request_id).hex()
 
 
-def choose_slate(model: Model, request: RecommendationRequest) -> Recommendation:
+def choose_slate(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> Recommendation:
     """Choose the slate for a request: a pure function of the model and the request, whose id is the seed.
+
+    Where too few candidates are left it is the baseline slate, if the bandit has one and all of it is available.
+
+    Parameters
+    ----------
+    strict_candidates
+        Whether candidates that are unknown or retired are refused instead of passed over.
 
     Raises
     ------
     InvalidArgumentError
-        A context of the wrong length, or too few items to choose from.
+        A context of the wrong length, or fewer candidates than the slate shows.
     NotFoundError
-        A candidate that does not exist, or is retired.
+        A candidate that is refused.
+    NotReadyError
+        TOO_FEW_ITEMS: too few can be shown, and there is no baseline slate that can.
     """
     settings = model.settings
     context = np.array(request.context)
     if context.shape != (settings.context_dim,):
         raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(request.context)}")
-    eligible = model.items.find_eligible(request.candidates, at_least=settings.slate_size)
+    if request.candidates is not None and len(request.candidates) < settings.slate_size:
+        problem = f"has {len(request.candidates)} items, the slate needs {settings.slate_size}"
+        raise InvalidArgumentError("candidate_item_ids", problem)
+    if strict_candidates:
+        model.items.check_candidates(request.candidates or ())
+    eligible, passed_over = model.items.find_eligible(request.candidates)
+    if len(eligible) < settings.slate_size:
+        return _fall_back(model, request, n_left=len(eligible), passed_over=passed_over)
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
     decision = decide(
         model.state, settings.exploration, context=context, eligible=eligible, rng=np.random.default_rng(seed)
@@ -90,7 +108,39 @@ def choose_slate(model: Model, request: RecommendationRequest) -> Recommendation
         observations=model.state.observations,
         position_propensities=tuple(decision.position_propensities.tolist()),
         best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
+        passed_over=passed_over,
     )
+
+
+def _fall_back(model: Model, request: RecommendationRequest, *, n_left: int, passed_over: int) -> Recommendation:
+    """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0."""
+    slate, state = model.settings.baseline_item_ids, model.state
+    if not slate or not model.items.available.issuperset(slate):
+        raise _too_few(model, n_left=n_left, passed_over=passed_over)
+    moments = state.predict(np.array(request.context), model.items.find_indices(slate)[None])
+    return Recommendation(
+        recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
+        slate=slate,
+        propensity=1.0,
+        mean=float(moments.mean[0]) if state.posterior.rewards_vary else state.posterior.best_offset,
+        standard_deviation=math.sqrt(float(moments.variance[0])),
+        regret_bound=0.0,
+        estimated_regret=0.0,
+        explored=False,
+        model_version=model.version,
+        observations=state.observations,
+        position_propensities=(1.0,) * len(slate),
+        passed_over=passed_over,
+        baseline=True,
+    )
+
+
+def _too_few(model: Model, *, n_left: int, passed_over: int) -> NotReadyError:
+    needed, hidden = model.settings.slate_size, set(model.settings.baseline_item_ids) - model.items.available
+    problem = f"{n_left} items can be shown, {passed_over} were passed over, and the slate needs {needed}"
+    if hidden:
+        problem += f"; {len(hidden)} items of the baseline slate can't be shown either"
+    return NotReadyError("TOO_FEW_ITEMS", problem, items_left=n_left, passed_over=passed_over, slate_size=needed)
 
 
 def _digest(incarnation: str, request_id: str) -> bytes:
@@ -118,7 +168,12 @@ class Recommender:
         self._new_id = new_id
 
     async def recommend(
-        self, name: BanditName, request: RecommendationRequest, *, min_model_version: int = 0
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        *,
+        min_model_version: int = 0,
+        strict_candidates: bool = False,
     ) -> Recommendation:
         """Recommend a slate; an empty `request.request_id` is replaced by a fresh one.
 
@@ -127,11 +182,14 @@ class Recommender:
         min_model_version
             The slate is chosen by a model that knows the log up to there at least, unless the request is a repeated
             one.
+        strict_candidates
+            As for `choose_slate`, whose errors are raised too.
 
         Raises
         ------
         NotReadyError
-            MODEL_VERSION_AHEAD: the log ends before `min_model_version`.
+            MODEL_VERSION_AHEAD: the log ends before `min_model_version`. ITEM_GONE: the request is a repeated one, and
+            an item of its slate can't be shown any more.
         UnavailableError
             The store is away, and the model is older than that.
         """
@@ -142,7 +200,7 @@ class Recommender:
                 model = await self._residents.catch_up(name, min_model_version)
             if model.version < min_model_version:
                 return await self._repeat(name, request, model, min_model_version)
-            recommendation = await self._decide(name, request, model)
+            recommendation = await self._decide(name, request, model, strict_candidates=strict_candidates)
             try:
                 outcome = await self._record(name, request, recommendation, model)
             except UnavailableError:
@@ -152,7 +210,7 @@ class Recommender:
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                return self._give_out(outcome, outcome.recommendation)
+                return await self._give_out(name, outcome, outcome.recommendation)
             model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
@@ -195,13 +253,17 @@ class Recommender:
         context = request.context or ((1.0,) if model.settings.context_dim == 1 else ())
         return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
-    async def _decide(self, name: BanditName, request: RecommendationRequest, model: Model) -> Recommendation:
+    async def _decide(
+        self, name: BanditName, request: RecommendationRequest, model: Model, *, strict_candidates: bool
+    ) -> Recommendation:
         """Choose a slate; if the model refuses, find the one given out before, or choose with a newer model."""
         try:
-            return await self._choose(request, model)
-        except (NotFoundError, InvalidArgumentError):
+            return await self._choose(request, model, strict_candidates=strict_candidates)
+        except (NotFoundError, NotReadyError, InvalidArgumentError):
             repeated = await self._find_repeated(name, request, model)
-            return repeated or await self._choose(request, await self._residents.follow(name))
+            if repeated is not None:
+                return repeated
+            return await self._choose(request, await self._residents.follow(name), strict_candidates=strict_candidates)
 
     async def _repeat(
         self, name: BanditName, request: RecommendationRequest, model: Model, min_model_version: int
@@ -218,15 +280,30 @@ class Recommender:
         self, name: BanditName, request: RecommendationRequest, model: Model
     ) -> Recommendation | None:
         recommendation_id = recommendation_id_of(model.incarnation, request.request_id)
-        return await self._store.find_recommendation(name, request, recommendation_id)
+        repeated = await self._store.find_recommendation(name, request, recommendation_id)
+        return repeated if repeated is None else await self._check_items(name, repeated)
 
-    async def _choose(self, request: RecommendationRequest, model: Model) -> Recommendation:
+    async def _check_items(self, name: BanditName, repeated: Recommendation) -> Recommendation:
+        """Return a recommendation of before, unless an item of it can't be shown now.
+
+        A call that takes out an item returns once the newest model of every worker knows it.
+        """
+        model = self._residents.peek_model(name)
+        if model is None or not model.items.available.issuperset(repeated.slate):
+            model = await self._residents.follow(name)
+        for item_id in repeated.slate:
+            if item_id not in model.items.available:
+                problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
+                raise NotReadyError("ITEM_GONE", problem)
+        return repeated
+
+    async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> Recommendation:
         start = time.perf_counter()
+        choose = partial(choose_slate, model, request, strict_candidates=strict_candidates)
         if _is_short(model, request):
-            recommendation = choose_slate(model, request)
+            recommendation = choose()
         else:
-            loop = asyncio.get_running_loop()
-            recommendation = await loop.run_in_executor(self._executor, choose_slate, model, request)
+            recommendation = await asyncio.get_running_loop().run_in_executor(self._executor, choose)
         self._hooks.decided(recommendation, time.perf_counter() - start)
         return recommendation
 
@@ -237,9 +314,12 @@ class Recommender:
             name, request, recommendation, incarnation=model.incarnation, items_position=model.items_position
         )
 
-    def _give_out(self, outcome: RecordOutcome, recommendation: Recommendation) -> Recommendation:
-        if outcome.status is RecordStatus.RECORDED:
-            self._hooks.recommended(recommendation)
+    async def _give_out(
+        self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation
+    ) -> Recommendation:
+        if outcome.status is RecordStatus.REPEATED:
+            return await self._check_items(name, recommendation)
+        self._hooks.recommended(recommendation)
         return recommendation
 
     def _degrade(self, recommendation: Recommendation) -> Recommendation:

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -25,7 +26,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from topk_bandit.v1 import recommender_service_pb2 as pb
 
@@ -69,6 +70,8 @@ class ErrorDetails:
         Empty where they do not apply.
     retry_after
         Seconds after which another try may help; None when the service did not say.
+    numbers
+        What the message counts, by name.
     """
 
     code: str
@@ -77,6 +80,7 @@ class ErrorDetails:
     reason: str = ""
     reference: str = ""
     retry_after: float | None = None
+    numbers: Mapping[str, int] = dataclass_field(default_factory=dict)
 
 
 class ClientError(Exception):
@@ -119,6 +123,11 @@ class FailedPrecondition(ClientError):  # noqa: N818
     def reason(self) -> str:
         """A stable word, for example ``DESIGN_UNFINISHED``."""
         return self.details.reason
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """What the message counts, for example ``items_left`` and ``slate_size`` of ``TOO_FEW_ITEMS``."""
+        return self.details.numbers
 
 
 class Cancelled(ClientError):  # noqa: N818
@@ -229,7 +238,8 @@ def _from_detail(packed: Any) -> dict[str, Any]:  # noqa: ANN401, google.protobu
     if packed.Unpack(bad_request) and bad_request.field_violations:
         return {"field": bad_request.field_violations[0].field}
     if packed.Unpack(info):
-        return {"reason": info.reason, "reference": info.metadata.get("reference", "")}
+        numbers = {name: int(value) for name, value in info.metadata.items() if value.isdecimal()}
+        return {"reason": info.reason, "reference": info.metadata.get("reference", ""), "numbers": numbers}
     if packed.Unpack(retry):
         return {"retry_after": retry.retry_delay.ToNanoseconds() / 1e9}
     return {}

@@ -129,6 +129,7 @@ class Operations:
         candidates: Iterable[str] | None,
         request_id: str | None,
         min_model_version: int,
+        strict_candidates: bool,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
         wanted = [] if candidates is None else list(candidates)
@@ -141,6 +142,7 @@ class Operations:
             candidate_item_ids=wanted,
             request_id=request_id or self._new_request_id(),
             min_model_version=min_model_version,
+            strict_candidates=strict_candidates,
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
 
@@ -222,6 +224,7 @@ class Operations:
         reward_range: RewardRange | None,
         reward_aggregation: Aggregation,
         requires_activation: bool,
+        baseline_item_ids: Iterable[str],
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -238,6 +241,7 @@ class Operations:
             reward_range=_range(reward_range),
             reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[reward_aggregation],
             requires_activation=requires_activation,
+            baseline_item_ids=baseline_item_ids,
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -268,6 +272,7 @@ class Operations:
         reward_aggregation: Aggregation | Unchanged | None,
         requires_activation: bool | Unchanged | None,
         item_capacity: int | Unchanged,
+        baseline_item_ids: Iterable[str] | Unchanged | None,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -281,6 +286,7 @@ class Operations:
             "reward_aggregation": reward_aggregation,
             "requires_activation": requires_activation,
             "item_capacity": item_capacity,
+            "baseline_item_ids": baseline_item_ids,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -295,6 +301,7 @@ class Operations:
             reward_aggregation=_aggregation(reward_aggregation),
             requires_activation=requires_activation is True,
             item_capacity=_or_none(item_capacity),
+            baseline_item_ids=_or_none(baseline_item_ids),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -376,12 +383,14 @@ def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendatio
         regret_bound=response.regret_bound,
         estimated_regret=response.estimated_regret,
         explored=response.mode == recommender_pb.MODE_EXPLORED,
+        baseline=response.mode == recommender_pb.MODE_BASELINE,
         model_version=response.model_version,
         observations=response.observation_count,
         reward_deadline=deadline,
         degraded=response.degraded,
         position_propensities=tuple(response.position_propensities),
         regret_confidence=response.regret_confidence,
+        passed_over=response.passed_over_count,
     )
 
 
@@ -441,6 +450,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         reward_range=_read_range(bandit.reward_range) if bandit.HasField("reward_range") else None,
         reward_aggregation=_AGGREGATIONS[bandit.reward_aggregation],
         requires_activation=bandit.requires_activation,
+        baseline_item_ids=tuple(bandit.baseline_item_ids),
     )
 
 

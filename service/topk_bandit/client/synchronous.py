@@ -135,6 +135,7 @@ class Client(Studies):
         request_id: str | None = None,
         *,
         min_model_version: int = 0,
+        strict_candidates: bool = False,
         timeout: float | None = None,
     ) -> Recommendation:
         """Return the slate to show.
@@ -144,16 +145,25 @@ class Client(Studies):
         context
             The request's features, as many as the bandit takes; none at all for a bandit without features.
         candidates
-            Ids of the items that may be shown now; None for every available item.
+            Ids of the items that may be shown now; None for every available item. `FailedPrecondition` if too few of
+            them can be, and the bandit has no baseline slate.
         request_id
             The same id, with the same context and candidates, gives the same recommendation again; None makes a new id.
+            `FailedPrecondition` if an item of that one was taken out since.
         min_model_version
             The slate is chosen by a model that has learned from the log up to there at least, such as the
             `log_position` of one's own last reward; 0 takes the model as it is. `FailedPrecondition` if the log ends
             before it.
+        strict_candidates
+            Whether a candidate that is unknown or retired is `NotFound`, instead of passed over and counted.
         """
         operation = self._operations.recommend(
-            bandit, context, candidates=candidates, request_id=request_id, min_model_version=min_model_version
+            bandit,
+            context,
+            candidates=candidates,
+            request_id=request_id,
+            min_model_version=min_model_version,
+            strict_candidates=strict_candidates,
         )
         return self._run(operation, timeout)
 
@@ -252,6 +262,7 @@ class Client(Studies):
         reward_range: RewardRange | None = None,
         reward_aggregation: Aggregation = Aggregation.FIRST,
         requires_activation: bool = False,
+        baseline_item_ids: Iterable[str] = (),
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None stands for the service's default."""
@@ -272,6 +283,7 @@ class Client(Studies):
             reward_range=reward_range,
             reward_aggregation=reward_aggregation,
             requires_activation=requires_activation,
+            baseline_item_ids=baseline_item_ids,
         )
         return self._run(operation, timeout)
 
@@ -299,6 +311,7 @@ class Client(Studies):
         reward_aggregation: Aggregation | Unchanged | None = UNCHANGED,
         requires_activation: bool | Unchanged | None = UNCHANGED,
         item_capacity: int | Unchanged = UNCHANGED,
+        baseline_item_ids: Iterable[str] | Unchanged | None = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept.
@@ -319,6 +332,7 @@ class Client(Studies):
             reward_aggregation=reward_aggregation,
             requires_activation=requires_activation,
             item_capacity=item_capacity,
+            baseline_item_ids=baseline_item_ids,
         )
         return self._run(operation, timeout)
 

@@ -77,6 +77,8 @@ class Recommendation:
         is what all of them were: 0 before the first.
     explored
         Whether the slate was drawn at random by one of the exploration's shares.
+    baseline
+        Whether it is the bandit's baseline slate, because too few candidates could be shown.
     observations
         Rewards that the model had learned from.
     reward_deadline
@@ -87,6 +89,8 @@ class Recommendation:
         Probability with which each of its items is shown at its position.
     regret_confidence
         Probability with which `regret_bound` holds, if what the model believes does.
+    passed_over
+        How many candidates were passed over: unknown, retired or unavailable.
     """
 
     id: str
@@ -97,12 +101,14 @@ class Recommendation:
     regret_bound: float
     estimated_regret: float
     explored: bool
+    baseline: bool
     model_version: int
     observations: int
     reward_deadline: datetime | None
     degraded: bool
     position_propensities: tuple[float, ...]
     regret_confidence: float
+    passed_over: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,8 @@ class Bandit:
         What is learned of a slate that gets several rewards.
     requires_activation
         Whether a slate counts and is learned from only once `Client.activate`, or a reward, says that it was shown.
+    baseline_item_ids
+        What is shown where too few candidates are left; none without a baseline slate.
     """
 
     name: str
@@ -152,6 +160,7 @@ class Bandit:
     reward_range: RewardRange | None
     reward_aggregation: Aggregation
     requires_activation: bool
+    baseline_item_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +204,6 @@ class BanditStats:
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
+    passed_over_count: int
+    place_count: int
+    unplaced_reward_count: int

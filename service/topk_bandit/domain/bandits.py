@@ -169,6 +169,8 @@ class BanditSettings:
         What is learned of a slate that gets several rewards.
     requires_activation
         Whether a recommendation may never be shown, and counts and is learned from only once it is activated.
+    baseline_item_ids
+        The slate that is shown where too few candidates are left, best first; none for a bandit without one.
     """
 
     item_capacity: int
@@ -184,6 +186,7 @@ class BanditSettings:
     reward_range: RewardRange | None = None
     reward_aggregation: Aggregation = Aggregation.FIRST
     requires_activation: bool = False
+    baseline_item_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +275,10 @@ class Recommendation:
         Exact probability of showing each of the slate's items at its position, k numbers.
     best_slate
         What the acquisition function chose, where an exploration's share drew another slate; else none.
+    passed_over
+        Candidates that were passed over: unknown, retired or unavailable.
+    baseline
+        True when too few candidates were left, and this is the bandit's baseline slate.
     """
 
     recommendation_id: str
@@ -288,6 +295,8 @@ class Recommendation:
     degraded: bool = False
     position_propensities: tuple[float, ...] = ()
     best_slate: tuple[str, ...] = ()
+    passed_over: int = 0
+    baseline: bool = False
 
 
 class RewardOutcome(StrEnum):
@@ -479,6 +488,12 @@ class BanditStats:
         Rewards that came after their deadline and were counted, not learned.
     clamped_rewards
         Rewards outside the bandit's range that were learned as its nearest end.
+    places
+        Places of the universe that the kernel is defined on.
+    passed_over
+        Candidates that were passed over, over all recommendations.
+    unplaced_rewards
+        Rewards that were not learned because an item of their slate had lost its place.
     noise_variance
         Variance of a reward around its expectation, in squared reward units, as last chosen.
     prior_variance
@@ -528,6 +543,9 @@ class BanditStats:
     missed_corrections: int
     items: int
     available_items: int
+    places: int
+    passed_over: int
+    unplaced_rewards: int
     posterior_rows: int
     pending_rows: int
     reward_sum: float

@@ -93,12 +93,15 @@ class NotReadyError(TopkBanditError):
         A stable UPPER_SNAKE_CASE word that a program can switch on.
     message
         What must happen, for a person.
+    numbers
+        What the message counts, by name, for a program.
     """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, **numbers: int) -> None:
         super().__init__(reason, message)
         self.reason = reason
         self.message = message
+        self.numbers = numbers
 
     def __str__(self) -> str:
         return self.message

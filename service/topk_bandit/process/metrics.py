@@ -163,6 +163,10 @@ class Metrics(Hooks):
         self._exploration = self._counter(
             "topk_bandit_exploration_total", "Slates given out, by how they were chosen.", "mode"
         )
+        self._passed_over = self._counter(
+            "topk_bandit_candidates_passed_over_total",
+            "Candidates of slates given out that were unknown, retired or unavailable.",
+        )
         self._degraded = self._counter(
             "topk_bandit_degraded_total", "Slates given out that could not be recorded: the store was away."
         )
@@ -260,7 +264,7 @@ class Metrics(Hooks):
             self._rewards.labels(outcome)
         for outcome in _ANSWER_OUTCOMES:
             self._answers.labels(outcome)
-        for mode in ("explored", "exploited"):
+        for mode in ("explored", "exploited", "baseline"):
             self._exploration.labels(mode)
         for reason in _REST_REASONS:
             self._rested.labels(reason)
@@ -298,7 +302,9 @@ class Metrics(Hooks):
 
     def recommended(self, recommendation: Recommendation) -> None:
         """Count a slate and its regrets."""
-        self._series(self._exploration, "explored" if recommendation.explored else "exploited").inc()
+        chosen = "explored" if recommendation.explored else "exploited"
+        self._series(self._exploration, "baseline" if recommendation.baseline else chosen).inc()
+        self._passed_over.inc(recommendation.passed_over)
         self._regret_bound.inc(max(0.0, recommendation.regret_bound))
         self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
         if recommendation.degraded:

@@ -75,6 +75,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         reward_range=_reward_range(bandit),
         reward_aggregation=_reward_aggregation(bandit),
         requires_activation=bandit.requires_activation,
+        baseline_item_ids=_check_baseline(_baseline(bandit), slate_size=slate_size),
     )
     return _with_default_in_range(settings)
 
@@ -93,6 +94,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         reward_range=_range_to_proto(settings.reward_range),
         reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[settings.reward_aggregation],
         requires_activation=settings.requires_activation,
+        baseline_item_ids=settings.baseline_item_ids,
     )
 
 
@@ -221,6 +223,16 @@ def _prior_study(bandit: pb.Bandit) -> str:
     return study.study
 
 
+def _baseline(bandit: pb.Bandit) -> tuple[str, ...]:
+    return fields.item_ids("bandit.baseline_item_ids", bandit.baseline_item_ids)
+
+
+def _check_baseline(item_ids: tuple[str, ...], *, slate_size: int) -> tuple[str, ...]:
+    if len(item_ids) not in {0, slate_size}:
+        raise InvalidArgumentError("bandit.baseline_item_ids", f"has {len(item_ids)} items, a slate shows {slate_size}")
+    return item_ids
+
+
 # By the field that a mask names: the settings that it changes, and what reads their new values.
 _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "reward_wait": {"reward_wait_ms": _reward_wait_ms},
@@ -232,6 +244,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "reward_aggregation": {"reward_aggregation": lambda bandit: _reward_aggregation(bandit)},
     "requires_activation": {"requires_activation": lambda bandit: bandit.requires_activation},
     "item_capacity": {"item_capacity": lambda bandit: _item_capacity(bandit, low=1)},
+    "baseline_item_ids": {"baseline_item_ids": _baseline},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
 
@@ -245,8 +258,8 @@ def masked_change(
     ------
     InvalidArgumentError
         On ``update_mask`` when it is empty or names a field that can't be changed; on a field of ``bandit`` when its
-        new value can't be used, which for the item capacity the change itself finds out. Fields that the mask does not
-        name are not looked at.
+        new value can't be used, which for item capacity and baseline the change itself finds out. Fields that the mask
+        does not name are not looked at.
     """
     named = {leaf for path in paths for leaf in _leaves(path)}
     if not named:
@@ -267,6 +280,7 @@ def masked_change(
         if changed.item_capacity < settings.item_capacity:
             problem = f"can only be raised: it is {settings.item_capacity}, which can't become {changed.item_capacity}"
             raise InvalidArgumentError("bandit.item_capacity", problem)
+        _check_baseline(changed.baseline_item_ids, slate_size=changed.slate_size)
         return _with_default_in_range(changed)
 
     return change

@@ -101,7 +101,6 @@ def recommendation_request(
 
 def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.RecommendResponse:
     """Return the reply to a Recommend."""
-    explored = recommendation.explored
     return recommender_pb.RecommendResponse(
         recommendation_id=recommendation.recommendation_id,
         item_ids=recommendation.slate,
@@ -110,14 +109,21 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         standard_deviation=recommendation.standard_deviation,
         regret_bound=recommendation.regret_bound,
         estimated_regret=recommendation.estimated_regret,
-        mode=recommender_pb.MODE_EXPLORED if explored else recommender_pb.MODE_EXPLOITED,
+        mode=_mode(recommendation),
         model_version=recommendation.model_version,
         observation_count=recommendation.observations,
         reward_deadline=None if recommendation.degraded else timestamp(recommendation.deadline_ms),
         degraded=recommendation.degraded,
         position_propensities=recommendation.position_propensities,
         regret_confidence=REGRET_CONFIDENCE,
+        passed_over_count=recommendation.passed_over,
     )
+
+
+def _mode(recommendation: Recommendation) -> recommender_pb.Mode:
+    if recommendation.baseline:
+        return recommender_pb.MODE_BASELINE
+    return recommender_pb.MODE_EXPLORED if recommendation.explored else recommender_pb.MODE_EXPLOITED
 
 
 def timestamp(milliseconds: int) -> Timestamp:
@@ -316,6 +322,9 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         shared_context=stats.shared_context,
         edges_reached=stats.edges_reached,
         outlier_count=stats.outliers,
+        passed_over_count=stats.passed_over,
+        place_count=stats.places,
+        unplaced_reward_count=stats.unplaced_rewards,
         snapshot_position=stats.snapshot_position,
         memory_bytes=stats.memory_bytes,
         memory_limit_bytes=stats.memory_limit_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -14,7 +15,7 @@ from topk_bandit.domain import errors
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from google.protobuf.message import Message
 
@@ -47,6 +48,8 @@ class Failure:
         What was not found.
     reference
         What the log has this failure under, when it is the service's own fault.
+    numbers
+        What the message counts, by name.
     """
 
     code: StatusCode
@@ -56,6 +59,7 @@ class Failure:
     retry_after: float | None = None
     resource: str = ""
     reference: str = ""
+    numbers: Mapping[str, int] = dataclass_field(default_factory=dict)
 
     @property
     def message(self) -> str:
@@ -72,7 +76,9 @@ FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = 
     errors.InvalidArgumentError: lambda error: Failure(StatusCode.INVALID_ARGUMENT, error.problem, field=error.field),
     errors.NotFoundError: lambda error: Failure(StatusCode.NOT_FOUND, str(error), resource=error.resource),
     errors.ConflictError: lambda error: Failure(StatusCode.ALREADY_EXISTS, str(error), reason=error.reason),
-    errors.NotReadyError: lambda error: Failure(StatusCode.FAILED_PRECONDITION, str(error), reason=error.reason),
+    errors.NotReadyError: lambda error: Failure(
+        StatusCode.FAILED_PRECONDITION, str(error), reason=error.reason, numbers=error.numbers
+    ),
     errors.ExhaustedError: lambda error: Failure(
         StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after
     ),
@@ -124,7 +130,9 @@ def _details(failure: Failure) -> Iterator[Message]:
         violation = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_cut(failure.problem))
         yield error_details_pb2.BadRequest(field_violations=[violation])
     if failure.reason:
-        metadata = {"reference": failure.reference} if failure.reference else {}
+        metadata = {name: str(number) for name, number in failure.numbers.items()}
+        if failure.reference:
+            metadata["reference"] = failure.reference
         yield error_details_pb2.ErrorInfo(reason=failure.reason, domain=ERROR_DOMAIN, metadata=metadata)
     if failure.retry_after is not None:
         delay = Duration()

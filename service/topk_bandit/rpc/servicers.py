@@ -52,7 +52,9 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ) -> recommender_pb.RecommendResponse:
         """Give out a slate."""
         name, wanted, version = converters.recommendation_request(request)
-        recommendation = await self._use_cases.recommend(name, wanted, min_model_version=version)
+        recommendation = await self._use_cases.recommend(
+            name, wanted, min_model_version=version, strict_candidates=request.strict_candidates
+        )
         return converters.recommendation_to_proto(recommendation)
 
     async def Activate(

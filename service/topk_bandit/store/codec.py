@@ -181,6 +181,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         **({} if taken is None else {"reward_range": _range_document(taken)}),
         **({} if several is Aggregation.FIRST else {"reward_aggregation": several.value}),
         **({"requires_activation": True} if settings.requires_activation else {}),
+        **({"baseline_item_ids": list(settings.baseline_item_ids)} if settings.baseline_item_ids else {}),
     }
 
 
@@ -198,6 +199,9 @@ def _settings(fields: Fields) -> BanditSettings:
     study = fields.text("prior_study") if "prior_study" in fields.document else None
     if study == "":
         refuse("prior_study", study)
+    baseline = fields.texts("baseline_item_ids") if "baseline_item_ids" in fields.document else None
+    if baseline == ():
+        refuse("baseline_item_ids", baseline)
     return BanditSettings(
         item_capacity=fields.integer("item_capacity"),
         slate_size=fields.integer("slate_size"),
@@ -216,6 +220,7 @@ def _settings(fields: Fields) -> BanditSettings:
         reward_range=_reward_range(fields.child("reward_range")) if "reward_range" in fields.document else None,
         reward_aggregation=_aggregation(fields),
         requires_activation="requires_activation" in fields.document and fields.flag("requires_activation"),
+        baseline_item_ids=baseline or (),
     )
 
 
@@ -272,17 +277,25 @@ def _recommendation_document(recommendation: Recommendation) -> Document:
         "degraded": bool(recommendation.degraded),
         "position_propensities": [float(one) for one in recommendation.position_propensities],
         "best_slate": list(recommendation.best_slate),
+        "passed_over": recommendation.passed_over,
+        "baseline": bool(recommendation.baseline),
     }
 
 
 def _recommendation(fields: Fields) -> Recommendation:
-    recommendation_id, *others = fields.several(_RECOMMENDATION)
+    recommendation_id, *others, passed_over, baseline = fields.several(_RECOMMENDATION)
     recommendation = Recommendation(recommendation_id, fields.texts("slate"), *others)
     by_position, best_slate = fields.numbers("position_propensities"), fields.texts("best_slate")
-    return replace(recommendation, position_propensities=by_position, best_slate=best_slate)
+    return replace(
+        recommendation,
+        position_propensities=by_position,
+        best_slate=best_slate,
+        passed_over=passed_over,
+        baseline=baseline,
+    )
 
 
-# In the order of `Recommendation`, whose slate stands second and whose other lists stand last.
+# In the order of `Recommendation`, whose slate stands second and whose other lists stand before the last two.
 _RECOMMENDATION: Mapping[str, Any] = {
     "recommendation_id": str,
     "propensity": float,
@@ -295,6 +308,8 @@ _RECOMMENDATION: Mapping[str, Any] = {
     "observations": int,
     "deadline_ms": int,
     "degraded": bool,
+    "passed_over": int,
+    "baseline": bool,
 }
 
 

@@ -15,6 +15,7 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_UNSPECIFIED: _ClassVar[Mode]
     MODE_EXPLOITED: _ClassVar[Mode]
     MODE_EXPLORED: _ClassVar[Mode]
+    MODE_BASELINE: _ClassVar[Mode]
 
 class ActivationOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -32,6 +33,7 @@ class RewardOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 MODE_UNSPECIFIED: Mode
 MODE_EXPLOITED: Mode
 MODE_EXPLORED: Mode
+MODE_BASELINE: Mode
 ACTIVATION_OUTCOME_UNSPECIFIED: ActivationOutcome
 ACTIVATION_OUTCOME_ACTIVATED: ActivationOutcome
 ACTIVATION_OUTCOME_DUPLICATE: ActivationOutcome
@@ -42,21 +44,23 @@ REWARD_OUTCOME_DUPLICATE: RewardOutcome
 REWARD_OUTCOME_LATE: RewardOutcome
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "strict_candidates")
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STRICT_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
     min_model_version: int
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ...) -> None: ...
+    strict_candidates: bool
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., strict_candidates: _Optional[bool] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
-    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence")
+    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count")
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     PROPENSITY_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +75,7 @@ class RecommendResponse(_message.Message):
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     POSITION_PROPENSITIES_FIELD_NUMBER: _ClassVar[int]
     REGRET_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    PASSED_OVER_COUNT_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     propensity: float
@@ -85,7 +90,8 @@ class RecommendResponse(_message.Message):
     degraded: bool
     position_propensities: _containers.RepeatedScalarFieldContainer[float]
     regret_confidence: float
-    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ...) -> None: ...
+    passed_over_count: int
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ...) -> None: ...
 
 class ActivateRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "shown_item_ids")

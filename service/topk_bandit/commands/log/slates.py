@@ -55,12 +55,15 @@ class LeftOut(NamedTuple):
         They were drawn with a uniform share of 0, where some slates are never shown.
     shown_otherwise
         Another slate was shown instead, which was not drawn from a known distribution.
+    baseline
+        They are baseline slates: too few candidates were left for any policy to choose from.
     """
 
     before_snapshot: int
     without_reward: int
     without_share: int
     shown_otherwise: int = 0
+    baseline: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +122,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         without_reward=len(as_drawn) - len(rewarded),
         without_share=len(rewarded) - len(used),
         shown_otherwise=len(known) - len(as_drawn),
+        baseline=reader.baselines,
     )
     # Nothing is taken back here: an index is one item's for the whole log.
     item_ids = tuple(item_id or "" for item_id in reader.items.ids)
@@ -130,6 +134,7 @@ class _Reader:
 
     def __init__(self, dump: Dump) -> None:
         self.drawn: list[_Drawn] = []
+        self.baselines = 0
         self.items = Items()
         self._places: dict[str, int] = {}
         self._settings: list[BanditSettings] = []
@@ -155,6 +160,8 @@ class _Reader:
                 self._change_settings(settings, logged.position)
             case ItemsChanged() as change:
                 self.items = self.items.apply(change)
+            case Recommended(_, recommendation) if recommendation.baseline:
+                self.baselines += 1
             case Recommended() as event:
                 self._places[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
@@ -176,7 +183,7 @@ class _Reader:
         size, dim = self._settings[-1].slate_size, self._settings[-1].context_dim
         place = bisect_right(self._since, recommendation.model_version) - 1
         try:
-            eligible = self.items.find_eligible(request.candidates, at_least=size)
+            eligible = self.items.find_eligible(request.candidates).places
             slate = self.items.find_indices(recommendation.slate)
             best = self.items.find_indices(recommendation.best_slate or recommendation.slate)
         except TopkBanditError as error:
