@@ -11,7 +11,7 @@ from tests.learning.happenings import ASK_CONTEXT, CONTEXT_DIM, KERNEL, N_ITEMS,
 from tests.learning.test_policy import EVERYTHING
 
 from topk_bandit.learning.hyperparameters import best_noise
-from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, project
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 
@@ -134,3 +134,17 @@ def test_a_restored_state_ages_as_the_one_it_was_taken_from() -> None:
         assert left.posterior.n_observations == right.posterior.n_observations
         expected = right.predict(np.ones(1), EVERYTHING)
         assert left.predict(np.ones(1), EVERYTHING).mean.tobytes() == expected.mean.tobytes()
+
+
+def test_as_many_observations_are_left_when_some_rows_of_a_fold_are_dropped() -> None:
+    """One row of a fold has the counts of all, which may be less than there are rows."""
+    old = ObservedRows.of(Observations(*DATA.rows)).fade(np.full(40, 1e-2))
+    folded = project(KERNEL, old, most_rows=6, noise_variance=NOISE)
+    assert folded.noise_shape is not None
+    assert folded.n_observations == pytest.approx(0.4)
+    variances = np.sort(np.diag(folded.noise_shape))
+    weight = 1e-4 * float(variances[2] + variances[3]) / 2.0
+    dropped = folded.fade(np.full(6, weight))
+    assert dropped.n_rows == 3
+    assert dropped.n_observations == pytest.approx(0.4 * weight)
+    np.testing.assert_allclose(dropped.left_products, folded.left_products * weight)

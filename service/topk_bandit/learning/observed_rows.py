@@ -199,7 +199,7 @@ class ObservedRows:
         shape = shape * np.outer(fading, fading)
         faded = replace(self, leftovers=leftovers, noise_shape=shape)
         counts = np.diag(shape) < 1.0 / _FADED
-        return faded if counts.all() else faded.select(np.flatnonzero(counts))
+        return faded if counts.all() else _drop(faded, ~counts)
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> ObservedRows:
         """Return the same observations with the h of another prior mean, or of none.
@@ -214,6 +214,16 @@ class ObservedRows:
             targets = np.vstack([targets, prior_mean.of_rows(self.contexts, self.rankings, targets[1])])
             leftovers = np.column_stack([leftovers, own * left_y1, own * left_11, own * own * left_11])
         return replace(self, targets=targets, leftovers=leftovers)
+
+
+def _drop(rows: ObservedRows, faded: NDArray[np.bool_]) -> ObservedRows:
+    """Return the rows without some that count for next to nothing; how many observations there are stays."""
+    kept = rows.select(np.flatnonzero(~faded))
+    if kept.n_rows:
+        # After a fold one row has the leftovers of all.
+        kept.leftovers[-1] += rows.leftovers[faded].sum(axis=0)
+        kept.leftovers[-1, 0] += faded.sum()
+    return kept
 
 
 def noisy_covariance(kernel: KendallKernel, observed_rows: ObservedRows, *, noise_variance: float) -> FloatArray:
