@@ -1,9 +1,9 @@
 """Places for new items: where the kernel's universe has room, and how it gets some.
 
-A place is free once its item is retired, every deadline of a slate that showed it has passed, and no row shows it. When
-new items find too few, such places are taken back: the rows that show them are projected onto the others. Where slates
-are open still the universe grows instead, up to `MOST_RETIRED` places beyond the bandit's capacity. All of it is a
-function of the log.
+A place can be taken back once its item is retired and every deadline of a slate that showed it has passed. When new
+items find too few free ones, those whose slates ended first are: the rows that show their items are projected onto the
+others. Where slates are open still the universe grows instead, up to `MOST_RETIRED` places beyond the bandit's
+capacity. All of it is a function of the log.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ and with it what their open slates would have told."""
 
 _GROWTH = 8
 """The universe grows by this part of the capacity at least, since each time costs a refit."""
+
+
+_BATCH = 64
+"""So many times at most places are taken back until there are as many as the capacity: no more at once than are wanted,
+since rows that show what has gone tell of other items, but each time costs a refit."""
 
 
 class _Plan(NamedTuple):
@@ -66,13 +71,14 @@ def _plan(items: Items, state: State, wanted: int, *, settings: BanditSettings, 
     n_places, retired = state.posterior.kernel.n_items, items.retired_places
     # A pending row may be of a slate whose deadline has passed and whose default reward is still to come.
     is_open = (items.open_until_ms[retired] > at_ms) | np.isin(retired, state.posterior.pending.rankings)
-    ended, still_open = retired[~is_open], retired[is_open]
-    short = wanted - (n_places - items.places_in_use) - len(ended)
-    if short <= 0:
-        return _Plan(ended, n_places)
+    by_end = retired[np.argsort(items.open_until_ms[retired], kind="stable")]
+    ended, still_open = by_end[~np.isin(by_end, retired[is_open])], by_end[np.isin(by_end, retired[is_open])]
+    short = wanted - (n_places - items.places_in_use)
+    if short <= len(ended):
+        return _Plan(np.sort(ended[: max(short, settings.item_capacity // _BATCH)]), n_places)
+    short -= len(ended)
     grown = max(n_places, min(n_places + max(short, settings.item_capacity // _GROWTH), _most_places(settings)))
-    by_end = still_open[np.argsort(items.open_until_ms[still_open], kind="stable")]
-    return _Plan(np.sort(np.concatenate([ended, by_end[: max(short - (grown - n_places), 0)]])), grown)
+    return _Plan(np.sort(np.concatenate([ended, still_open[: max(short - (grown - n_places), 0)]])), grown)
 
 
 def _most_places(settings: BanditSettings) -> int:
