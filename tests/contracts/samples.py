@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import (
     Aggregation,
@@ -18,8 +19,12 @@ from topk_bandit.domain.bandits import (
     RecommendationRequest,
     RewardRange,
 )
+from topk_bandit.domain.features import Features
 
-__all__ = ["HOUR_MS", "ITEMS", "NAME", "PRIOR", "SETTINGS", "recommendation", "request", "settings"]
+if TYPE_CHECKING:
+    from topk_bandit.domain.features import Context
+
+__all__ = ["HOUR_MS", "ITEMS", "NAME", "NAMED", "PRIOR", "SETTINGS", "recommendation", "request", "settings"]
 
 HOUR_MS = 3_600_000
 NAME = BanditName(tenant="shop", bandit="home")
@@ -28,6 +33,16 @@ PRIOR = Prior(
     study="tastes",
     answers=60,
     utilities=(ItemUtility("apple", 1 / 3, (0.1, -2.5, 1e-17)), ItemUtility("pear", 0.0, (3.0, 0.0, -1.0))),
+)
+NAMED = Features.of(
+    {
+        "price": 5e-324,
+        "member": False,
+        "country ] é": 'a "b" c\n\u2028{0} %s',
+        "tags": ("new thing", "\\", "漢"),
+        "none": (),
+        "user": (0.1, -2.5, 1e22),
+    }
 )
 SETTINGS = BanditSettings(
     item_capacity=5,
@@ -65,7 +80,7 @@ def settings(
 def request(
     request_id: str = "req-1",
     *,
-    context: tuple[float, ...] = (0.1, -2.5, 1e-17),
+    context: Context = (0.1, -2.5, 1e-17),
     candidates: tuple[str, ...] | None = None,
 ) -> RecommendationRequest:
     return RecommendationRequest(request_id=request_id, context=context, candidates=candidates)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.harness import dump, listening, run, whole_log
-from tests.contracts.samples import HOUR_MS, ITEMS, NAME, PRIOR, SETTINGS, recommendation, request, settings
+from tests.contracts.samples import HOUR_MS, ITEMS, NAME, NAMED, PRIOR, SETTINGS, recommendation, request, settings
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -181,6 +181,13 @@ FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditEr
     "record another context": (
         lambda store: store.record_recommendation(
             NAME, request(context=(0.0,)), recommendation("rewarded"), incarnation="first", items_position=2
+        ),
+        ConflictError,
+        "REQUEST_ID_REUSED",
+    ),
+    "record features instead": (
+        lambda store: store.record_recommendation(
+            NAME, request(context=NAMED), recommendation("rewarded"), incarnation="first", items_position=2
         ),
         ConflictError,
         "REQUEST_ID_REUSED",
@@ -1066,6 +1073,7 @@ class StoreContract:
             "rewarded": (-0.0, 5e-324, 1e22),
             "expired": (0.1, -2.5, 1e-17),
             "late": (1.0, 1e6, 1.7976931348623157e308),
+            "named": NAMED,
         }
 
         async def scenario(store: Store) -> None:
@@ -1085,12 +1093,13 @@ class StoreContract:
             assert (await store.record_reward(NAME, "rewarded", 1.0)).outcome == RewardOutcome.ACCEPTED
             await stores.pass_time(500)
             assert (await store.record_reward(NAME, "late", 1.0)).outcome == RewardOutcome.LATE
-            assert await expired(store) == 1
+            assert await expired(store) == 2
             ends = [logged.event for logged in await whole_log(store, NAME)][1:]
             assert ends == [
                 Rewarded("rewarded", 1.0, then["rewarded"]),
                 Expired("late", default_reward, None if default_reward is None else then["late"]),
                 Expired("expired", default_reward, None if default_reward is None else then["expired"]),
+                Expired("named", default_reward, None if default_reward is None else then["named"]),
             ]
             assert [then[key].context for key in contexts] == list(contexts.values())
             assert str(ends[0]) == str(Rewarded("rewarded", 1.0, then["rewarded"])), "the sign of zero"

@@ -39,6 +39,7 @@ from topk_bandit.domain.bandits import (
     Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
 from topk_bandit.store import codec
 from topk_bandit.store.log import Snapshot
 
@@ -74,10 +75,26 @@ priors = st.builds(
 settings_with_priors = st.builds(
     replace, all_settings, prior_study=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), prior_digest=texts
 )
+buckets = st.integers(min_value=0, max_value=9)
+kinds = st.one_of(
+    st.builds(Numeric, st.none() | numbers, st.none() | numbers, texts, st.booleans()),
+    st.builds(Boolean),
+    st.builds(Categorical, text_tuples, buckets),
+    st.builds(LabelSet, text_tuples, buckets),
+    st.builds(Vector, counts, numbers),
+)
+settings_with_schemas = st.builds(
+    replace, all_settings, context_schema=st.lists(st.builds(Feature, texts, kinds), max_size=4).map(tuple)
+)
+feature_values = st.one_of(
+    numbers, st.booleans(), texts, text_tuples, st.lists(numbers, min_size=1, max_size=4).map(tuple)
+)
+named = st.dictionaries(texts, feature_values, max_size=4).map(Features.of)
+contexts = st.lists(numbers, max_size=4).map(tuple) | named
 requests = st.builds(
     RecommendationRequest,
     request_id=texts,
-    context=st.lists(numbers, max_size=4).map(tuple),
+    context=contexts,
     candidates=st.none() | text_tuples,
 )
 recommendations = st.builds(
@@ -97,10 +114,10 @@ recommendations = st.builds(
     passed_over=counts,
     baseline=st.booleans(),
 )
-shown = st.builds(Shown, context=st.lists(numbers, max_size=4).map(tuple), slate=text_tuples, at_ms=counts)
+shown = st.builds(Shown, context=contexts, slate=text_tuples, at_ms=counts)
 events = st.one_of(
-    st.builds(BanditCreated, all_settings | settings_with_priors, st.none() | priors),
-    st.builds(SettingsChanged, all_settings | settings_with_priors, st.none() | priors),
+    st.builds(BanditCreated, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
+    st.builds(SettingsChanged, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
     st.builds(
         ItemsChanged,
         upserted=st.lists(st.builds(Item, texts, st.booleans()), max_size=4).map(tuple),
@@ -173,6 +190,17 @@ def test_a_context_is_one_word_of_json(context: list[float]) -> None:
     encoded = codec.encode_context(context)
     assert not encoded.split()[1:]
     assert [number.hex() for number in json.loads(encoded)] == [number.hex() for number in context]
+
+
+@given(named)
+def test_named_features_are_one_word_of_json(features: Features) -> None:
+    encoded = codec.encode_context(features)
+    assert not encoded.split()[1:]
+    shown_then = (
+        b'{"v":1,"type":"rewarded","recommendation_id":"r","value":1.0,"shown":{"context":%s,"slate":[],"at_ms":1}}'
+    )
+    read = codec.decode_event(shown_then % encoded)
+    assert read == Rewarded("r", 1.0, Shown(features, (), 1))
 
 
 @given(numbers)

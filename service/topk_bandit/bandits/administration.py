@@ -12,10 +12,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from topk_bandit.bandits.contexts import check_growth
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, UnavailableError
+from topk_bandit.domain.features import FeatureStats
+from topk_bandit.learning.usual_contexts import NO_CONTEXTS
 from topk_bandit.store.codec import prior_digest
 
 if TYPE_CHECKING:
@@ -106,7 +109,9 @@ class Bandits:
         await self._residents.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
-            settings, prior = await self._resolve_prior(name, change(record.settings))
+            changed = change(record.settings)
+            check_growth(record.settings.context_schema, changed.context_schema)
+            settings, prior = await self._resolve_prior(name, changed)
             try:
                 updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
             except ConflictError:
@@ -216,7 +221,18 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         log_digest=digests.log,
         posterior_digest=digests.posterior,
         arithmetic=digests.arithmetic,
+        context_features=_describe_features(model),
     )
+
+
+def _describe_features(model: Model) -> tuple[FeatureStats, ...]:
+    """Return what was seen of the features of contexts, or of contexts that have none."""
+    usual, encoder = model.state.usual_contexts, model.encoder
+    if encoder is None:
+        usual = usual or NO_CONTEXTS
+        return (FeatureStats("", 0.0, usual.longest, frozen=False, clamped=usual.outliers, unknown=0, missing=0),)
+    pairs = zip(encoder.schema, encoder.records, strict=True)
+    return tuple(record.stats(feature.name) for feature, record in pairs)
 
 
 def _find_rank_weight_power(model: Model) -> float:

@@ -83,4 +83,6 @@ def _digest_of_log(model: Model) -> str:
         [model.prior_items.ids, model.state.observations],
         asdict(model.tally),
     ]
+    if model.encoder is not None:
+        content.append([[one.unknown, one.missing] for one in model.encoder.records])
     return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

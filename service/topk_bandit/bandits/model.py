@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,19 +31,32 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.features import Features
 from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.encoding import Encoder
+from topk_bandit.learning.feature_records import Mark
 from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Prior, Shown
+    from numpy.typing import NDArray
 
-__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "Tally", "begin", "fold", "half_life_of"]
+    from topk_bandit.domain.bandits import BanditSettings, Prior, Shown
+    from topk_bandit.domain.features import Context
+
+__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Tally", "begin", "fold", "half_life_of"]
 
 EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
+
+
+class OddFeatures(NamedTuple):
+    """How many features of a request are clamped or unknown; a context without features counts as one."""
+
+    clamped: int
+    unknown: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,8 @@ class Model:
     ----------
     prior_items
         The items that the state's prior mean knows.
+    encoder
+        Encodes contexts; None for those that callers encode.
     items_position
         Log position of the newest `ItemsChanged`.
     arithmetic
@@ -94,6 +109,7 @@ class Model:
     tally: Tally
     last: LoggedEvent
     arithmetic: str
+    encoder: Encoder | None = None
     items_position: int = 0
     since_checkpoint: int = 0
 
@@ -125,7 +141,24 @@ class Model:
         """About how much memory the model takes."""
         prior_mean = self.state.posterior.prior_mean
         prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
-        return self.state.memory_bytes + self.items.memory_bytes + prior_bytes
+        encoder_bytes = 0 if self.encoder is None else self.encoder.memory_bytes
+        return self.state.memory_bytes + self.items.memory_bytes + prior_bytes + encoder_bytes
+
+    def encode(self, context: Context) -> NDArray[np.float64]:
+        """Return a context that the bandit takes as numbers, shape (C,)."""
+        if self.encoder is not None and isinstance(context, Features):
+            return self.encoder.encode(context).context
+        if self.encoder is not None or isinstance(context, Features):
+            raise CorruptDataError("the log has features without a schema, or a schema and no features")
+        return np.array(context)
+
+    def count_odd(self, context: Context) -> OddFeatures:
+        """Return how much of a context that the bandit takes is not taken as it is."""
+        if self.encoder is not None and isinstance(context, Features):
+            marks = self.encoder.encode(context).marks
+            return OddFeatures(marks.count(Mark.CLAMPED), marks.count(Mark.UNKNOWN))
+        usual = self.state.usual_contexts
+        return OddFeatures(int(usual is not None and usual.is_outlier(self.encode(context))), 0)
 
 
 def half_life_of(settings: BanditSettings) -> float:
@@ -139,7 +172,14 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         raise CorruptDataError(f"a log begins with {type(first.event).__name__}")
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
-    state = State.initial(kernel, context_dim=settings.context_dim, limits=limits, half_life=half_life_of(settings))
+    encoder = None if settings.context_schema is None else Encoder.initial(settings.context_schema)
+    state = State.initial(
+        kernel,
+        context_dim=settings.context_dim,
+        limits=limits,
+        half_life=half_life_of(settings),
+        encoded=encoder is not None,
+    )
     model = Model(
         incarnation,
         settings,
@@ -149,6 +189,7 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         Tally(),
         first,
         arithmetic=describe_arithmetic(),
+        encoder=encoder,
         since_checkpoint=1,
     )
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
@@ -179,6 +220,8 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
         case SettingsChanged(settings, prior):
             state = _make_room(model.state.with_half_life(half_life_of(settings)), settings, at_ms=logged.at_ms)
             changed = replace(model, settings=settings, state=state)
+            if changed.encoder is not None and settings.context_schema is not None:
+                changed = _recode(changed, changed.encoder.with_schema(settings.context_schema))
             return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
         case ItemsChanged() as change:
             return replace(_change_items(model, change, at_ms=logged.at_ms), items_position=logged.position)
@@ -229,6 +272,7 @@ def _open_slate(model: Model, event: Recommended) -> Model:
     inactive = model.settings.requires_activation
     ranking = model.items.find_indices(recommendation.slate)
     model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
+    model = _observe(model, event.request.context)
     if not inactive:
         model = _show_slate(model, recommendation.recommendation_id, event.request.context, recommendation.slate)
     return replace(
@@ -245,11 +289,11 @@ def _open_slate(model: Model, event: Recommended) -> Model:
     )
 
 
-def _show_slate(model: Model, recommendation_id: str, context: Sequence[float], slate: Sequence[str]) -> Model:
+def _show_slate(model: Model, recommendation_id: str, context: Context, slate: Sequence[str]) -> Model:
     if recommendation_id in model.state.pending_ids:
         raise CorruptDataError(f"the log opens {recommendation_id!r}, which is open")
     ranking = model.items.find_indices(slate)
-    return replace(model, state=model.state.shown(recommendation_id, np.array(context), ranking))
+    return replace(model, state=model.state.shown(recommendation_id, model.encode(context), ranking))
 
 
 def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
@@ -277,6 +321,22 @@ def _activate_slate(model: Model, recommendation_id: str, shown: Shown) -> Model
     deadline_ms = shown.at_ms + model.settings.reward_wait_ms
     items = model.items.show(model.items.find_indices(shown.slate), deadline_ms=deadline_ms)
     return _show_slate(replace(model, items=items), recommendation_id, shown.context, shown.slate)
+
+
+def _observe(model: Model, context: Context) -> Model:
+    """Return the model whose encoder has seen one more context."""
+    if model.encoder is None or not isinstance(context, Features):
+        return model
+    return _recode(model, model.encoder.observe(context))
+
+
+def _recode(model: Model, encoder: Encoder) -> Model:
+    """Return the model with another encoder, and the contexts of its rows as that one gives them."""
+    before, state = model.encoder, model.state
+    if before is not None and not encoder.encodes_alike(before):
+        shared = math.sqrt(state.shared)
+        state = state.with_contexts(lambda contexts: encoder.recode(contexts, before, shared=shared))
+    return replace(model, encoder=encoder, state=state)
 
 
 def _check_open(model: Model, logged: LoggedEvent) -> Model:
@@ -319,7 +379,7 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
 
 
 def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Shown, *, at_ms: int) -> Model:
-    context, ranking = np.array(shown.context), model.items.find_indices(shown.slate)
+    context, ranking = model.encode(shown.context), model.items.find_indices(shown.slate)
     learned = model.state.usual.admit(reward).reward
     return replace(
         model,

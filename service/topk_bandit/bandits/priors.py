@@ -85,7 +85,10 @@ def check_prior(prior: Prior, settings: BanditSettings, *, most_bytes: int) -> N
     InvalidArgumentError
         The utilities do not go with its contexts, or they take more than `most_bytes`.
     """
-    if any(len(utility.slopes) not in {0, settings.context_dim} for utility in prior.utilities):
+    sizes = {len(utility.slopes) for utility in prior.utilities}
+    if settings.context_schema is not None and sizes - {0}:
+        raise InvalidArgumentError(FIELD, "has utilities for contexts of numbers, and the bandit's have named features")
+    if sizes - {0, settings.context_dim}:
         raise InvalidArgumentError(FIELD, f"has utilities for contexts of other than {settings.context_dim} numbers")
     ids = PriorItems(tuple(utility.item_id for utility in prior.utilities))
     taken = ids.memory_bytes + 8 * (1 + settings.context_dim) * len(prior.utilities)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.bandits.contexts import check_context
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
     InvalidArgumentError,
@@ -26,6 +27,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
+from topk_bandit.domain.features import Features
 from topk_bandit.learning.policy import decide
 from topk_bandit.store.log import Correctable, RecordStatus
 
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.model import Model, OddFeatures
     from topk_bandit.bandits.residents import Residents
-    from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
+    from topk_bandit.domain.bandits import ActivationReceipt, BanditName, BanditSettings, RewardReceipt
+    from topk_bandit.domain.features import Context
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
@@ -73,16 +76,15 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
     Raises
     ------
     InvalidArgumentError
-        A context of the wrong length, or fewer candidates than the slate shows.
+        A context or features that the bandit does not take, or fewer candidates than the slate shows.
     NotFoundError
         A candidate that is refused.
     NotReadyError
         TOO_FEW_ITEMS: too few can be shown, and there is no baseline slate that can.
     """
     settings = model.settings
-    context = np.array(request.context)
-    if context.shape != (settings.context_dim,):
-        raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(request.context)}")
+    check_context(settings, request.context)
+    context = model.encode(request.context)
     if request.candidates is not None and len(request.candidates) < settings.slate_size:
         problem = f"has {len(request.candidates)} items, the slate needs {settings.slate_size}"
         raise InvalidArgumentError("candidate_item_ids", problem)
@@ -210,7 +212,8 @@ class Recommender:
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                return await self._give_out(name, outcome, outcome.recommendation)
+                odd = model.count_odd(request.context)
+                return await self._give_out(name, outcome, outcome.recommendation, odd)
             model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
@@ -249,8 +252,8 @@ class Recommender:
         raise UnavailableError(f"the log of {name} grows faster than a reward can be corrected")
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
-        """Fill in what the caller may leave out: the request id, and the context of a bandit that has none."""
-        context = request.context or ((1.0,) if model.settings.context_dim == 1 else ())
+        """Fill in what the caller may leave out: the request id, and a context that tells nothing."""
+        context = request.context or _context_of_none(model.settings)
         return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
     async def _decide(
@@ -315,17 +318,25 @@ class Recommender:
         )
 
     async def _give_out(
-        self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation
+        self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation, odd: OddFeatures
     ) -> Recommendation:
         if outcome.status is RecordStatus.REPEATED:
             return await self._check_items(name, recommendation)
         self._hooks.recommended(recommendation)
+        self._hooks.encoded(clamped=odd.clamped, unknown=odd.unknown)
         return recommendation
 
     def _degrade(self, recommendation: Recommendation) -> Recommendation:
         degraded = replace(recommendation, recommendation_id="", degraded=True)
         self._hooks.recommended(degraded)
         return degraded
+
+
+def _context_of_none(settings: BanditSettings) -> Context:
+    """Return the context of a request without one: all features missing, or the one that is always the same."""
+    if settings.context_schema is not None:
+        return Features()
+    return (1.0,) if settings.context_dim == 1 else ()
 
 
 def _is_short(model: Model, request: RecommendationRequest) -> bool:

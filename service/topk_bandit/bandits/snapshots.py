@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,19 @@ from topk_bandit.bandits.model import Model, Tally, half_life_of
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.encoding import Encoder
+from topk_bandit.learning.feature_records import FeatureRecord
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import ObservedRows
 from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
+from topk_bandit.learning.usual_contexts import UsualContexts
 from topk_bandit.learning.usual_rewards import UsualRewards
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,6 +63,7 @@ def encode_model(model: Model) -> bytes:
         pending_contexts=checkpoint.pending.contexts,
         pending_rankings=checkpoint.pending.rankings,
         open_until_ms=model.items.open_until_ms,
+        feature_samples=_join_samples(model.encoder),
     )
     return buffer.getvalue()
 
@@ -87,8 +92,8 @@ def decode_digests(payload: bytes) -> Digests:
         return Digests(**_read_header(arrays)["digests"])
 
 
-def decode_items(payload: bytes) -> tuple[BanditSettings, Items]:
-    """Return the settings and the items of a model, without what it learned.
+def decode_items(payload: bytes) -> tuple[BanditSettings, Items, Encoder | None]:
+    """Return the settings, the items and the encoder of a model, without what it learned.
 
     Raises
     ------
@@ -97,7 +102,9 @@ def decode_items(payload: bytes) -> tuple[BanditSettings, Items]:
     """
     with _open_archive(payload) as arrays:
         header = _read_header(arrays)
-        return decode_settings(header["settings"].encode()), _read_items(header, arrays)
+        settings = decode_settings(header["settings"].encode())
+        encoder = _read_encoder(settings, header["features"], arrays["feature_samples"])
+        return settings, _read_items(header, arrays), encoder
 
 
 @contextmanager
@@ -141,6 +148,8 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "to_count": checkpoint.to_count,
         "aged_at": checkpoint.aged_at,
         "usual_rewards": checkpoint.usual,
+        "usual_contexts": checkpoint.usual_contexts,
+        "features": _describe_records(model.encoder),
         "noise_at_edge": checkpoint.noise_at_edge,
         "tally": asdict(model.tally),
         "last": {
@@ -179,6 +188,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
         arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
+        encoder=_read_encoder(settings, header["features"], arrays["feature_samples"]),
         items_position=header["items_position"],
     )
 
@@ -212,8 +222,43 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         to_count=header["to_count"],
         aged_at=header["aged_at"],
         usual=UsualRewards(*header["usual_rewards"]),
+        usual_contexts=_read_usual_contexts(header["usual_contexts"]),
         noise_at_edge=header["noise_at_edge"],
     )
+
+
+def _describe_records(encoder: Encoder | None) -> list[dict[str, Any]]:
+    """Return what was seen of each feature, its sample as the number of values in it."""
+    records = () if encoder is None else encoder.records
+    return [{**record._asdict(), "limit": _finite(record.limit), "sample": len(record.sample)} for record in records]
+
+
+def _finite(limit: float) -> float | None:
+    return limit if math.isfinite(limit) else None
+
+
+def _join_samples(encoder: Encoder | None) -> NDArray[np.float64]:
+    return np.zeros(0) if encoder is None else np.concatenate([record.sample for record in encoder.records])
+
+
+def _read_encoder(
+    settings: BanditSettings, described: Sequence[Mapping[str, Any]], samples: NDArray[np.float64]
+) -> Encoder | None:
+    if settings.context_schema is None:
+        return None
+    parts = np.split(samples, np.cumsum([one["sample"] for one in described]))
+    records = [
+        FeatureRecord(**{**one, "limit": math.inf if one["limit"] is None else one["limit"], "sample": sample})
+        for one, sample in zip(described, parts[:-1], strict=True)
+    ]
+    return Encoder(settings.context_schema, tuple(records))
+
+
+def _read_usual_contexts(described: Sequence[Any] | None) -> UsualContexts | None:
+    if described is None:
+        return None
+    first, longest, outliers = described
+    return UsualContexts(tuple(first), longest, outliers)
 
 
 def _take_lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.features import Context, FeatureSchema, FeatureStats
 
 __all__ = [
     "DEFAULT_BETA_SCALE",
@@ -144,6 +147,8 @@ class BanditSettings:
 
     All but slate size, context dimension and kernel may change; the item capacity may be raised.
 
+    A context schema may grow: it keeps the features and values that it has.
+
     Attributes
     ----------
     item_capacity
@@ -151,7 +156,7 @@ class BanditSettings:
     slate_size
         k: how many items a slate shows.
     context_dim
-        C: how many numbers a context has.
+        C: how many numbers a context has, after its features are encoded if they have names.
     reward_wait_ms
         How long after a recommendation its reward is still learned.
     default_reward
@@ -171,6 +176,8 @@ class BanditSettings:
         Whether a recommendation may never be shown, and counts and is learned from only once it is activated.
     baseline_item_ids
         The slate that is shown where too few candidates are left, best first; none for a bandit without one.
+    context_schema
+        The features that contexts are encoded from; None for contexts that callers encode.
     """
 
     item_capacity: int
@@ -187,6 +194,7 @@ class BanditSettings:
     reward_aggregation: Aggregation = Aggregation.FIRST
     requires_activation: bool = False
     baseline_item_ids: tuple[str, ...] = ()
+    context_schema: FeatureSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +244,7 @@ class RecommendationRequest:
     """What a storefront asks: a slate for this context, from these candidates (None: every available item)."""
 
     request_id: str
-    context: tuple[float, ...]
+    context: Context
     candidates: tuple[str, ...] | None
 
 
@@ -374,7 +382,7 @@ class Recommended:
 class Shown:
     """What a reward is learned for: the slate, its context, and the store's clock when it was recommended."""
 
-    context: tuple[float, ...]
+    context: Context
     slate: tuple[str, ...]
     at_ms: int
 
@@ -525,6 +533,8 @@ class BanditStats:
     arithmetic
         What that posterior was computed with: by the answering worker, and before by whoever saved the snapshot that it
         started from, if that was an unlike one.
+    context_features
+        What was seen of each feature of the schema, in its order; of the whole context without one.
     """
 
     log_position: int
@@ -568,3 +578,4 @@ class BanditStats:
     log_digest: str
     posterior_digest: str
     arithmetic: str
+    context_features: tuple[FeatureStats, ...]

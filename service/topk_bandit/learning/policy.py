@@ -35,9 +35,12 @@ from topk_bandit.learning.posterior import Posterior, capacity_for
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
 from topk_bandit.learning.search import best_seen, local_search
+from topk_bandit.learning.usual_contexts import NO_CONTEXTS
 from topk_bandit.learning.usual_rewards import NO_REWARDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from topk_bandit.learning.context_posterior import ContextPosterior
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Moments, PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.usual_contexts import UsualContexts
     from topk_bandit.learning.usual_rewards import UsualRewards
 
 __all__ = ["Checkpoint", "Decision", "Learned", "Limits", "State", "decide", "kernel_of", "most_bytes_of"]
@@ -131,6 +135,7 @@ class Checkpoint:
     to_count: float
     aged_at: float
     usual: UsualRewards
+    usual_contexts: UsualContexts | None
     noise_at_edge: bool
 
 
@@ -168,6 +173,8 @@ class State:
         When the rows were aged the last time.
     usual
         What rewards are usual.
+    usual_contexts
+        What contexts are usual; None for encoded ones, which have usual lengths.
     noise_at_edge
         Whether the noise that was chosen last is the least or the largest that is tried.
     recent
@@ -190,6 +197,7 @@ class State:
     half_life: float = math.inf
     aged_at: float = 0.0
     usual: UsualRewards = NO_REWARDS
+    usual_contexts: UsualContexts | None = NO_CONTEXTS
     noise_at_edge: bool = False
     recent: tuple[Learned, ...] = ()
     usual_before: UsualRewards = NO_REWARDS
@@ -204,17 +212,19 @@ class State:
         limits: Limits,
         prior_mean: PriorMean | None = None,
         half_life: float = math.inf,
+        encoded: bool = False,
     ) -> State:
         """Return the state of a bandit that knows nothing, but for what is believed of its items.
 
         With an adaptive kernel contexts of several numbers get one more, so that what they have in common is learned
-        whether they tell anything or not.
+        whether they tell anything or not. Contexts that are `encoded` features get it with any kernel.
         """
-        shared = 0.0 if kernel.shape is None or context_dim == 1 else FIRST_SHARED
+        shared = FIRST_SHARED if encoded or (kernel.shape is not None and context_dim > 1) else 0.0
         in_all = context_dim + bool(shared)
         prior_mean = None if prior_mean is None else prior_mean.with_context_dim(in_all)
         posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=0.1, prior_mean=prior_mean)
-        return cls(_rescale(posterior), limits, shared=shared, half_life=half_life)
+        usual_contexts = None if encoded else NO_CONTEXTS
+        return cls(_rescale(posterior), limits, shared=shared, half_life=half_life, usual_contexts=usual_contexts)
 
     @classmethod
     def restored(
@@ -258,6 +268,7 @@ class State:
             half_life=half_life,
             aged_at=checkpoint.aged_at,
             usual=checkpoint.usual,
+            usual_contexts=checkpoint.usual_contexts,
             noise_at_edge=checkpoint.noise_at_edge,
             usual_before=checkpoint.usual,
             leaving=leaving,
@@ -279,6 +290,7 @@ class State:
             to_count=self.to_count,
             aged_at=self.aged_at,
             usual=self.usual,
+            usual_contexts=self.usual_contexts,
             noise_at_edge=self.noise_at_edge,
         )
 
@@ -304,7 +316,9 @@ class State:
         return (self.observations + _ENDED_BEFORE) / (self.observations + self.unrewarded + _ENDED_BEFORE)
 
     def encode(self, context: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a context as the posterior takes it: with what all contexts share."""
+        """Return a context as the posterior takes it: no outlier, and with what all contexts share."""
+        if self.usual_contexts is not None:
+            context = self.usual_contexts.shorten(context)
         return np.append(context, math.sqrt(self.shared)) if self.shared else context
 
     def predict(self, context: NDArray[np.float64], rankings: Rankings, *, with_constant: bool = True) -> Moments:
@@ -317,15 +331,28 @@ class State:
         A pending slate stands for the reward that is expected of it. So of the slates shown only the share counts that
         gets rewards: each adds that share, and one counts whenever they add up to a whole slate.
         """
-        to_count = self.to_count + self.rewarded_share
+        state, context = self._admit(context), self.encode(context)
+        to_count = state.to_count + state.rewarded_share
         if to_count < 1.0 - _ROUNDING:
-            return replace(self, to_count=to_count)
-        state = self if len(self.pending_ids) < self.limits.pending_rows else self._discard(self.pending_ids[0])
-        posterior = state.posterior.show(self.encode(context), ranking)
+            return replace(state, to_count=to_count)
+        if len(state.pending_ids) >= state.limits.pending_rows:
+            state = state._discard(state.pending_ids[0])
+        posterior = state.posterior.show(context, ranking)
         if not posterior.n_rows:
             posterior = _rescale(posterior)
         pending_ids = (*state.pending_ids, slate_id)
         return replace(state, posterior=posterior, pending_ids=pending_ids, to_count=max(to_count - 1.0, 0.0))
+
+    def _admit(self, context: NDArray[np.float64]) -> State:
+        """Return the state that knows of one more context; once it knows enough, its rows have no outliers."""
+        before = self.usual_contexts
+        if before is None:
+            return self
+        usual = before.admit(context)
+        state = replace(self, usual_contexts=usual)
+        if not before.first or usual.first:
+            return state
+        return state.with_contexts(lambda contexts: usual.shorten_rows(contexts, shares=bool(self.shared)))
 
     def closed(self, slate_id: str) -> State:
         """End a slate without a reward."""
@@ -424,14 +451,23 @@ class State:
         vacated
             Items that no row shows afterwards.
         """
-        return self._refit_with(self.posterior.kernel, at, vacated=vacated)
+        rows = self._age_rows(at)
+        kernel, pending = self.posterior.kernel, self.posterior.pending
+        return self._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
 
-    def _refit_with(self, kernel: KendallKernel, at: float, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
-        """Return `refit`, beginning with this kernel."""
-        posterior = self.posterior
+    def _rebuild(
+        self,
+        kernel: KendallKernel,
+        rows: ObservedRows,
+        pending: PendingSlates,
+        aged_at: float,
+        *,
+        vacated: NDArray[np.int32] = NO_ITEMS,
+    ) -> State:
+        """Return the state of these rows, aged until then, and of these pending slates, beginning with a kernel."""
+        posterior, shared = self.posterior, self.shared
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
-        aged, pending, shared, aged_at = self._age_rows(at), posterior.pending, self.shared, max(at, self.aged_at)
-        rows = condense(kernel, aged, most_rows=self.limits.rows, noise_variance=noise_variance, leaving=self.leaving)
+        rows = condense(kernel, rows, most_rows=self.limits.rows, noise_variance=noise_variance, leaving=self.leaving)
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
         if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
@@ -506,6 +542,28 @@ class State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
         return replace(self, half_life=half_life)
 
+    def with_contexts(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> State:
+        """Return the state, refit, whose rows have other contexts.
+
+        Parameters
+        ----------
+        change
+            From contexts as the posterior has them, shape (N, C + 1), what they share being the last number, to others
+            in their order, perhaps with more numbers; or from (N, C), if they share nothing. It is linear in what is
+            not extreme.
+        """
+        posterior = self.posterior
+        rows, pending = posterior.observed_rows, posterior.pending
+        changed = change(rows.contexts), change(pending.contexts)
+        if all(np.array_equal(new, old) for new, old in zip(changed, (rows.contexts, pending.contexts), strict=True)):
+            return self
+        if posterior.prior_mean is not None:
+            wider = posterior.prior_mean.with_context_dim(changed[0].shape[1])
+            posterior = replace(posterior, prior_mean=wider)
+        state = replace(self, posterior=posterior)
+        rows, pending = replace(rows, contexts=changed[0]), pending._replace(contexts=changed[1])
+        return state._rebuild(posterior.kernel, rows, pending, self.aged_at)
+
     def _age_rows(self, at: float) -> ObservedRows:
         """Return the rows as they count now: those of the last refit aged by all the time since, later ones by half."""
         rows, halvings = self.posterior.observed_rows, max(at - self.aged_at, 0.0) / self.half_life
@@ -545,8 +603,9 @@ class State:
             shown = np.flatnonzero(posterior.shown_counts())
             if np.array_equal(old.features[shown], kernel.content.features[shown]):
                 return replace(self, posterior=posterior.with_unshown_features(kernel))
-            return self._refit_with(kernel, self.aged_at)
-        return replace(self, compared=0)._refit_with(kernel, self.aged_at)
+            return self._rebuild(kernel, posterior.observed_rows, posterior.pending, self.aged_at)
+        state = replace(self, compared=0)
+        return state._rebuild(kernel, posterior.observed_rows, posterior.pending, self.aged_at)
 
     @property
     def memory_bytes(self) -> int:

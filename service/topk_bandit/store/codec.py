@@ -39,13 +39,16 @@ from topk_bandit.domain.bandits import (
     Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.features import Features
 from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
+from topk_bandit.store.feature_codec import features_document, read_features, read_schema, schema_document
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from topk_bandit.domain.bandits import Event
+    from topk_bandit.domain.features import Context
 
 __all__ = [
     "SCHEMA",
@@ -85,7 +88,9 @@ def canonical(value: float) -> str:
 def fingerprint(request: RecommendationRequest) -> str:
     """Return a digest of a request's context and candidates: equal for equal ones, whatever the request's id."""
     candidates = None if request.candidates is None else list(request.candidates)
-    asked = [[canonical(number) for number in request.context], candidates]
+    context = request.context
+    document = _context_document(context) if isinstance(context, Features) else [canonical(one) for one in context]
+    asked = [document, candidates]
     return blake2b(pack(asked), digest_size=16).hexdigest()
 
 
@@ -109,9 +114,9 @@ def decode_recommendation(data: bytes) -> Recommendation:
     return decode(data, _recommendation)
 
 
-def encode_context(context: Sequence[float]) -> bytes:
-    """Return a context as it stands in events: JSON without spaces."""
-    return pack([float(number) for number in context])
+def encode_context(context: Context) -> bytes:
+    """Return a context as it stands in events: JSON without a space, also inside of texts."""
+    return pack(_context_document(context)).replace(b" ", b"\\u0020")
 
 
 def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
@@ -182,6 +187,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         **({} if several is Aggregation.FIRST else {"reward_aggregation": several.value}),
         **({"requires_activation": True} if settings.requires_activation else {}),
         **({"baseline_item_ids": list(settings.baseline_item_ids)} if settings.baseline_item_ids else {}),
+        **({} if settings.context_schema is None else {"context_schema": schema_document(settings.context_schema)}),
     }
 
 
@@ -221,6 +227,7 @@ def _settings(fields: Fields) -> BanditSettings:
         reward_aggregation=_aggregation(fields),
         requires_activation="requires_activation" in fields.document and fields.flag("requires_activation"),
         baseline_item_ids=baseline or (),
+        context_schema=read_schema(fields, "context_schema") if "context_schema" in fields.document else None,
     )
 
 
@@ -313,10 +320,20 @@ _RECOMMENDATION: Mapping[str, Any] = {
 }
 
 
+def _context_document(context: Context) -> Document | list[float]:
+    return features_document(context) if isinstance(context, Features) else [float(number) for number in context]
+
+
+def _context(fields: Fields) -> Context:
+    if isinstance(fields.document.get("context"), dict):
+        return read_features(fields.child("context"))
+    return fields.numbers("context")
+
+
 def _request_document(request: RecommendationRequest) -> Document:
     return {
         "request_id": request.request_id,
-        "context": [float(number) for number in request.context],
+        "context": _context_document(request.context),
         "candidates": None if request.candidates is None else list(request.candidates),
     }
 
@@ -324,7 +341,7 @@ def _request_document(request: RecommendationRequest) -> Document:
 def _request(fields: Fields) -> RecommendationRequest:
     return RecommendationRequest(
         request_id=fields.text("request_id"),
-        context=fields.numbers("context"),
+        context=_context(fields),
         candidates=None if fields.is_null("candidates") else fields.texts("candidates"),
     )
 
@@ -372,14 +389,14 @@ def _written(value: float | None) -> float | None:
 
 def _shown_document(shown: Shown) -> Document:
     return {
-        "context": [float(number) for number in shown.context],
+        "context": _context_document(shown.context),
         "slate": list(shown.slate),
         "at_ms": shown.at_ms,
     }
 
 
 def _shown(fields: Fields) -> Shown:
-    return Shown(context=fields.numbers("context"), slate=fields.texts("slate"), at_ms=fields.integer("at_ms"))
+    return Shown(context=_context(fields), slate=fields.texts("slate"), at_ms=fields.integer("at_ms"))
 
 
 def _expired(fields: Fields) -> Expired:

@@ -61,7 +61,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "value", "must be from {} to {}, the bandit's reward_range".format(*ends.split())
     ),
     "request_id_reused": lambda *_: ConflictError(
-        "REQUEST_ID_REUSED", "the request id was used with another context or other candidates"
+        "REQUEST_ID_REUSED", "the request id was used with another context, other features or other candidates"
     ),
     "revision_changed": lambda name, _: ConflictError("REVISION_CHANGED", f"{name} was changed by somebody else"),
     "reward_count": lambda _, key: ExhaustedError(

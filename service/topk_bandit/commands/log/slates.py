@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.snapshots import decode_items
 from topk_bandit.domain.bandits import (
@@ -26,7 +27,9 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.features import Features
 from topk_bandit.evaluation.slate_log import LoggingPolicy, slate_log
+from topk_bandit.learning.encoding import Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.domain.bandits import BanditSettings, Exploration, LoggedEvent
+    from topk_bandit.domain.features import Context
     from topk_bandit.evaluation.slate_log import SlateLog
 
 __all__ = ["LeftOut", "LoggedSlates", "read_slates"]
@@ -83,7 +87,7 @@ class _Drawn:
     """
 
     position: int
-    context: tuple[float, ...]
+    context: Context
     eligible: NDArray[np.int32]
     slate: NDArray[np.int32]
     best: NDArray[np.int32]
@@ -126,7 +130,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
     )
     # Nothing is taken back here: an index is one item's for the whole log.
     item_ids = tuple(item_id or "" for item_id in reader.items.ids)
-    return LoggedSlates(_slate_log(used, n_items), item_ids, left_out)
+    return LoggedSlates(_slate_log(used, reader.encode(used), n_items), item_ids, left_out)
 
 
 class _Reader:
@@ -136,12 +140,13 @@ class _Reader:
         self.drawn: list[_Drawn] = []
         self.baselines = 0
         self.items = Items()
+        self._encoder: Encoder | None = None
         self._places: dict[str, int] = {}
         self._settings: list[BanditSettings] = []
         self._since: list[int] = []
         self._last = 0
         if dump.snapshot is not None:
-            settings, self.items = decode_items(dump.snapshot.payload)
+            settings, self.items, self._encoder = decode_items(dump.snapshot.payload)
             self._last = dump.snapshot.position
             self._change_settings(settings, self._last)
         elif not (dump.events and isinstance(dump.events[0].event, BanditCreated)):
@@ -174,22 +179,35 @@ class _Reader:
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)
 
+    def encode(self, drawn: Sequence[_Drawn]) -> NDArray[np.float64]:
+        """Return the contexts of slates; features as after the last event, and what all share as the last number."""
+        return np.array([self._encode(one.context) for one in drawn])
+
+    def _encode(self, context: Context) -> NDArray[np.float64]:
+        if self._encoder is None or not isinstance(context, Features):
+            return np.array(context)
+        return np.append(self._encoder.encode(context).context, 1.0)
+
     def _change_settings(self, settings: BanditSettings, position: int) -> None:
         self._settings.append(settings)
         self._since.append(position)
+        if settings.context_schema is not None:
+            known = self._encoder or Encoder.initial(settings.context_schema)
+            self._encoder = known.with_schema(settings.context_schema)
 
     def _draw(self, event: Recommended, position: int) -> _Drawn:
         request, recommendation = event.request, event.recommendation
-        size, dim = self._settings[-1].slate_size, self._settings[-1].context_dim
+        size = self._settings[-1].slate_size
         place = bisect_right(self._since, recommendation.model_version) - 1
         try:
+            check_context(self._settings[-1], request.context)
             eligible = self.items.find_eligible(request.candidates).places
             slate = self.items.find_indices(recommendation.slate)
             best = self.items.find_indices(recommendation.best_slate or recommendation.slate)
         except TopkBanditError as error:
             raise CorruptDataError(f"event {position}: {error}") from error
-        if len(request.context) != dim:
-            raise CorruptDataError(f"event {position}: a context has {dim} numbers, not {len(request.context)}")
+        if self._encoder is not None and isinstance(request.context, Features):
+            self._encoder = self._encoder.observe(request.context)
         for shown in (slate, best):
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
@@ -216,10 +234,10 @@ def _check_propensities(drawn: Sequence[_Drawn], n_items: int) -> None:
         )
 
 
-def _slate_log(drawn: Sequence[_Drawn], n_items: int) -> SlateLog:
+def _slate_log(drawn: Sequence[_Drawn], contexts: NDArray[np.float64], n_items: int) -> SlateLog:
     near, uniform = _shares(drawn)
     return slate_log(
-        np.array([one.context for one in drawn]),
+        contexts,
         _mask(drawn, n_items),
         _slates(drawn),
         np.array([one.reward for one in drawn]),

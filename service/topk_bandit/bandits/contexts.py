@@ -1,0 +1,127 @@
+"""Contexts against a bandit's settings: which are refused, and how a schema of features may grow.
+
+Errors name the field as the wire does. Nothing here encodes: `topk_bandit.learning.encoding` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.features import Context, FeatureKind, FeatureSchema, FeatureValue
+
+__all__ = ["SCHEMA_FIELD", "check_context", "check_features", "check_growth"]
+
+SCHEMA_FIELD = "bandit.context_schema"
+"""What a schema of contexts is called on the wire."""
+
+
+def check_context(settings: BanditSettings, context: Context) -> None:
+    """Check that a bandit takes a context.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has features and the bandit no schema, or the other way round; a feature is not in the schema, or its value
+        is of another kind; or there are more or fewer numbers than the bandit takes.
+    """
+    schema = settings.context_schema
+    if isinstance(context, Features):
+        if schema is None:
+            raise InvalidArgumentError("features", "can't be used: the bandit has no context_schema, so give a context")
+        check_features(schema, context)
+    elif schema is not None:
+        raise InvalidArgumentError("context", "can't be used: the bandit has a context_schema, so give features")
+    elif len(context) != settings.context_dim:
+        raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(context)}")
+
+
+def check_features(schema: FeatureSchema, features: Features, *, field: str = "features") -> None:
+    """Check that features are of a schema.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming the feature in `field`, as of `check_context`.
+    """
+    kinds = {feature.name: feature.kind for feature in schema}
+    for name, value in features.values:
+        path = f'{field}["{name}"]'
+        if name not in kinds:
+            raise InvalidArgumentError(path, f"is not in the schema, which has {_list_names(schema)}")
+        if not _is_of_kind(kinds[name], value):
+            raise InvalidArgumentError(path, f"must be {_describe(kinds[name])}")
+
+
+_MOST_NAMES = 20
+
+
+def _list_names(schema: FeatureSchema) -> str:
+    names = [feature.name for feature in schema]
+    return ", ".join([*names[:_MOST_NAMES], *(["..."] if len(names) > _MOST_NAMES else [])])
+
+
+def _is_of_kind(kind: FeatureKind, value: FeatureValue) -> bool:
+    match kind:
+        case Numeric():
+            return isinstance(value, float)
+        case Boolean():
+            return isinstance(value, bool)
+        case LabelSet():
+            return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+        case Categorical():
+            return isinstance(value, str)
+        case Vector(size):
+            return isinstance(value, tuple) and len(value) == size and all(isinstance(one, float) for one in value)
+
+
+def _describe(kind: FeatureKind) -> str:
+    match kind:
+        case Numeric():
+            return "a number"
+        case Boolean():
+            return "a boolean"
+        case LabelSet():
+            return "labels"
+        case Categorical():
+            return "a text"
+        case Vector(size):
+            return f"a vector of {size} numbers"
+
+
+def check_growth(before: FeatureSchema | None, after: FeatureSchema | None, *, field: str = SCHEMA_FIELD) -> None:
+    """Check that what was learned with a schema can be kept with another: it may have more features and values.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something is gone or is another.
+    """
+    if before == after:
+        return
+    if before is None or after is None:
+        had, has = ("none", "one") if before is None else ("one", "none")
+        problem = f"can't be {'added' if before is None else 'removed'}: what was learned with {had} is of no use"
+        raise InvalidArgumentError(field, f"{problem} with {has}; create another bandit")
+    kinds = {feature.name: (place, feature.kind) for place, feature in enumerate(after)}
+    for feature in before:
+        if feature.name not in kinds:
+            raise InvalidArgumentError(field, f'lacks the feature "{feature.name}", which can\'t be removed')
+        place, kind = kinds[feature.name]
+        _check_kind(feature.kind, kind, f"{field}.features[{place}]", feature.name)
+
+
+def _check_kind(before: FeatureKind, after: FeatureKind, path: str, name: str) -> None:
+    if before == after:
+        return
+    if not isinstance(before, Categorical) or type(before) is not type(after):
+        raise InvalidArgumentError(path, f'changes "{name}", of which what was learned could not be kept')
+    if before.buckets or after.buckets:
+        raise InvalidArgumentError(path, f'changes the buckets of "{name}": its values would be taken for others')
+    gone = [value for value in before.values if value not in after.values]
+    if gone:
+        raise InvalidArgumentError(path, f'lacks {gone[0]!r} of "{name}": values can be added, not removed')

@@ -1,0 +1,268 @@
+"""Named features as the vector that the kernel takes: of a width that the schema fixes, and of a norm of about 1.
+
+Each feature has a block of the vector. A number is centred, scaled (`feature_records`) and clamped at a few scales;
+true and false are 1 and -1; a text, or a bucket of texts, has a place that is 1; labels share a unit length; a vector
+keeps its direction. Each block ends with a place that is 1 where the value is missing, all others being 0 then. The
+root mean square of a usual block is 1, and blocks are divided by the root of how many there are, constant numbers not
+counted: so none drowns the others, whatever its unit.
+
+An encoder is a value that is folded from requests (`observe`). When a centre, a scale or the schema changes, contexts
+that were encoded before are recoded: a number that is linear in the old coordinates and in the constant that contexts
+share. So rows that are sums of contexts can be recoded, too. Only what is far beyond the new limits is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector, width_of
+from topk_bandit.learning.feature_records import FeatureRecord, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from topk_bandit.domain.features import Feature, FeatureKind, FeatureSchema, FeatureValue
+
+__all__ = ["Encoded", "Encoder"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Encoded(NamedTuple):
+    """Features as a vector (C,), and how each was taken, in the order of the schema."""
+
+    context: FloatArray
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoder:
+    """A schema, and what was seen of each of its features, in its order."""
+
+    schema: FeatureSchema
+    records: tuple[FeatureRecord, ...]
+
+    @classmethod
+    def initial(cls, schema: FeatureSchema) -> Encoder:
+        """Return the encoder of a bandit that has seen nothing."""
+        return cls(schema, tuple(FeatureRecord.first(feature.kind) for feature in schema))
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes."""
+        return sum(record.sample.nbytes for record in self.records) + _PLACE_BYTES * width_of(self.schema)
+
+    @property
+    def weights(self) -> FloatArray:
+        """What each block is multiplied by, shape (number of features,)."""
+        weights = np.array([_weight_of(feature.kind) for feature in self.schema])
+        counted = np.array([not record.is_constant for record in self.records])
+        return np.asarray(weights / math.sqrt(float((weights * weights * counted).sum()) or 1.0))
+
+    def encode(self, features: Features) -> Encoded:
+        """Return features as a vector; they are of the schema, and each has a value of its kind."""
+        values = dict(features.values)
+        blocks, marks = [], []
+        for feature, record in zip(self.schema, self.records, strict=True):
+            block, mark = _encode(feature.kind, record, values.get(feature.name))
+            blocks.append(block)
+            marks.append(mark)
+        context = np.concatenate(blocks)
+        for coordinates, weight in zip(_find_blocks(self.schema), self.weights.tolist(), strict=True):
+            context[coordinates] *= weight
+        return Encoded(context, tuple(marks))
+
+    def observe(self, features: Features) -> Encoder:
+        """Return the encoder after one more request."""
+        values, marks = dict(features.values), self.encode(features).marks
+        records = []
+        for feature, record, mark in zip(self.schema, self.records, marks, strict=True):
+            number = _number_of(feature.kind, values.get(feature.name)) if record.learns else None
+            counted = record.mark(mark)
+            is_norm = isinstance(feature.kind, Vector)
+            records.append(counted if number is None else counted.learn(number, is_norm=is_norm))
+        return replace(self, records=tuple(records))
+
+    def with_schema(self, schema: FeatureSchema) -> Encoder:
+        """Return the encoder of a schema that has all that this one has: nothing was seen yet of what is new."""
+        known = {feature.name: record for feature, record in zip(self.schema, self.records, strict=True)}
+        records = (known.get(feature.name, FeatureRecord.first(feature.kind)) for feature in schema)
+        return Encoder(schema, tuple(records))
+
+    def encodes_alike(self, other: Encoder) -> bool:
+        """Tell whether the same features give the same vector, as long as nothing more is seen."""
+        ours, theirs = ([(one.centre, one.scale, one.known) for one in encoder.records] for encoder in (self, other))
+        return self.schema == other.schema and ours == theirs
+
+    def recode(self, contexts: FloatArray, before: Encoder, *, shared: float) -> FloatArray:
+        """Return contexts that an earlier encoder gave as this one gives them, shape (N, C + 1).
+
+        They are the same as of the same features, but for numbers that were clamped, and for what was not known of them
+        then: a feature or a value that is new. Numbers without a centre and a scale count as the first centre.
+
+        Parameters
+        ----------
+        contexts
+            Contexts with what they share as their last number, or sums of such, shape (N, C before + 1).
+        before
+            That encoder; its schema has nothing that the schema has not.
+        shared
+            What a single context shares, above 0.
+        """
+        recoded = np.zeros((len(contexts), width_of(self.schema) + 1))
+        recoded[:, -1] = contexts[:, -1]
+        ones = contexts[:, -1] / shared
+        sizes = np.maximum(np.sqrt((contexts[:, :-1] ** 2).sum(axis=1)), 1.0)
+        of_name = {feature.name: place for place, feature in enumerate(before.schema)}
+        here, there, weights, old_weights = (
+            *(_find_blocks(self.schema), _find_blocks(before.schema)),
+            *(self.weights.tolist(), before.weights.tolist()),
+        )
+        for place, feature in enumerate(self.schema):
+            earlier = of_name.get(feature.name)
+            if earlier is None:
+                continue
+            old = contexts[:, there[earlier]] / old_weights[earlier]
+            change = _Change(before.records[earlier], self.records[place], before.schema[earlier].kind, feature.kind)
+            recoded[:, here[place]] = weights[place] * change.apply(old, ones, sizes)
+        return recoded
+
+
+_PLACE_BYTES = 200
+"""About what a coordinate takes, with the text that it stands for."""
+
+
+class _Change(NamedTuple):
+    """What became of one feature."""
+
+    before: FeatureRecord
+    after: FeatureRecord
+    old_kind: FeatureKind
+    kind: FeatureKind
+
+    def apply(self, block: FloatArray, ones: FloatArray, sizes: FloatArray) -> FloatArray:
+        """Return a block of sums of `ones` contexts that are about `sizes` times as long as one; weights left out."""
+        if isinstance(self.kind, Categorical) and isinstance(self.old_kind, Categorical):
+            return _move_values(block, self.old_kind, self.kind)
+        if self.after.limit == np.inf or (self.before.centre, self.before.scale) == self.after[:2]:
+            return block
+        moved, scale = block.copy(), self.after.scale
+        numbers = moved[:, :-1]
+        numbers *= self.before.scale / scale if scale else 0.0
+        if scale and self.before.known:
+            numbers += ((self.before.centre - self.after.centre) / scale * (ones - block[:, -1]))[:, None]
+        norms, most = np.sqrt((numbers * numbers).sum(axis=1)), self.after.limit * sizes
+        numbers *= np.divide(most, norms, out=np.ones_like(norms), where=norms > most)[:, None]
+        return moved
+
+
+def _move_values(block: FloatArray, before: Categorical, after: Categorical) -> FloatArray:
+    """Return a block of texts with a place for each value that is declared now, unknown and missing ones last."""
+    if before == after:
+        return block
+    moved, places = np.zeros((len(block), after.width)), _find_places(after.values)
+    moved[:, [places[value] for value in before.values]] = block[:, :-2]
+    moved[:, -2:] = block[:, -2:]
+    return moved
+
+
+def _weight_of(kind: FeatureKind) -> float:
+    return kind.weight if isinstance(kind, Vector) else 1.0
+
+
+@lru_cache(maxsize=512)
+def _find_blocks(schema: tuple[Feature, ...]) -> tuple[slice, ...]:
+    """Return the coordinates of each feature."""
+    ends = list(accumulate((feature.kind.width for feature in schema), initial=0))
+    return tuple(slice(start, end) for start, end in pairwise(ends))
+
+
+@lru_cache(maxsize=4096)
+def _find_places(values: tuple[str, ...]) -> Mapping[str, int]:
+    return {value: place for place, value in enumerate(values)}
+
+
+def _encode(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None) -> tuple[FloatArray, Mark]:
+    """Return a block, its weight left out, and how the value was taken."""
+    block = np.zeros(kind.width)
+    if value is None:
+        block[-1] = 1.0
+        return block, Mark.MISSING
+    return block, _ENCODERS[type(kind)](kind, record, value, block)
+
+
+def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: FloatArray) -> Mark:
+    if not record.known:
+        return Mark.USUAL
+    number = _number_of(kind, value)
+    if number is None:
+        block[0] = -record.limit if record.scale else 0.0
+        return Mark.CLAMPED
+    scaled = (number - record.centre) / record.scale if record.scale else 0.0
+    block[0] = min(max(scaled, -record.limit), record.limit)
+    return Mark.USUAL if abs(scaled) <= record.limit * _ROUNDING else Mark.CLAMPED
+
+
+_ROUNDING = 1.0 + 1e-9
+
+
+def _encode_flag(_kind: Boolean, _record: FeatureRecord, value: bool, block: FloatArray) -> Mark:  # noqa: FBT001
+    block[0] = 1.0 if value else -1.0
+    return Mark.USUAL
+
+
+def _encode_text(kind: Categorical, _record: FeatureRecord, value: str, block: FloatArray) -> Mark:
+    place = _place_of(kind, value)
+    block[place] = 1.0
+    return Mark.UNKNOWN if place == len(kind.values) and not kind.buckets else Mark.USUAL
+
+
+def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...], block: FloatArray) -> Mark:
+    marks = [_encode_text(kind, record, label, block) for label in sorted(set(value))]
+    block /= math.sqrt(float(block @ block) or 1.0)
+    return max(marks, default=Mark.USUAL)
+
+
+def _encode_vector(kind: Vector, record: FeatureRecord, value: tuple[float, ...], block: FloatArray) -> Mark:
+    norm = _number_of(kind, value)
+    if not record.scale or not norm:
+        return Mark.USUAL
+    length = min(norm / record.scale, record.limit)
+    block[:-1] = np.array(value) * (length / norm)
+    return Mark.USUAL if norm <= record.limit * record.scale else Mark.CLAMPED
+
+
+_ENCODERS: Mapping[type, Callable[..., Mark]] = {
+    Numeric: _encode_number,
+    Boolean: _encode_flag,
+    Categorical: _encode_text,
+    LabelSet: _encode_labels,
+    Vector: _encode_vector,
+}
+
+
+def _place_of(kind: Categorical, value: str) -> int:
+    if kind.buckets:
+        return int.from_bytes(blake2b(value.encode(), digest_size=8).digest()) % kind.buckets
+    return _find_places(kind.values).get(value, len(kind.values))
+
+
+def _number_of(kind: FeatureKind, value: FeatureValue | None) -> float | None:
+    """Return what is centred and scaled of a value: a number, its logarithm, or the norm of a vector; else None."""
+    match kind, value:
+        case Numeric(log_scale=True), float():
+            return math.log(value) if value > 0.0 else None
+        case Numeric(), float():
+            return value
+        case Vector(), tuple():
+            return math.hypot(*value)
+        case _:
+            return None
