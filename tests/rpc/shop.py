@@ -23,6 +23,7 @@ from topk_bandit.domain.errors import (
     NotReadyError,
     UnavailableError,
 )
+from topk_bandit.domain.features import FeatureStats
 from topk_bandit.store.log import BanditRecord
 
 if TYPE_CHECKING:
@@ -287,6 +288,7 @@ class Shop:
             constant_variance=4.0,
             shared_context=2.0,
             edges_reached=("noise",),
+            context_features=(FeatureStats("", 0.0, 2.5, frozen=False, clamped=3, unknown=0, missing=0),),
             outliers=14,
             snapshot_position=9,
             memory_bytes=10,

@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     RewardRange,
 )
 from topk_bandit.v1 import bandit_service_pb2 as pb
+from topk_bandit.v1 import features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -494,4 +495,5 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         corrected_reward_count=19,
         missed_correction_count=20,
         edges_reached=["noise"],
+        context_features=[features_pb2.FeatureStats(scale=2.5, clamped_count=3)],
     )

@@ -57,12 +57,15 @@ def check_features(schema: FeatureSchema, features: Features, *, field: str = "f
             raise InvalidArgumentError(path, f"must be {_describe(kinds[name])}")
 
 
-_MOST_NAMES = 20
+_MOST_CHARACTERS = 60
 
 
 def _list_names(schema: FeatureSchema) -> str:
-    names = [feature.name for feature in schema]
-    return ", ".join([*names[:_MOST_NAMES], *(["..."] if len(names) > _MOST_NAMES else [])])
+    return _cut(", ".join(feature.name for feature in schema))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 
 def _is_of_kind(kind: FeatureKind, value: FeatureValue) -> bool:
@@ -124,4 +127,4 @@ def _check_kind(before: FeatureKind, after: FeatureKind, path: str, name: str) -
         raise InvalidArgumentError(path, f'changes the buckets of "{name}": its values would be taken for others')
     gone = [value for value in before.values if value not in after.values]
     if gone:
-        raise InvalidArgumentError(path, f'lacks {gone[0]!r} of "{name}": values can be added, not removed')
+        raise InvalidArgumentError(path, f'lacks {_cut(repr(gone[0]))} of "{name}": values can be added, not removed')

@@ -15,6 +15,15 @@ from topk_bandit.client.errors import (
     Unavailable,
     Unexpected,
 )
+from topk_bandit.client.features import (
+    Feature,
+    FeatureStats,
+    boolean,
+    categorical,
+    labels,
+    numeric,
+    vector,
+)
 from topk_bandit.client.retries import RetryPolicy
 from topk_bandit.client.study_values import (
     AnswerKind,
@@ -72,6 +81,8 @@ __all__ = [
     "DesignState",
     "ErrorDetails",
     "FailedPrecondition",
+    "Feature",
+    "FeatureStats",
     "GivenAnswer",
     "Internal",
     "InvalidArgument",
@@ -94,4 +105,9 @@ __all__ = [
     "Unavailable",
     "Unchanged",
     "Unexpected",
+    "boolean",
+    "categorical",
+    "labels",
+    "numeric",
+    "vector",
 ]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Tls,
         Unchanged,
     )
+    from topk_bandit.domain.features import Feature
 
 __all__ = ["AsyncClient"]
 
@@ -134,6 +135,7 @@ class AsyncClient(AsyncStudies):
         candidates: Iterable[str] | None = None,
         request_id: str | None = None,
         *,
+        features: object = None,
         min_model_version: int = 0,
         strict_candidates: bool = False,
         timeout: float | None = None,
@@ -143,13 +145,16 @@ class AsyncClient(AsyncStudies):
         Parameters
         ----------
         context
-            The request's features, as many as the bandit takes; none at all for a bandit without features.
+            Numbers that tell of the request, as many as the bandit takes; none at all for a bandit without a context.
         candidates
             Ids of the items that may be shown now; None for every available item. `FailedPrecondition` if too few of
             them can be, and the bandit has no baseline slate.
         request_id
-            The same id, with the same context and candidates, gives the same recommendation again; None makes a new id.
-            `FailedPrecondition` if an item of that one was taken out since.
+            The same id, with the same context, features and candidates, gives the same recommendation again; None makes
+            a new id. `FailedPrecondition` if an item of that one was taken out since.
+        features
+            The features by name, for a bandit with a context schema: a mapping, such as a dict or a TypedDict,
+            or a dataclass. Those that are None, or left out, are missing. See `docs/contexts.md`.
         min_model_version
             The slate is chosen by a model that has learned from the log up to there at least, such as the
             `log_position` of one's own last reward; 0 takes the model as it is. `FailedPrecondition` if the log ends
@@ -162,6 +167,7 @@ class AsyncClient(AsyncStudies):
             context,
             candidates=candidates,
             request_id=request_id,
+            features=features,
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
         )
@@ -249,7 +255,7 @@ class AsyncClient(AsyncStudies):
         *,
         slate_size: int,
         item_capacity: int,
-        context_dimension: int = 1,
+        context_dimension: int = 0,
         kernel: Kernel = Kernel.ADAPTIVE,
         constant_beta: float | None = None,
         schedule_scale: float | None = None,
@@ -263,9 +269,10 @@ class AsyncClient(AsyncStudies):
         reward_aggregation: Aggregation = Aggregation.FIRST,
         requires_activation: bool = False,
         baseline_item_ids: Iterable[str] = (),
+        context_schema: Iterable[Feature] | None = None,
         timeout: float | None = None,
     ) -> Bandit:
-        """Create a bandit, or return the equal one that is there; None stands for the service's default."""
+        """Create a bandit, or return the equal one that is there; None and 0 stand for the service's default."""
         operation = self._operations.create_bandit(
             bandit,
             slate_size=slate_size,
@@ -284,6 +291,7 @@ class AsyncClient(AsyncStudies):
             reward_aggregation=reward_aggregation,
             requires_activation=requires_activation,
             baseline_item_ids=baseline_item_ids,
+            context_schema=context_schema,
         )
         return await self._run(operation, timeout)
 
@@ -312,6 +320,7 @@ class AsyncClient(AsyncStudies):
         requires_activation: bool | Unchanged | None = UNCHANGED,
         item_capacity: int | Unchanged = UNCHANGED,
         baseline_item_ids: Iterable[str] | Unchanged | None = UNCHANGED,
+        context_schema: Iterable[Feature] | Unchanged = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept.
@@ -333,6 +342,7 @@ class AsyncClient(AsyncStudies):
             requires_activation=requires_activation,
             item_capacity=item_capacity,
             baseline_item_ids=baseline_item_ids,
+            context_schema=context_schema,
         )
         return await self._run(operation, timeout)
 

@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from topk_bandit.client.errors import error_of_entry, invalid_argument
+from topk_bandit.client.features import feature_stats, feature_values, schema_message, schema_of
 from topk_bandit.client.values import (
     UNCHANGED,
     ActivationOutcome,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.values import Unchanged
+    from topk_bandit.domain.features import Feature
 
 __all__ = ["Operation", "Operations", "Page", "merged"]
 
@@ -128,6 +130,7 @@ class Operations:
         *,
         candidates: Iterable[str] | None,
         request_id: str | None,
+        features: object,
         min_model_version: int,
         strict_candidates: bool,
     ) -> Operation[Recommendation]:
@@ -143,6 +146,7 @@ class Operations:
             request_id=request_id or self._new_request_id(),
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
+            features=None if features is None else feature_values(features),
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
 
@@ -225,6 +229,7 @@ class Operations:
         reward_aggregation: Aggregation,
         requires_activation: bool,
         baseline_item_ids: Iterable[str],
+        context_schema: Iterable[Feature] | None,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -242,6 +247,7 @@ class Operations:
             reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[reward_aggregation],
             requires_activation=requires_activation,
             baseline_item_ids=baseline_item_ids,
+            context_schema=schema_message(context_schema),
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -273,6 +279,7 @@ class Operations:
         requires_activation: bool | Unchanged | None,
         item_capacity: int | Unchanged,
         baseline_item_ids: Iterable[str] | Unchanged | None,
+        context_schema: Iterable[Feature] | Unchanged,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -287,6 +294,7 @@ class Operations:
             "requires_activation": requires_activation,
             "item_capacity": item_capacity,
             "baseline_item_ids": baseline_item_ids,
+            "context_schema": context_schema,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -302,6 +310,7 @@ class Operations:
             requires_activation=requires_activation is True,
             item_capacity=_or_none(item_capacity),
             baseline_item_ids=_or_none(baseline_item_ids),
+            context_schema=schema_message(_or_none(context_schema)),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -451,6 +460,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         reward_aggregation=_AGGREGATIONS[bandit.reward_aggregation],
         requires_activation=bandit.requires_activation,
         baseline_item_ids=tuple(bandit.baseline_item_ids),
+        context_schema=schema_of(bandit.context_schema) if bandit.HasField("context_schema") else None,
     )
 
 
@@ -473,4 +483,8 @@ def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsR
 
 def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
     values = {field.name: getattr(response, field.name) for field in dataclass_fields(BanditStats)}
-    return BanditStats(**values | {"edges_reached": tuple(response.edges_reached)})
+    lists = {
+        "edges_reached": tuple(response.edges_reached),
+        "context_features": tuple(map(feature_stats, response.context_features)),
+    }
+    return BanditStats(**values | lists)

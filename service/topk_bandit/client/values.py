@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from topk_bandit.client.errors import ClientError
+    from topk_bandit.client.features import FeatureStats
+    from topk_bandit.domain.features import Feature
 
 __all__ = [
     "UNCHANGED",
@@ -141,6 +143,8 @@ class Bandit:
         Whether a slate counts and is learned from only once `Client.activate`, or a reward, says that it was shown.
     baseline_item_ids
         What is shown where too few candidates are left; none without a baseline slate.
+    context_schema
+        The features that requests have; None where they have a context of numbers.
     """
 
     name: str
@@ -161,6 +165,7 @@ class Bandit:
     reward_aggregation: Aggregation
     requires_activation: bool
     baseline_item_ids: tuple[str, ...]
+    context_schema: tuple[Feature, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +212,4 @@ class BanditStats:
     passed_over_count: int
     place_count: int
     unplaced_reward_count: int
+    context_features: tuple[FeatureStats, ...]

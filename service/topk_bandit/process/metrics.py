@@ -178,6 +178,12 @@ class Metrics(Hooks):
             "Sum of the estimated regrets of the slates given out, in reward units.",
         )
 
+        self._odd_features = self._counter(
+            "topk_bandit_odd_features_total",
+            "Features of requests that were clamped or not declared, and contexts that were shortened.",
+            "kind",
+        )
+
     def _register_rewards(self) -> None:
         self._rewards = self._counter("topk_bandit_rewards_total", "Posted rewards, by what became of them.", "outcome")
         self._reward_value = Summary(
@@ -266,6 +272,8 @@ class Metrics(Hooks):
             self._answers.labels(outcome)
         for mode in ("explored", "exploited", "baseline"):
             self._exploration.labels(mode)
+        for kind in ("clamped", "unknown"):
+            self._odd_features.labels(kind)
         for reason in _REST_REASONS:
             self._rested.labels(reason)
         for method in self._methods:
@@ -309,6 +317,12 @@ class Metrics(Hooks):
         self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
         if recommendation.degraded:
             self._degraded.inc()
+
+    def encoded(self, *, clamped: int, unknown: int) -> None:
+        """Count features that were not taken as they were."""
+        for kind, count in (("clamped", clamped), ("unknown", unknown)):
+            if count:
+                self._series(self._odd_features, kind).inc(count)
 
     def rewarded(self, outcome: str, value: float) -> None:
         """Count a posted reward, and its value when it was accepted."""

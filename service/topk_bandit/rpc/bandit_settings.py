@@ -17,11 +17,15 @@ from topk_bandit.domain.bandits import (
     RewardRange,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import width_of
 from topk_bandit.rpc import fields
+from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from topk_bandit.domain.features import FeatureSchema
 
 __all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 
@@ -62,10 +66,11 @@ _FIXED = frozenset({"name", "slate_size", "context_dimension", "kernel", "create
 def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
     """Return a new bandit's settings, with every default filled in; errors name fields below ``bandit``."""
     slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=fields.MAX_SLATE_SIZE)
+    schema = _context_schema(bandit)
     settings = BanditSettings(
         item_capacity=_item_capacity(bandit, low=slate_size),
         slate_size=slate_size,
-        context_dim=_context_dimension(bandit),
+        context_dim=_context_dimension(bandit, schema),
         kernel=_kernel(bandit),
         exploration=Exploration(_beta(bandit, default), *(_share(bandit, default, share) for share in _SHARES)),
         reward_wait_ms=_reward_wait_ms(bandit),
@@ -76,6 +81,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         reward_aggregation=_reward_aggregation(bandit),
         requires_activation=bandit.requires_activation,
         baseline_item_ids=_check_baseline(_baseline(bandit), slate_size=slate_size),
+        context_schema=schema,
     )
     return _with_default_in_range(settings)
 
@@ -95,6 +101,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[settings.reward_aggregation],
         requires_activation=settings.requires_activation,
         baseline_item_ids=settings.baseline_item_ids,
+        context_schema=None if settings.context_schema is None else schema_to_proto(settings.context_schema),
     )
 
 
@@ -123,7 +130,20 @@ def _item_capacity(bandit: pb.Bandit, *, low: int) -> int:
     return fields.integer("bandit.item_capacity", bandit.item_capacity, low=low, high=fields.MAX_ITEM_CAPACITY)
 
 
-def _context_dimension(bandit: pb.Bandit) -> int:
+def _context_schema(bandit: pb.Bandit) -> FeatureSchema | None:
+    if not bandit.HasField("context_schema"):
+        return None
+    return schema_from_proto("bandit.context_schema", bandit.context_schema)
+
+
+def _context_dimension(bandit: pb.Bandit, schema: FeatureSchema | None) -> int:
+    if schema is not None:
+        width = width_of(schema)
+        if bandit.context_dimension not in {0, width}:
+            raise InvalidArgumentError(
+                "bandit.context_dimension", f"follows from the context_schema: {width}, or unset"
+            )
+        return width
     high = fields.MAX_CONTEXT_DIMENSION
     return fields.integer("bandit.context_dimension", bandit.context_dimension, low=0, high=high) or 1
 
@@ -246,7 +266,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "item_capacity": {"item_capacity": lambda bandit: _item_capacity(bandit, low=1)},
     "baseline_item_ids": {"baseline_item_ids": _baseline},
 }
-_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS)
+_CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")
 
 
 def masked_change(
@@ -273,6 +293,8 @@ def masked_change(
             exploration[share] = _share(bandit, default, share)
     readers = [of_path for path, of_path in _READERS.items() if path in named]
     others = {name: read(bandit) for of_path in readers for name, read in of_path.items()}
+    if "context_schema" in named:
+        others |= _changed_schema(bandit)
 
     def change(settings: BanditSettings) -> BanditSettings:
         explored = replace(settings.exploration, **exploration)
@@ -284,6 +306,11 @@ def masked_change(
         return _with_default_in_range(changed)
 
     return change
+
+
+def _changed_schema(bandit: pb.Bandit) -> dict[str, Any]:
+    schema = _context_schema(bandit)
+    return {"context_schema": schema} | ({} if schema is None else {"context_dim": width_of(schema)})
 
 
 def _leaves(path: str) -> Iterable[str]:

@@ -16,6 +16,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
+from topk_bandit.rpc.features import feature_stats_to_proto, features_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Recommendation,
         RewardReceipt,
     )
+    from topk_bandit.domain.features import Context
     from topk_bandit.store.log import BanditRecord
 
 __all__ = [
@@ -93,10 +95,18 @@ def recommendation_request(
         fields.opaque_id("request_id", request.request_id)
     wanted = RecommendationRequest(
         request_id=request.request_id,
-        context=fields.context_vector("context", request.context),
+        context=_context(request),
         candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
+
+
+def _context(request: recommender_pb.RecommendRequest) -> Context:
+    if not request.features:
+        return fields.context_vector("context", request.context)
+    if request.context:
+        raise InvalidArgumentError("features", "can't be used together with context")
+    return features_from_proto("features", request.features)
 
 
 def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.RecommendResponse:
@@ -331,4 +341,5 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         log_digest=stats.log_digest,
         posterior_digest=stats.posterior_digest,
         arithmetic=stats.arithmetic,
+        context_features=map(feature_stats_to_proto, stats.context_features),
     )

@@ -25,65 +25,66 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from topk_bandit.v1 import features_pb2 as topk__bandit_dot_v1_dot_features__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#topk_bandit/v1/bandit_service.proto\x12\x0etopk_bandit.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x04\n\x06\x42\x61ndit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nslate_size\x18\x02 \x01(\x05\x12\x19\n\x11\x63ontext_dimension\x18\x03 \x01(\x05\x12\x15\n\ritem_capacity\x18\x04 \x01(\x05\x12&\n\x06kernel\x18\x05 \x01(\x0e\x32\x16.topk_bandit.v1.Kernel\x12\x30\n\x0b\x65xploration\x18\x06 \x01(\x0b\x32\x1b.topk_bandit.v1.Exploration\x12.\n\x0breward_wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1b\n\x0e\x64\x65\x66\x61ult_reward\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bprior_study\x18\n \x01(\t\x12,\n\thalf_life\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x62\x61seline_item_ids\x18\x0e \x03(\t\x12\x31\n\x0creward_range\x18\x0f \x01(\x0b\x32\x1b.topk_bandit.v1.RewardRange\x12=\n\x12reward_aggregation\x18\x10 \x01(\x0e\x32!.topk_bandit.v1.RewardAggregation\x12\x1b\n\x13requires_activation\x18\x11 \x01(\x08\x42\x11\n\x0f_default_reward\"s\n\x0bRewardRange\x12\x10\n\x03min\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x03max\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x30\n\x0cout_of_range\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.OutOfRangeB\x06\n\x04_minB\x06\n\x04_max\"\x9e\x01\n\x0b\x45xploration\x12\x17\n\rconstant_beta\x18\x01 \x01(\x01H\x00\x12\x18\n\x0eschedule_scale\x18\x02 \x01(\x01H\x00\x12\x1a\n\runiform_share\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nnear_share\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x06\n\x04\x62\x65taB\x10\n\x0e_uniform_shareB\r\n\x0b_near_share\"=\n\x13\x43reateBanditRequest\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\">\n\x14\x43reateBanditResponse\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\" \n\x10GetBanditRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\";\n\x11GetBanditResponse\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\"K\n\x12ListBanditsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"W\n\x13ListBanditsResponse\x12\'\n\x07\x62\x61ndits\x18\x01 \x03(\x0b\x32\x16.topk_bandit.v1.Bandit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"n\n\x13UpdateBanditRequest\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\">\n\x14UpdateBanditResponse\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\"#\n\x13\x44\x65leteBanditRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteBanditResponse\",\n\x04Item\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x13\n\x0bunavailable\x18\x02 \x01(\x08\"I\n\x12UpsertItemsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12#\n\x05items\x18\x02 \x03(\x0b\x32\x14.topk_bandit.v1.Item\")\n\x13UpsertItemsResponse\x12\x12\n\nitem_count\x18\x01 \x01(\x05\"6\n\x12RetireItemsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\")\n\x13RetireItemsResponse\x12\x12\n\nitem_count\x18\x01 \x01(\x05\"I\n\x10ListItemsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"Q\n\x11ListItemsResponse\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.topk_bandit.v1.Item\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x15GetBanditStatsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\"\x8f\x08\n\x16GetBanditStatsResponse\x12\x14\n\x0clog_position\x18\x01 \x01(\x03\x12\x15\n\rmodel_version\x18\x02 \x01(\x03\x12\x1c\n\x14recommendation_count\x18\x03 \x01(\x03\x12\x19\n\x11observation_count\x18\x04 \x01(\x03\x12\x15\n\rdefault_count\x18\x05 \x01(\x03\x12\x18\n\x10\x65xpiration_count\x18\x06 \x01(\x03\x12\x19\n\x11late_reward_count\x18\x07 \x01(\x03\x12\x15\n\rpending_count\x18\x08 \x01(\x03\x12\x12\n\nitem_count\x18\t \x01(\x05\x12\x1c\n\x14\x61vailable_item_count\x18\n \x01(\x05\x12\x1b\n\x13posterior_row_count\x18\x0b \x01(\x05\x12\x19\n\x11pending_row_count\x18\x0c \x01(\x05\x12\x13\n\x0bmean_reward\x18\r \x01(\x01\x12\x18\n\x10regret_bound_sum\x18\x0e \x01(\x01\x12\x1c\n\x14\x65stimated_regret_sum\x18\x0f \x01(\x01\x12\x16\n\x0e\x65xplored_count\x18\x10 \x01(\x03\x12\x16\n\x0enoise_variance\x18\x11 \x01(\x01\x12\x16\n\x0eprior_variance\x18\x12 \x01(\x01\x12\x19\n\x11snapshot_position\x18\x13 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x14 \x01(\x03\x12\x1a\n\x12memory_limit_bytes\x18\x15 \x01(\x03\x12\x13\n\x0bprior_slope\x18\x16 \x01(\x01\x12\x19\n\x11rank_weight_power\x18\x17 \x01(\x01\x12\x12\n\nlog_digest\x18\x18 \x01(\t\x12\x18\n\x10posterior_digest\x18\x19 \x01(\t\x12\x12\n\narithmetic\x18\x1a \x01(\t\x12\x15\n\routlier_count\x18\x1b \x01(\x03\x12\x12\n\npair_scale\x18\x1c \x01(\x01\x12\x19\n\x11\x63onstant_variance\x18\x1d \x01(\x01\x12\x16\n\x0eshared_context\x18\x1e \x01(\x01\x12\x15\n\redges_reached\x18\x1f \x03(\t\x12\x19\n\x11passed_over_count\x18\" \x01(\x03\x12\x13\n\x0bplace_count\x18# \x01(\x05\x12\x1d\n\x15unplaced_reward_count\x18$ \x01(\x03\x12\x1c\n\x14\x63lamped_reward_count\x18% \x01(\x03\x12\x16\n\x0einactive_count\x18& \x01(\x03\x12\x14\n\x0clapsed_count\x18\' \x01(\x03\x12\x1d\n\x15shown_otherwise_count\x18( \x01(\x03\x12\x1e\n\x16\x63orrected_reward_count\x18) \x01(\x03\x12\x1f\n\x17missed_correction_count\x18* \x01(\x03*\xc7\x01\n\x11RewardAggregation\x12\"\n\x1eREWARD_AGGREGATION_UNSPECIFIED\x10\x00\x12\x1c\n\x18REWARD_AGGREGATION_FIRST\x10\x01\x12\x1b\n\x17REWARD_AGGREGATION_LAST\x10\x02\x12\x1a\n\x16REWARD_AGGREGATION_SUM\x10\x03\x12\x1b\n\x17REWARD_AGGREGATION_MEAN\x10\x04\x12\x1a\n\x16REWARD_AGGREGATION_MAX\x10\x05*^\n\nOutOfRange\x12\x1c\n\x18OUT_OF_RANGE_UNSPECIFIED\x10\x00\x12\x18\n\x14OUT_OF_RANGE_REFUSED\x10\x01\x12\x18\n\x14OUT_OF_RANGE_CLAMPED\x10\x02*\x87\x01\n\x06Kernel\x12\x16\n\x12KERNEL_UNSPECIFIED\x10\x00\x12!\n\x1dKERNEL_WEIGHTED_CONVOLUTIONAL\x10\x01\x12\x18\n\x14KERNEL_CONVOLUTIONAL\x10\x02\x12\x13\n\x0fKERNEL_WEIGHTED\x10\x03\x12\x13\n\x0fKERNEL_ADAPTIVE\x10\x04\x32\xad\x06\n\rBanditService\x12Y\n\x0c\x43reateBandit\x12#.topk_bandit.v1.CreateBanditRequest\x1a$.topk_bandit.v1.CreateBanditResponse\x12P\n\tGetBandit\x12 .topk_bandit.v1.GetBanditRequest\x1a!.topk_bandit.v1.GetBanditResponse\x12V\n\x0bListBandits\x12\".topk_bandit.v1.ListBanditsRequest\x1a#.topk_bandit.v1.ListBanditsResponse\x12Y\n\x0cUpdateBandit\x12#.topk_bandit.v1.UpdateBanditRequest\x1a$.topk_bandit.v1.UpdateBanditResponse\x12Y\n\x0c\x44\x65leteBandit\x12#.topk_bandit.v1.DeleteBanditRequest\x1a$.topk_bandit.v1.DeleteBanditResponse\x12V\n\x0bUpsertItems\x12\".topk_bandit.v1.UpsertItemsRequest\x1a#.topk_bandit.v1.UpsertItemsResponse\x12V\n\x0bRetireItems\x12\".topk_bandit.v1.RetireItemsRequest\x1a#.topk_bandit.v1.RetireItemsResponse\x12P\n\tListItems\x12 .topk_bandit.v1.ListItemsRequest\x1a!.topk_bandit.v1.ListItemsResponse\x12_\n\x0eGetBanditStats\x12%.topk_bandit.v1.GetBanditStatsRequest\x1a&.topk_bandit.v1.GetBanditStatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#topk_bandit/v1/bandit_service.proto\x12\x0etopk_bandit.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dtopk_bandit/v1/features.proto\"\xeb\x04\n\x06\x42\x61ndit\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nslate_size\x18\x02 \x01(\x05\x12\x19\n\x11\x63ontext_dimension\x18\x03 \x01(\x05\x12\x15\n\ritem_capacity\x18\x04 \x01(\x05\x12&\n\x06kernel\x18\x05 \x01(\x0e\x32\x16.topk_bandit.v1.Kernel\x12\x30\n\x0b\x65xploration\x18\x06 \x01(\x0b\x32\x1b.topk_bandit.v1.Exploration\x12.\n\x0breward_wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1b\n\x0e\x64\x65\x66\x61ult_reward\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bprior_study\x18\n \x01(\t\x12,\n\thalf_life\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x0e\x63ontext_schema\x18\x0c \x01(\x0b\x32\x1d.topk_bandit.v1.FeatureSchema\x12\x19\n\x11\x62\x61seline_item_ids\x18\x0e \x03(\t\x12\x31\n\x0creward_range\x18\x0f \x01(\x0b\x32\x1b.topk_bandit.v1.RewardRange\x12=\n\x12reward_aggregation\x18\x10 \x01(\x0e\x32!.topk_bandit.v1.RewardAggregation\x12\x1b\n\x13requires_activation\x18\x11 \x01(\x08\x42\x11\n\x0f_default_reward\"s\n\x0bRewardRange\x12\x10\n\x03min\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x03max\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x30\n\x0cout_of_range\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.OutOfRangeB\x06\n\x04_minB\x06\n\x04_max\"\x9e\x01\n\x0b\x45xploration\x12\x17\n\rconstant_beta\x18\x01 \x01(\x01H\x00\x12\x18\n\x0eschedule_scale\x18\x02 \x01(\x01H\x00\x12\x1a\n\runiform_share\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nnear_share\x18\x04 \x01(\x01H\x02\x88\x01\x01\x42\x06\n\x04\x62\x65taB\x10\n\x0e_uniform_shareB\r\n\x0b_near_share\"=\n\x13\x43reateBanditRequest\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\">\n\x14\x43reateBanditResponse\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\" \n\x10GetBanditRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\";\n\x11GetBanditResponse\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\"K\n\x12ListBanditsRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"W\n\x13ListBanditsResponse\x12\'\n\x07\x62\x61ndits\x18\x01 \x03(\x0b\x32\x16.topk_bandit.v1.Bandit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"n\n\x13UpdateBanditRequest\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\">\n\x14UpdateBanditResponse\x12&\n\x06\x62\x61ndit\x18\x01 \x01(\x0b\x32\x16.topk_bandit.v1.Bandit\"#\n\x13\x44\x65leteBanditRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteBanditResponse\",\n\x04Item\x12\x0f\n\x07item_id\x18\x01 \x01(\t\x12\x13\n\x0bunavailable\x18\x02 \x01(\x08\"I\n\x12UpsertItemsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12#\n\x05items\x18\x02 \x03(\x0b\x32\x14.topk_bandit.v1.Item\")\n\x13UpsertItemsResponse\x12\x12\n\nitem_count\x18\x01 \x01(\x05\"6\n\x12RetireItemsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\")\n\x13RetireItemsResponse\x12\x12\n\nitem_count\x18\x01 \x01(\x05\"I\n\x10ListItemsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"Q\n\x11ListItemsResponse\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.topk_bandit.v1.Item\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\'\n\x15GetBanditStatsRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\"\xc7\x08\n\x16GetBanditStatsResponse\x12\x14\n\x0clog_position\x18\x01 \x01(\x03\x12\x15\n\rmodel_version\x18\x02 \x01(\x03\x12\x1c\n\x14recommendation_count\x18\x03 \x01(\x03\x12\x19\n\x11observation_count\x18\x04 \x01(\x03\x12\x15\n\rdefault_count\x18\x05 \x01(\x03\x12\x18\n\x10\x65xpiration_count\x18\x06 \x01(\x03\x12\x19\n\x11late_reward_count\x18\x07 \x01(\x03\x12\x15\n\rpending_count\x18\x08 \x01(\x03\x12\x12\n\nitem_count\x18\t \x01(\x05\x12\x1c\n\x14\x61vailable_item_count\x18\n \x01(\x05\x12\x1b\n\x13posterior_row_count\x18\x0b \x01(\x05\x12\x19\n\x11pending_row_count\x18\x0c \x01(\x05\x12\x13\n\x0bmean_reward\x18\r \x01(\x01\x12\x18\n\x10regret_bound_sum\x18\x0e \x01(\x01\x12\x1c\n\x14\x65stimated_regret_sum\x18\x0f \x01(\x01\x12\x16\n\x0e\x65xplored_count\x18\x10 \x01(\x03\x12\x16\n\x0enoise_variance\x18\x11 \x01(\x01\x12\x16\n\x0eprior_variance\x18\x12 \x01(\x01\x12\x19\n\x11snapshot_position\x18\x13 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x14 \x01(\x03\x12\x1a\n\x12memory_limit_bytes\x18\x15 \x01(\x03\x12\x13\n\x0bprior_slope\x18\x16 \x01(\x01\x12\x19\n\x11rank_weight_power\x18\x17 \x01(\x01\x12\x12\n\nlog_digest\x18\x18 \x01(\t\x12\x18\n\x10posterior_digest\x18\x19 \x01(\t\x12\x12\n\narithmetic\x18\x1a \x01(\t\x12\x15\n\routlier_count\x18\x1b \x01(\x03\x12\x12\n\npair_scale\x18\x1c \x01(\x01\x12\x19\n\x11\x63onstant_variance\x18\x1d \x01(\x01\x12\x16\n\x0eshared_context\x18\x1e \x01(\x01\x12\x15\n\redges_reached\x18\x1f \x03(\t\x12\x36\n\x10\x63ontext_features\x18  \x03(\x0b\x32\x1c.topk_bandit.v1.FeatureStats\x12\x19\n\x11passed_over_count\x18\" \x01(\x03\x12\x13\n\x0bplace_count\x18# \x01(\x05\x12\x1d\n\x15unplaced_reward_count\x18$ \x01(\x03\x12\x1c\n\x14\x63lamped_reward_count\x18% \x01(\x03\x12\x16\n\x0einactive_count\x18& \x01(\x03\x12\x14\n\x0clapsed_count\x18\' \x01(\x03\x12\x1d\n\x15shown_otherwise_count\x18( \x01(\x03\x12\x1e\n\x16\x63orrected_reward_count\x18) \x01(\x03\x12\x1f\n\x17missed_correction_count\x18* \x01(\x03*\xc7\x01\n\x11RewardAggregation\x12\"\n\x1eREWARD_AGGREGATION_UNSPECIFIED\x10\x00\x12\x1c\n\x18REWARD_AGGREGATION_FIRST\x10\x01\x12\x1b\n\x17REWARD_AGGREGATION_LAST\x10\x02\x12\x1a\n\x16REWARD_AGGREGATION_SUM\x10\x03\x12\x1b\n\x17REWARD_AGGREGATION_MEAN\x10\x04\x12\x1a\n\x16REWARD_AGGREGATION_MAX\x10\x05*^\n\nOutOfRange\x12\x1c\n\x18OUT_OF_RANGE_UNSPECIFIED\x10\x00\x12\x18\n\x14OUT_OF_RANGE_REFUSED\x10\x01\x12\x18\n\x14OUT_OF_RANGE_CLAMPED\x10\x02*\x87\x01\n\x06Kernel\x12\x16\n\x12KERNEL_UNSPECIFIED\x10\x00\x12!\n\x1dKERNEL_WEIGHTED_CONVOLUTIONAL\x10\x01\x12\x18\n\x14KERNEL_CONVOLUTIONAL\x10\x02\x12\x13\n\x0fKERNEL_WEIGHTED\x10\x03\x12\x13\n\x0fKERNEL_ADAPTIVE\x10\x04\x32\xad\x06\n\rBanditService\x12Y\n\x0c\x43reateBandit\x12#.topk_bandit.v1.CreateBanditRequest\x1a$.topk_bandit.v1.CreateBanditResponse\x12P\n\tGetBandit\x12 .topk_bandit.v1.GetBanditRequest\x1a!.topk_bandit.v1.GetBanditResponse\x12V\n\x0bListBandits\x12\".topk_bandit.v1.ListBanditsRequest\x1a#.topk_bandit.v1.ListBanditsResponse\x12Y\n\x0cUpdateBandit\x12#.topk_bandit.v1.UpdateBanditRequest\x1a$.topk_bandit.v1.UpdateBanditResponse\x12Y\n\x0c\x44\x65leteBandit\x12#.topk_bandit.v1.DeleteBanditRequest\x1a$.topk_bandit.v1.DeleteBanditResponse\x12V\n\x0bUpsertItems\x12\".topk_bandit.v1.UpsertItemsRequest\x1a#.topk_bandit.v1.UpsertItemsResponse\x12V\n\x0bRetireItems\x12\".topk_bandit.v1.RetireItemsRequest\x1a#.topk_bandit.v1.RetireItemsResponse\x12P\n\tListItems\x12 .topk_bandit.v1.ListItemsRequest\x1a!.topk_bandit.v1.ListItemsResponse\x12_\n\x0eGetBanditStats\x12%.topk_bandit.v1.GetBanditStatsRequest\x1a&.topk_bandit.v1.GetBanditStatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'topk_bandit.v1.bandit_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REWARDAGGREGATION']._serialized_start=3129
-  _globals['_REWARDAGGREGATION']._serialized_end=3328
-  _globals['_OUTOFRANGE']._serialized_start=3330
-  _globals['_OUTOFRANGE']._serialized_end=3424
-  _globals['_KERNEL']._serialized_start=3427
-  _globals['_KERNEL']._serialized_end=3562
-  _globals['_BANDIT']._serialized_start=155
-  _globals['_BANDIT']._serialized_end=719
-  _globals['_REWARDRANGE']._serialized_start=721
-  _globals['_REWARDRANGE']._serialized_end=836
-  _globals['_EXPLORATION']._serialized_start=839
-  _globals['_EXPLORATION']._serialized_end=997
-  _globals['_CREATEBANDITREQUEST']._serialized_start=999
-  _globals['_CREATEBANDITREQUEST']._serialized_end=1060
-  _globals['_CREATEBANDITRESPONSE']._serialized_start=1062
-  _globals['_CREATEBANDITRESPONSE']._serialized_end=1124
-  _globals['_GETBANDITREQUEST']._serialized_start=1126
-  _globals['_GETBANDITREQUEST']._serialized_end=1158
-  _globals['_GETBANDITRESPONSE']._serialized_start=1160
-  _globals['_GETBANDITRESPONSE']._serialized_end=1219
-  _globals['_LISTBANDITSREQUEST']._serialized_start=1221
-  _globals['_LISTBANDITSREQUEST']._serialized_end=1296
-  _globals['_LISTBANDITSRESPONSE']._serialized_start=1298
-  _globals['_LISTBANDITSRESPONSE']._serialized_end=1385
-  _globals['_UPDATEBANDITREQUEST']._serialized_start=1387
-  _globals['_UPDATEBANDITREQUEST']._serialized_end=1497
-  _globals['_UPDATEBANDITRESPONSE']._serialized_start=1499
-  _globals['_UPDATEBANDITRESPONSE']._serialized_end=1561
-  _globals['_DELETEBANDITREQUEST']._serialized_start=1563
-  _globals['_DELETEBANDITREQUEST']._serialized_end=1598
-  _globals['_DELETEBANDITRESPONSE']._serialized_start=1600
-  _globals['_DELETEBANDITRESPONSE']._serialized_end=1622
-  _globals['_ITEM']._serialized_start=1624
-  _globals['_ITEM']._serialized_end=1668
-  _globals['_UPSERTITEMSREQUEST']._serialized_start=1670
-  _globals['_UPSERTITEMSREQUEST']._serialized_end=1743
-  _globals['_UPSERTITEMSRESPONSE']._serialized_start=1745
-  _globals['_UPSERTITEMSRESPONSE']._serialized_end=1786
-  _globals['_RETIREITEMSREQUEST']._serialized_start=1788
-  _globals['_RETIREITEMSREQUEST']._serialized_end=1842
-  _globals['_RETIREITEMSRESPONSE']._serialized_start=1844
-  _globals['_RETIREITEMSRESPONSE']._serialized_end=1885
-  _globals['_LISTITEMSREQUEST']._serialized_start=1887
-  _globals['_LISTITEMSREQUEST']._serialized_end=1960
-  _globals['_LISTITEMSRESPONSE']._serialized_start=1962
-  _globals['_LISTITEMSRESPONSE']._serialized_end=2043
-  _globals['_GETBANDITSTATSREQUEST']._serialized_start=2045
-  _globals['_GETBANDITSTATSREQUEST']._serialized_end=2084
-  _globals['_GETBANDITSTATSRESPONSE']._serialized_start=2087
-  _globals['_GETBANDITSTATSRESPONSE']._serialized_end=3126
-  _globals['_BANDITSERVICE']._serialized_start=3565
-  _globals['_BANDITSERVICE']._serialized_end=4378
+  _globals['_REWARDAGGREGATION']._serialized_start=3271
+  _globals['_REWARDAGGREGATION']._serialized_end=3470
+  _globals['_OUTOFRANGE']._serialized_start=3472
+  _globals['_OUTOFRANGE']._serialized_end=3566
+  _globals['_KERNEL']._serialized_start=3569
+  _globals['_KERNEL']._serialized_end=3704
+  _globals['_BANDIT']._serialized_start=186
+  _globals['_BANDIT']._serialized_end=805
+  _globals['_REWARDRANGE']._serialized_start=807
+  _globals['_REWARDRANGE']._serialized_end=922
+  _globals['_EXPLORATION']._serialized_start=925
+  _globals['_EXPLORATION']._serialized_end=1083
+  _globals['_CREATEBANDITREQUEST']._serialized_start=1085
+  _globals['_CREATEBANDITREQUEST']._serialized_end=1146
+  _globals['_CREATEBANDITRESPONSE']._serialized_start=1148
+  _globals['_CREATEBANDITRESPONSE']._serialized_end=1210
+  _globals['_GETBANDITREQUEST']._serialized_start=1212
+  _globals['_GETBANDITREQUEST']._serialized_end=1244
+  _globals['_GETBANDITRESPONSE']._serialized_start=1246
+  _globals['_GETBANDITRESPONSE']._serialized_end=1305
+  _globals['_LISTBANDITSREQUEST']._serialized_start=1307
+  _globals['_LISTBANDITSREQUEST']._serialized_end=1382
+  _globals['_LISTBANDITSRESPONSE']._serialized_start=1384
+  _globals['_LISTBANDITSRESPONSE']._serialized_end=1471
+  _globals['_UPDATEBANDITREQUEST']._serialized_start=1473
+  _globals['_UPDATEBANDITREQUEST']._serialized_end=1583
+  _globals['_UPDATEBANDITRESPONSE']._serialized_start=1585
+  _globals['_UPDATEBANDITRESPONSE']._serialized_end=1647
+  _globals['_DELETEBANDITREQUEST']._serialized_start=1649
+  _globals['_DELETEBANDITREQUEST']._serialized_end=1684
+  _globals['_DELETEBANDITRESPONSE']._serialized_start=1686
+  _globals['_DELETEBANDITRESPONSE']._serialized_end=1708
+  _globals['_ITEM']._serialized_start=1710
+  _globals['_ITEM']._serialized_end=1754
+  _globals['_UPSERTITEMSREQUEST']._serialized_start=1756
+  _globals['_UPSERTITEMSREQUEST']._serialized_end=1829
+  _globals['_UPSERTITEMSRESPONSE']._serialized_start=1831
+  _globals['_UPSERTITEMSRESPONSE']._serialized_end=1872
+  _globals['_RETIREITEMSREQUEST']._serialized_start=1874
+  _globals['_RETIREITEMSREQUEST']._serialized_end=1928
+  _globals['_RETIREITEMSRESPONSE']._serialized_start=1930
+  _globals['_RETIREITEMSRESPONSE']._serialized_end=1971
+  _globals['_LISTITEMSREQUEST']._serialized_start=1973
+  _globals['_LISTITEMSREQUEST']._serialized_end=2046
+  _globals['_LISTITEMSRESPONSE']._serialized_start=2048
+  _globals['_LISTITEMSRESPONSE']._serialized_end=2129
+  _globals['_GETBANDITSTATSREQUEST']._serialized_start=2131
+  _globals['_GETBANDITSTATSREQUEST']._serialized_end=2170
+  _globals['_GETBANDITSTATSRESPONSE']._serialized_start=2173
+  _globals['_GETBANDITSTATSRESPONSE']._serialized_end=3268
+  _globals['_BANDITSERVICE']._serialized_start=3707
+  _globals['_BANDITSERVICE']._serialized_end=4520
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from topk_bandit.v1 import features_pb2 as _features_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -50,7 +51,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +63,7 @@ class Bandit(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     PRIOR_STUDY_FIELD_NUMBER: _ClassVar[int]
     HALF_LIFE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     BASELINE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REWARD_RANGE_FIELD_NUMBER: _ClassVar[int]
     REWARD_AGGREGATION_FIELD_NUMBER: _ClassVar[int]
@@ -77,11 +79,12 @@ class Bandit(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     prior_study: str
     half_life: _duration_pb2.Duration
+    context_schema: _features_pb2.FeatureSchema
     baseline_item_ids: _containers.RepeatedScalarFieldContainer[str]
     reward_range: RewardRange
     reward_aggregation: RewardAggregation
     requires_activation: bool
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")
@@ -232,7 +235,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -264,6 +267,7 @@ class GetBanditStatsResponse(_message.Message):
     CONSTANT_VARIANCE_FIELD_NUMBER: _ClassVar[int]
     SHARED_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     EDGES_REACHED_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FEATURES_FIELD_NUMBER: _ClassVar[int]
     PASSED_OVER_COUNT_FIELD_NUMBER: _ClassVar[int]
     PLACE_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNPLACED_REWARD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -304,6 +308,7 @@ class GetBanditStatsResponse(_message.Message):
     constant_variance: float
     shared_context: float
     edges_reached: _containers.RepeatedScalarFieldContainer[str]
+    context_features: _containers.RepeatedCompositeFieldContainer[_features_pb2.FeatureStats]
     passed_over_count: int
     place_count: int
     unplaced_reward_count: int
@@ -313,4 +318,4 @@ class GetBanditStatsResponse(_message.Message):
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ...) -> None: ...

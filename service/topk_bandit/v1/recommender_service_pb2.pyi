@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from topk_bandit.v1 import features_pb2 as _features_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -44,20 +45,29 @@ REWARD_OUTCOME_DUPLICATE: RewardOutcome
 REWARD_OUTCOME_LATE: RewardOutcome
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "strict_candidates")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates")
+    class FeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _features_pb2.FeatureValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     STRICT_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
     min_model_version: int
+    features: _containers.MessageMap[str, _features_pb2.FeatureValue]
     strict_candidates: bool
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., strict_candidates: _Optional[bool] = ...) -> None: ...
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: _Optional[bool] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
     __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count")

@@ -1,0 +1,170 @@
+"""Named features in Python: the schema of a bandit, and the values of a request. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.client.errors import invalid_argument
+from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
+from topk_bandit.v1 import features_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topk_bandit.domain.features import FeatureKind
+
+__all__ = [
+    "Feature",
+    "FeatureStats",
+    "boolean",
+    "categorical",
+    "feature_stats",
+    "feature_values",
+    "labels",
+    "numeric",
+    "schema_message",
+    "schema_of",
+    "vector",
+]
+
+
+def numeric(
+    name: str, *, minimum: float | None = None, maximum: float | None = None, unit: str = "", log: bool = False
+) -> Feature:
+    """Return a feature whose values are numbers.
+
+    Parameters
+    ----------
+    minimum, maximum
+        Its usual range; both None for one that the service learns.
+    unit
+        For people.
+    log
+        Whether ratios count, not differences, as with amounts of money.
+    """
+    return Feature(name, Numeric(minimum, maximum, unit, log))
+
+
+def categorical(name: str, *, values: Iterable[str] = (), buckets: int = 0) -> Feature:
+    """Return a feature whose values are one text of several: declared ones, or any by their hash."""
+    return Feature(name, Categorical(_texts(name, values), buckets))
+
+
+def boolean(name: str) -> Feature:
+    """Return a feature that is true or false."""
+    return Feature(name, Boolean())
+
+
+def labels(name: str, *, values: Iterable[str] = (), buckets: int = 0) -> Feature:
+    """Return a feature whose values are sets of texts: of declared ones, or of any by their hash."""
+    return Feature(name, LabelSet(_texts(name, values), buckets))
+
+
+def vector(name: str, *, dimension: int, weight: float = 1.0) -> Feature:
+    """Return a feature whose values are embeddings, which count `weight` times as much as any other feature."""
+    return Feature(name, Vector(dimension, weight))
+
+
+def _texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise invalid_argument(f'context_schema["{name}"].values', "must be several texts, not one")
+    return tuple(values)
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureStats:
+    """What was seen of a feature; the fields are described in ``features.proto`` under the same names."""
+
+    name: str
+    centre: float
+    scale: float
+    frozen: bool
+    clamped_count: int
+    unknown_count: int
+    missing_count: int
+
+
+def feature_stats(message: pb.FeatureStats) -> FeatureStats:
+    """Return what a message says was seen of a feature."""
+    return FeatureStats(**{field.name: getattr(message, field.name) for field in dataclass_fields(FeatureStats)})
+
+
+def schema_message(schema: Iterable[Feature] | None) -> pb.FeatureSchema | None:
+    """Return the message of a schema; None for none."""
+    return None if schema is None else pb.FeatureSchema(features=map(_feature_message, schema))
+
+
+def _feature_message(feature: Feature) -> pb.Feature:
+    match feature.kind:
+        case Numeric(least, most, unit, log_scale):
+            numbers = pb.NumericFeature(min=least, max=most, unit=unit, log_scale=log_scale)
+            return pb.Feature(name=feature.name, numeric=numbers)
+        case Boolean():
+            return pb.Feature(name=feature.name, boolean=pb.BooleanFeature())
+        case LabelSet(values, buckets):
+            return pb.Feature(name=feature.name, labels=pb.LabelSetFeature(values=values, buckets=buckets))
+        case Categorical(values, buckets):
+            return pb.Feature(name=feature.name, categorical=pb.CategoricalFeature(values=values, buckets=buckets))
+        case Vector(size, weight):
+            return pb.Feature(name=feature.name, vector=pb.VectorFeature(dimension=size, weight=weight))
+
+
+def schema_of(message: pb.FeatureSchema) -> tuple[Feature, ...]:
+    """Return the schema in a message."""
+    return tuple(Feature(feature.name, _kind(feature)) for feature in message.features)
+
+
+def _kind(message: pb.Feature) -> FeatureKind:
+    match message.WhichOneof("kind"):
+        case "numeric":
+            kind = message.numeric
+            low, high = (getattr(kind, end) if kind.HasField(end) else None for end in ("min", "max"))
+            return Numeric(low, high, kind.unit, kind.log_scale)
+        case "categorical":
+            return Categorical(tuple(message.categorical.values), message.categorical.buckets)
+        case "labels":
+            return LabelSet(tuple(message.labels.values), message.labels.buckets)
+        case "vector":
+            return Vector(message.vector.dimension, message.vector.weight)
+        case _:
+            return Boolean()
+
+
+def feature_values(features: object) -> dict[str, pb.FeatureValue]:
+    """Return the values of a mapping or of a dataclass by name; those that are None are missing.
+
+    Numbers, texts, booleans and enumerations of texts are taken as what they are, sequences of numbers and arrays as
+    vectors, and sets and sequences of texts, also empty ones, as labels.
+    """
+    if is_dataclass(features) and not isinstance(features, type):
+        values: Mapping[Any, Any] = {one.name: getattr(features, one.name) for one in dataclass_fields(features)}
+    elif isinstance(features, Mapping):
+        values = features
+    else:
+        raise invalid_argument("features", f"must be a mapping or a dataclass, not {type(features).__name__}")
+    return {name: _value(f'features["{name}"]', value) for name, value in values.items() if value is not None}
+
+
+def _value(path: str, value: Any) -> pb.FeatureValue:  # noqa: ANN401, whatever a shop has
+    if hasattr(value, "tolist"):  # of an array or a number of numpy
+        value = value.tolist()
+    match value:
+        case bool():
+            return pb.FeatureValue(boolean=value)
+        case str():
+            return pb.FeatureValue(text=value)
+        case AbstractSet() | Sequence() if all(isinstance(one, str) for one in value):
+            return pb.FeatureValue(labels=pb.Labels(values=sorted(value)))
+        case Sequence() if not isinstance(value, bytes) and all(map(_is_number, value)):
+            return pb.FeatureValue(vector=pb.Numbers(values=map(float, value)))
+        case _ if _is_number(value):
+            return pb.FeatureValue(number=float(value))
+    raise invalid_argument(path, f"can't be {type(value).__name__}: {value!r:.60}")
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__float__") and not isinstance(value, bool | str)

@@ -1,0 +1,197 @@
+"""Feature schemas and values between the wire and `topk_bandit.domain.features`.
+
+What comes in is checked for its form, and errors name the feature. Whether values are of a bandit's schema, and whether
+a schema may follow another, is left to the use cases.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import (
+    Boolean,
+    Categorical,
+    Feature,
+    Features,
+    LabelSet,
+    Numeric,
+    Vector,
+    width_of,
+)
+from topk_bandit.rpc import fields
+from topk_bandit.v1 import features_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from topk_bandit.domain.features import FeatureKind, FeatureSchema, FeatureStats, FeatureValue
+
+__all__ = ["feature_stats_to_proto", "features_from_proto", "schema_from_proto", "schema_to_proto"]
+
+_MAX_FEATURES = 64
+_MAX_WIDTH = 256
+_MAX_MAGNITUDE = 1e100
+_MAX_TEXT = 256
+_MAX_LABELS = 256
+_MAX_WEIGHT = 100.0
+_MAX_UNIT = 64
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_Texts = TypeVar("_Texts", Categorical, LabelSet)
+
+
+def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
+    """Return a schema; errors name fields below `path`."""
+    fields.size(f"{path}.features", len(schema.features), most=_MAX_FEATURES)
+    features: list[Feature] = []
+    for place, feature in enumerate(schema.features):
+        at = f"{path}.features[{place}]"
+        if not _NAME.fullmatch(feature.name):
+            problem = f"must be 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {fields.quoted(feature.name)}"
+            raise InvalidArgumentError(f"{at}.name", problem)
+        earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
+        if earlier is not None:
+            raise InvalidArgumentError(f"{at}.name", f'repeats {path}.features[{earlier}].name: "{feature.name}"')
+        features.append(Feature(feature.name, _kind(at, feature)))
+    width = width_of(tuple(features))
+    if width > _MAX_WIDTH:
+        raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {_MAX_WIDTH} are allowed")
+    return tuple(features)
+
+
+def _kind(path: str, feature: pb.Feature) -> FeatureKind:
+    match feature.WhichOneof("kind"):
+        case "numeric":
+            return _numeric(f"{path}.numeric", feature.numeric)
+        case "categorical":
+            return _texts(f"{path}.categorical", feature.categorical, Categorical)
+        case "boolean":
+            return Boolean()
+        case "labels":
+            return _texts(f"{path}.labels", feature.labels, LabelSet)
+        case "vector":
+            return _vector(f"{path}.vector", feature.vector)
+        case _:
+            raise InvalidArgumentError(path, "needs a kind: numeric, categorical, boolean, labels or vector")
+
+
+def _numeric(path: str, kind: pb.NumericFeature) -> Numeric:
+    if len(kind.unit) > _MAX_UNIT:
+        raise InvalidArgumentError(f"{path}.unit", f"has {len(kind.unit)} characters; at most {_MAX_UNIT} are allowed")
+    if kind.unit:
+        fields.opaque_id(f"{path}.unit", kind.unit)
+    if not kind.HasField("min") and not kind.HasField("max"):
+        return Numeric(unit=kind.unit, log_scale=kind.log_scale)
+    for end in ("min", "max"):
+        if not kind.HasField(end):
+            raise InvalidArgumentError(f"{path}.{end}", "is required where the other end of the range is declared")
+        fields.number(f"{path}.{end}", getattr(kind, end), low=-_MAX_MAGNITUDE, high=_MAX_MAGNITUDE)
+    if kind.log_scale and kind.min <= 0.0:
+        raise InvalidArgumentError(f"{path}.min", f"must be above 0 on a log scale, not {kind.min!r}")
+    if not kind.min < kind.max:
+        raise InvalidArgumentError(f"{path}.max", f"must be above min, {kind.min!r}, not {kind.max!r}")
+    return Numeric(kind.min, kind.max, kind.unit, kind.log_scale)
+
+
+def _texts(path: str, kind: pb.CategoricalFeature | pb.LabelSetFeature, made: type[_Texts]) -> _Texts:
+    if len(kind.values) > _MAX_WIDTH:
+        raise InvalidArgumentError(
+            f"{path}.values", f"has {len(kind.values)} entries; at most {_MAX_WIDTH - 2} are allowed: use buckets"
+        )
+    if bool(kind.values) == bool(kind.buckets):
+        raise InvalidArgumentError(path, "needs values or buckets" if not kind.values else "has values and buckets")
+    if kind.buckets:
+        return made(buckets=fields.integer(f"{path}.buckets", kind.buckets, low=2, high=_MAX_WIDTH - 1))
+    return made(fields.item_ids(f"{path}.values", kind.values))
+
+
+def _vector(path: str, kind: pb.VectorFeature) -> Vector:
+    size = fields.integer(f"{path}.dimension", kind.dimension, low=1, high=_MAX_WIDTH - 1)
+    weight = fields.number(f"{path}.weight", kind.weight, low=0.0, high=_MAX_WEIGHT)
+    return Vector(size, weight or 1.0)
+
+
+def schema_to_proto(schema: FeatureSchema) -> pb.FeatureSchema:
+    """Return the message that holds a schema."""
+    return pb.FeatureSchema(features=map(_feature_to_proto, schema))
+
+
+def _feature_to_proto(feature: Feature) -> pb.Feature:
+    match feature.kind:
+        case Numeric(least, most, unit, log_scale):
+            numeric = pb.NumericFeature(min=least, max=most, unit=unit, log_scale=log_scale)
+            return pb.Feature(name=feature.name, numeric=numeric)
+        case Boolean():
+            return pb.Feature(name=feature.name, boolean=pb.BooleanFeature())
+        case LabelSet(values, buckets):
+            return pb.Feature(name=feature.name, labels=pb.LabelSetFeature(values=values, buckets=buckets))
+        case Categorical(values, buckets):
+            return pb.Feature(name=feature.name, categorical=pb.CategoricalFeature(values=values, buckets=buckets))
+        case Vector(size, weight):
+            return pb.Feature(name=feature.name, vector=pb.VectorFeature(dimension=size, weight=weight))
+
+
+def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Features:
+    """Return values by name; errors name the feature as ``path["name"]``."""
+    if len(values) > _MAX_FEATURES:
+        raise InvalidArgumentError(path, f"has {len(values)} entries; at most {_MAX_FEATURES} are allowed")
+    found: dict[str, FeatureValue] = {}
+    for name, value in values.items():
+        if not _NAME.fullmatch(name):
+            raise InvalidArgumentError(path, f"has the name {fields.quoted(name)}, which no feature can have")
+        read = _value(f'{path}["{name}"]', value)
+        if read != "":
+            found[name] = read
+    return Features.of(found)
+
+
+def _value(path: str, value: pb.FeatureValue) -> FeatureValue:
+    match value.WhichOneof("value"):
+        case "number":
+            return _number(path, value.number)
+        case "text":
+            return _text(path, value.text)
+        case "boolean":
+            return value.boolean
+        case "labels":
+            return _labels(path, value.labels.values)
+        case "vector":
+            if not 1 <= len(value.vector.values) < _MAX_WIDTH:
+                raise InvalidArgumentError(path, f"has {len(value.vector.values)} numbers; 1 to 255 are allowed")
+            return tuple(_number(f"{path}[{n}]", number) for n, number in enumerate(value.vector.values))
+        case _:
+            raise InvalidArgumentError(path, "has no value; leave out a feature that is missing")
+
+
+def _number(path: str, value: float) -> float:
+    return fields.number(path, value, low=-_MAX_MAGNITUDE, high=_MAX_MAGNITUDE)
+
+
+def _text(path: str, text: str) -> str:
+    if len(text) > _MAX_TEXT:
+        raise InvalidArgumentError(path, f"has {len(text)} characters; at most {_MAX_TEXT} are allowed")
+    return text
+
+
+def _labels(path: str, labels: Sequence[str]) -> tuple[str, ...]:
+    if len(labels) > _MAX_LABELS:
+        raise InvalidArgumentError(path, f"has {len(labels)} labels; at most {_MAX_LABELS} are allowed")
+    for place, label in enumerate(labels):
+        if not _text(f"{path}[{place}]", label):
+            raise InvalidArgumentError(f"{path}[{place}]", "is empty")
+    return tuple(sorted(set(labels)))
+
+
+def feature_stats_to_proto(stats: FeatureStats) -> pb.FeatureStats:
+    """Return what was seen of a feature."""
+    return pb.FeatureStats(
+        name=stats.name,
+        centre=stats.centre,
+        scale=stats.scale,
+        frozen=stats.frozen,
+        clamped_count=stats.clamped,
+        unknown_count=stats.unknown,
+        missing_count=stats.missing,
+    )
