@@ -39,6 +39,7 @@ PROMISED = {
     "topk_bandit_estimated_regret_total": "counter",
     "topk_bandit_candidates_passed_over_total": "counter",
     "topk_bandit_exploration_total": "counter",
+    "topk_bandit_odd_features_total": "counter",
     "topk_bandit_observations": "gauge",
     "topk_bandit_pending": "gauge",
     "topk_bandit_learner_lag_events": "gauge",
@@ -217,6 +218,15 @@ def test_slates_are_counted_with_their_regrets(bench: Bench) -> None:
     assert bench.value("topk_bandit_degraded_total") == 1
     assert bench.value("topk_bandit_regret_bound_total") == 4
     assert bench.value("topk_bandit_estimated_regret_total") == 0.5
+
+
+def test_features_that_were_not_taken_as_they_were_are_counted_by_kind(bench: Bench) -> None:
+    for kind in ("clamped", "unknown"):
+        assert bench.value("topk_bandit_odd_features_total", kind=kind) == 0
+    bench.metrics.encoded(clamped=2, unknown=1)
+    bench.metrics.encoded(clamped=1, unknown=0)
+    assert bench.value("topk_bandit_odd_features_total", kind="clamped") == 3
+    assert bench.value("topk_bandit_odd_features_total", kind="unknown") == 1
 
 
 def test_rewards_are_counted_by_outcome_and_summed_once(bench: Bench) -> None:

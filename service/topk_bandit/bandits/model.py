@@ -335,7 +335,7 @@ def _recode(model: Model, encoder: Encoder) -> Model:
     before, state = model.encoder, model.state
     if before is not None and not encoder.encodes_alike(before):
         shared = math.sqrt(state.shared)
-        state = state.with_contexts(lambda contexts: encoder.recode(contexts, before, shared=shared))
+        state = state.with_contexts(lambda contexts, sizes: encoder.recode(contexts, sizes, before, shared=shared))
     return replace(model, encoder=encoder, state=state)
 
 

@@ -14,7 +14,7 @@ share. So rows that are sums of contexts can be recoded, too. Only what is far b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -45,10 +45,18 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
-    """A schema, and what was seen of each of its features, in its order."""
+    """A schema, what was seen of each of its features, in its order, and what each block is multiplied by."""
 
     schema: FeatureSchema
     records: tuple[FeatureRecord, ...]
+    weights: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        weights = [_weight_of(feature.kind) for feature in self.schema]
+        counted = zip(weights, self.records, strict=True)
+        square = sum(weight * weight for weight, record in counted if not record.is_constant)
+        norm = math.sqrt(square or 1.0)
+        object.__setattr__(self, "weights", tuple(weight / norm for weight in weights))
 
     @classmethod
     def initial(cls, schema: FeatureSchema) -> Encoder:
@@ -60,25 +68,14 @@ class Encoder:
         """About how much memory it takes."""
         return sum(record.sample.nbytes for record in self.records) + _PLACE_BYTES * width_of(self.schema)
 
-    @property
-    def weights(self) -> FloatArray:
-        """What each block is multiplied by, shape (number of features,)."""
-        weights = np.array([_weight_of(feature.kind) for feature in self.schema])
-        counted = np.array([not record.is_constant for record in self.records])
-        return np.asarray(weights / math.sqrt(float((weights * weights * counted).sum()) or 1.0))
-
     def encode(self, features: Features) -> Encoded:
         """Return features as a vector; they are of the schema, and each has a value of its kind."""
-        values = dict(features.values)
-        blocks, marks = [], []
-        for feature, record in zip(self.schema, self.records, strict=True):
+        values, context, marks = dict(features.values), list[float](), list[Mark]()
+        for feature, record, weight in zip(self.schema, self.records, self.weights, strict=True):
             block, mark = _encode(feature.kind, record, values.get(feature.name))
-            blocks.append(block)
+            context += [weight * number for number in block]
             marks.append(mark)
-        context = np.concatenate(blocks)
-        for coordinates, weight in zip(_find_blocks(self.schema), self.weights.tolist(), strict=True):
-            context[coordinates] *= weight
-        return Encoded(context, tuple(marks))
+        return Encoded(np.array(context), tuple(marks))
 
     def observe(self, features: Features) -> Encoder:
         """Return the encoder after one more request."""
@@ -102,16 +99,18 @@ class Encoder:
         ours, theirs = ([(one.centre, one.scale, one.known) for one in encoder.records] for encoder in (self, other))
         return self.schema == other.schema and ours == theirs
 
-    def recode(self, contexts: FloatArray, before: Encoder, *, shared: float) -> FloatArray:
+    def recode(self, contexts: FloatArray, sizes: FloatArray, before: Encoder, *, shared: float) -> FloatArray:
         """Return contexts that an earlier encoder gave as this one gives them, shape (N, C + 1).
 
         They are the same as of the same features, but for numbers that were clamped, and for what was not known of them
-        then: a feature or a value that is new. Numbers without a centre and a scale count as the first centre.
+        then: a feature or a value that is new.
 
         Parameters
         ----------
         contexts
             Contexts with what they share as their last number, or sums of such, shape (N, C before + 1).
+        sizes
+            How many times as long as a context each can be, shape (N,).
         before
             That encoder; its schema has nothing that the schema has not.
         shared
@@ -120,11 +119,10 @@ class Encoder:
         recoded = np.zeros((len(contexts), width_of(self.schema) + 1))
         recoded[:, -1] = contexts[:, -1]
         ones = contexts[:, -1] / shared
-        sizes = np.maximum(np.sqrt((contexts[:, :-1] ** 2).sum(axis=1)), 1.0)
         of_name = {feature.name: place for place, feature in enumerate(before.schema)}
         here, there, weights, old_weights = (
             *(_find_blocks(self.schema), _find_blocks(before.schema)),
-            *(self.weights.tolist(), before.weights.tolist()),
+            *(self.weights, before.weights),
         )
         for place, feature in enumerate(self.schema):
             earlier = of_name.get(feature.name)
@@ -149,17 +147,17 @@ class _Change(NamedTuple):
     kind: FeatureKind
 
     def apply(self, block: FloatArray, ones: FloatArray, sizes: FloatArray) -> FloatArray:
-        """Return a block of sums of `ones` contexts that are about `sizes` times as long as one; weights left out."""
+        """Return a block of sums of `ones` contexts that are at most `sizes` times as long as one; weights left out."""
         if isinstance(self.kind, Categorical) and isinstance(self.old_kind, Categorical):
             return _move_values(block, self.old_kind, self.kind)
-        if self.after.limit == np.inf or (self.before.centre, self.before.scale) == self.after[:2]:
+        if self.after.limit == np.inf or self.before[:3] == self.after[:3]:
             return block
         moved, scale = block.copy(), self.after.scale
         numbers = moved[:, :-1]
         numbers *= self.before.scale / scale if scale else 0.0
         if scale and self.before.known:
             numbers += ((self.before.centre - self.after.centre) / scale * (ones - block[:, -1]))[:, None]
-        norms, most = np.sqrt((numbers * numbers).sum(axis=1)), self.after.limit * sizes
+        norms, most = _norms_of(numbers), self.after.limit * sizes
         numbers *= np.divide(most, norms, out=np.ones_like(norms), where=norms > most)[:, None]
         return moved
 
@@ -172,6 +170,13 @@ def _move_values(block: FloatArray, before: Categorical, after: Categorical) -> 
     moved[:, [places[value] for value in before.values]] = block[:, :-2]
     moved[:, -2:] = block[:, -2:]
     return moved
+
+
+def _norms_of(rows: FloatArray) -> FloatArray:
+    """Return the norms of rows whose squares may be too large."""
+    largest = np.abs(rows).max(axis=1)
+    unit = np.where(largest > 0.0, largest, 1.0)
+    return np.asarray(largest * np.sqrt(((rows / unit[:, None]) ** 2).sum(axis=1)))
 
 
 def _weight_of(kind: FeatureKind) -> float:
@@ -190,16 +195,16 @@ def _find_places(values: tuple[str, ...]) -> Mapping[str, int]:
     return {value: place for place, value in enumerate(values)}
 
 
-def _encode(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None) -> tuple[FloatArray, Mark]:
+def _encode(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None) -> tuple[list[float], Mark]:
     """Return a block, its weight left out, and how the value was taken."""
-    block = np.zeros(kind.width)
+    block = [0.0] * kind.width
     if value is None:
         block[-1] = 1.0
         return block, Mark.MISSING
     return block, _ENCODERS[type(kind)](kind, record, value, block)
 
 
-def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: FloatArray) -> Mark:
+def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: list[float]) -> Mark:
     if not record.known:
         return Mark.USUAL
     number = _number_of(kind, value)
@@ -214,29 +219,31 @@ def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: Fl
 _ROUNDING = 1.0 + 1e-9
 
 
-def _encode_flag(_kind: Boolean, _record: FeatureRecord, value: bool, block: FloatArray) -> Mark:  # noqa: FBT001
+def _encode_flag(_kind: Boolean, _record: FeatureRecord, value: bool, block: list[float]) -> Mark:  # noqa: FBT001
     block[0] = 1.0 if value else -1.0
     return Mark.USUAL
 
 
-def _encode_text(kind: Categorical, _record: FeatureRecord, value: str, block: FloatArray) -> Mark:
+def _encode_text(kind: Categorical, _record: FeatureRecord, value: str, block: list[float]) -> Mark:
     place = _place_of(kind, value)
     block[place] = 1.0
     return Mark.UNKNOWN if place == len(kind.values) and not kind.buckets else Mark.USUAL
 
 
-def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...], block: FloatArray) -> Mark:
-    marks = [_encode_text(kind, record, label, block) for label in sorted(set(value))]
-    block /= math.sqrt(float(block @ block) or 1.0)
+def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...], block: list[float]) -> Mark:
+    marks = [_encode_text(kind, record, label, block) for label in value]
+    if any(block):
+        height = 1.0 / math.sqrt(sum(block))
+        block[:] = [height if place else 0.0 for place in block]
     return max(marks, default=Mark.USUAL)
 
 
-def _encode_vector(kind: Vector, record: FeatureRecord, value: tuple[float, ...], block: FloatArray) -> Mark:
+def _encode_vector(kind: Vector, record: FeatureRecord, value: tuple[float, ...], block: list[float]) -> Mark:
     norm = _number_of(kind, value)
     if not record.scale or not norm:
         return Mark.USUAL
-    length = min(norm / record.scale, record.limit)
-    block[:-1] = np.array(value) * (length / norm)
+    height = min(norm / record.scale, record.limit) / norm
+    block[:-1] = [number * height for number in value]
     return Mark.USUAL if norm <= record.limit * record.scale else Mark.CLAMPED
 
 

@@ -19,8 +19,13 @@ __all__ = ["COUNTS", "FeatureRecord", "Mark"]
 
 FloatArray = NDArray[np.float64]
 
-COUNTS = (16, 64, 256, 1024)
+COUNTS = (1, 4, 16, 64, 256, 1024)
 """Values after which centre and scale are taken; the last time for good."""
+
+FEWEST_VALUES = 16
+"""So many values tell what is usual. Fewer only give a unit, in which nothing is lost until there are more."""
+
+_LOOSE_LIMIT = 100.0
 
 _ROUNDING = 1e-12
 """Values that differ by less than this part of the largest are equal, and were rounded."""
@@ -52,7 +57,7 @@ class FeatureRecord(NamedTuple):
     limit
         How many scales from the centre are believed; infinite where nothing is scaled.
     known
-        Whether centre and scale were declared, or taken of values.
+        Whether the centre was declared, or taken of values.
     sample
         The values that they will be taken of; none once they are for good.
     learns
@@ -80,9 +85,9 @@ class FeatureRecord(NamedTuple):
                 half = 0.5 * high - 0.5 * low
                 return cls(low + half, half / _UNIFORM_SPREAD, _UNIFORM_SPREAD, known=True)
             case Numeric():
-                return cls(limit=3.0, learns=True)
+                return cls(limit=_LOOSE_LIMIT, learns=True)
             case Vector():
-                return cls(limit=2.0, learns=True)
+                return cls(limit=_LOOSE_LIMIT, learns=True)
             case _:
                 return cls(known=True)
 
@@ -110,7 +115,10 @@ class FeatureRecord(NamedTuple):
         if len(sample) not in COUNTS:
             return record
         centre, scale = (0.0, float(np.median(sample))) if is_norm else _centre_and_scale(sample)
-        record = record._replace(centre=centre, scale=scale, known=True)
+        if len(sample) < FEWEST_VALUES and self.limit == _LOOSE_LIMIT:
+            return record._replace(centre=centre, scale=scale or self.scale or abs(centre) or 1.0, known=True)
+        if len(sample) >= FEWEST_VALUES:
+            record = record._replace(centre=centre, scale=scale, limit=2.0 if is_norm else 3.0)
         if len(sample) < COUNTS[-1]:
             return record
         # What never varied may do so yet.

@@ -149,6 +149,12 @@ class ObservedRows:
         return squares / count if count else 0.0
 
     @property
+    def sizes(self) -> FloatArray:
+        """How many times as long as a single context each row can be, shape (N,): 1 for a row of one observation."""
+        single = (self.targets[1] == 1.0) & (self.leftovers[:, 0] == 0.0)
+        return np.where(single, 1.0, math.sqrt(max(self.n_observations, 1.0)))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the posterior's own arrays."""
         return self.leftovers.nbytes + (0 if self.noise_shape is None else self.noise_shape.nbytes)

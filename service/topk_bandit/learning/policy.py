@@ -352,7 +352,8 @@ class State:
         state = replace(self, usual_contexts=usual)
         if not before.first or usual.first:
             return state
-        return state.with_contexts(lambda contexts: usual.shorten_rows(contexts, shares=bool(self.shared)))
+        shares = bool(self.shared)
+        return state.with_contexts(lambda contexts, sizes: usual.shorten_rows(contexts, sizes, shares=shares))
 
     def closed(self, slate_id: str) -> State:
         """End a slate without a reward."""
@@ -542,19 +543,19 @@ class State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
         return replace(self, half_life=half_life)
 
-    def with_contexts(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> State:
+    def with_contexts(self, change: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]) -> State:
         """Return the state, refit, whose rows have other contexts.
 
         Parameters
         ----------
         change
             From contexts as the posterior has them, shape (N, C + 1), what they share being the last number, to others
-            in their order, perhaps with more numbers; or from (N, C), if they share nothing. It is linear in what is
-            not extreme.
+            in their order, perhaps with more numbers; or from (N, C), if they share nothing. It is also given how many
+            times as long as a context each can be, shape (N,), and is linear in what is not extreme.
         """
         posterior = self.posterior
         rows, pending = posterior.observed_rows, posterior.pending
-        changed = change(rows.contexts), change(pending.contexts)
+        changed = change(rows.contexts, rows.sizes), change(pending.contexts, np.ones(len(pending.contexts)))
         if all(np.array_equal(new, old) for new, old in zip(changed, (rows.contexts, pending.contexts), strict=True)):
             return self
         if posterior.prior_mean is not None:

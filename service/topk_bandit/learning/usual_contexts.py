@@ -68,14 +68,20 @@ class UsualContexts(NamedTuple):
             return after._replace(longest=_WIDER * self.longest)
         return after._replace(longest=max((1.0 - _FORGOTTEN) * self.longest, norm))
 
-    def shorten_rows(self, contexts: FloatArray, *, shares: bool) -> FloatArray:
-        """Return contexts of rows, none of them an outlier; their last number may be what all contexts share.
+    def shorten_rows(self, contexts: FloatArray, sizes: FloatArray, *, shares: bool) -> FloatArray:
+        """Return contexts of rows, none of them an outlier.
 
-        A row that is a sum of contexts is longer than these; the first few have too few for that to matter.
+        Parameters
+        ----------
+        contexts, sizes
+            Shape (N, C); and how many times as long as a context each can be, shape (N,).
+        shares
+            Whether their last number is what all contexts share.
         """
         own = contexts[:, : contexts.shape[1] - shares]
         norms = np.sqrt((own * own).sum(axis=1))
-        factors = np.divide(self.longest, norms, out=np.ones_like(norms), where=norms > LONGER * self.longest)
+        longest = self.longest * sizes
+        factors = np.divide(longest, norms, out=np.ones_like(norms), where=norms > LONGER * longest)
         return np.concatenate([own * factors[:, None], contexts[:, own.shape[1] :]], axis=1)
 
     def is_outlier(self, context: FloatArray) -> bool:

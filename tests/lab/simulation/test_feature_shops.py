@@ -1,0 +1,63 @@
+"""A shop is learned alike in whatever unit its customers are told of, and one wild request changes little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.long_forms import usual_or_long
+
+from topk_bandit.domain.features import width_of
+from topk_bandit.lab.simulation.feature_shops import TELLINGS, FeatureShop, play
+from topk_bandit.learning.encoding import Encoder
+
+SEEDS, ROUNDS = usual_or_long((2, 200), long=(10, 1000))
+
+
+@pytest.mark.parametrize("telling", ["cents", "logarithms"])
+def test_dollars_cents_and_logarithms_give_the_same_slates(telling: str) -> None:
+    plain, other = (play(TELLINGS[name], 0, rounds=90) for name in ("dollars", telling))
+    np.testing.assert_array_equal(other.regrets, plain.regrets)
+    np.testing.assert_allclose(other.deviations, plain.deviations, rtol=1e-6)
+
+
+def test_every_telling_has_a_length_of_about_one() -> None:
+    rng = np.random.default_rng(0)
+    shop = FeatureShop.draw(rng)
+    for name, telling in TELLINGS.items():
+        if telling.schema is None:
+            continue
+        encoder, told = Encoder.initial(telling.schema), [telling.tell(shop.customer(rng)) for _ in range(200)]
+        for one in told:
+            encoder = encoder.observe(one)
+        contexts = np.array([encoder.encode(one).context for one in told])
+        assert contexts.shape[1] == width_of(telling.schema)
+        assert 0.75 < float((contexts**2).sum(axis=1).mean()) < 1.25, name
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize(
+    ("telling", "than", "most"),
+    [
+        ("dollars", "expert's vector", usual_or_long(1.25, long=1.05)),
+        ("with constants", "dollars", usual_or_long(1.25, long=1.1)),
+        ("with duplicates", "dollars", usual_or_long(1.25, long=1.1)),
+    ],
+)
+def test_named_features_are_learned_as_soon(telling: str, than: str, most: float) -> None:
+    """The targets of issue 14, in the long form."""
+    ours, theirs = (
+        sum(play(TELLINGS[name], seed, rounds=ROUNDS).regrets.sum() for seed in range(SEEDS))
+        for name in (telling, than)
+    )
+    assert ours <= most * theirs
+
+
+def test_one_wild_request_does_no_harm() -> None:
+    telling = TELLINGS["dollars as differences"]
+    plain = [play(telling, seed, rounds=200) for seed in range(2)]
+    wild = [
+        play(telling, seed, rounds=200, spoil=lambda n, one: one._replace(basket=1e6, age=1e6) if n == 50 else one)
+        for seed in range(2)
+    ]
+    for ours, theirs in zip(np.mean(wild, axis=0)[:, -100:], np.mean(plain, axis=0)[:, -100:], strict=True):
+        assert abs(ours.mean() / theirs.mean() - 1.0) < 0.25
