@@ -19,7 +19,7 @@ __all__ = ["COUNTS", "FeatureRecord", "Mark"]
 
 FloatArray = NDArray[np.float64]
 
-COUNTS = (1, 4, 16, 64, 256, 1024)
+COUNTS = (1, 2, 4, 16, 64, 256, 1024)
 """Values after which centre and scale are taken; the last time for good."""
 
 FEWEST_VALUES = 16

@@ -350,7 +350,7 @@ class State:
             return self
         usual = before.admit(context)
         state = replace(self, usual_contexts=usual)
-        if not before.first or usual.first:
+        if usual.first or not any(usual.is_too_long(norm) for norm in before.first):
             return state
         shares = bool(self.shared)
         return state.with_contexts(lambda contexts, sizes: usual.shorten_rows(contexts, sizes, shares=shares))

@@ -86,8 +86,12 @@ class UsualContexts(NamedTuple):
 
     def is_outlier(self, context: FloatArray) -> bool:
         """Tell whether a context is so long that it is shortened."""
+        return self.is_too_long(_norm_of(context))
+
+    def is_too_long(self, norm: float) -> bool:
+        """Tell whether a context of this norm is shortened."""
         too_few = 0 < len(self.first) < _JUDGED_FROM
-        return not too_few and self.longest > 0.0 and _norm_of(context) > LONGER * self.longest
+        return not too_few and self.longest > 0.0 and norm > LONGER * self.longest
 
 
 def _judge(first: tuple[float, ...]) -> Mapping[str, Any]:
