@@ -45,7 +45,12 @@ LEARNING_SECONDS = 120.0
 def settings_in(folder: Path) -> Settings:
     """Return the settings of `topk-bandit serve`, but for a free port, no metrics page and a quiet log."""
     return Settings(
-        listen=Address("127.0.0.1", 0), http_listen=None, metrics_listen=None, data_dir=folder, log_level="ERROR", log_format="text"
+        listen=Address("127.0.0.1", 0),
+        http_listen=None,
+        metrics_listen=None,
+        data_dir=folder,
+        log_level="ERROR",
+        log_format="text",
     )
 
 

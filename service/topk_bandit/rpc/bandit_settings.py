@@ -260,8 +260,8 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
     "prior_study": {"prior_study": _prior_study, "prior_digest": lambda _: ""},
     "half_life": {"half_life_ms": _half_life_ms},
-    "reward_range": {"reward_range": lambda bandit: _reward_range(bandit)},
-    "reward_aggregation": {"reward_aggregation": lambda bandit: _reward_aggregation(bandit)},
+    "reward_range": {"reward_range": _reward_range},
+    "reward_aggregation": {"reward_aggregation": _reward_aggregation},
     "requires_activation": {"requires_activation": lambda bandit: bandit.requires_activation},
     "item_capacity": {"item_capacity": lambda bandit: _item_capacity(bandit, low=1)},
     "baseline_item_ids": {"baseline_item_ids": _baseline},
