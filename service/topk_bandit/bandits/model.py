@@ -129,12 +129,19 @@ class Model:
     def last_correction(self, recommendation_id: str) -> int:
         """Return the last position at which a `RewardAmended` finds the reward as a row of its own, 0 if it is none.
 
-        Whatever events come before that position, even if all are rewards: no refit can. But for a change of the prior.
+        Whatever events come before that position, even if all are rewards or requests: no refit can. But for a change
+        of settings or items.
         """
         if not self.state.is_recent(recommendation_id):
             return 0
-        events = min(self.state.rewards_before_refit, EVENTS_BETWEEN_CHECKPOINTS - self.since_checkpoint)
-        return self.version + events
+        usual, encoder = self.state.usual_contexts, self.encoder
+        counts = (
+            self.state.rewards_before_refit,
+            EVENTS_BETWEEN_CHECKPOINTS - self.since_checkpoint,
+            None if usual is None else usual.contexts_before_judgement,
+            None if encoder is None else encoder.requests_before_recoding,
+        )
+        return self.version + min(count for count in counts if count is not None)
 
     @property
     def memory_bytes(self) -> int:
@@ -206,7 +213,9 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
     after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
-    if not after.state.posterior.is_of_one_fit_with(model.state.posterior):
+    is_refit = not after.state.posterior.is_of_one_fit_with(model.state.posterior)
+    # A correction changes rows of a fit, and what comes of it is no function of a `Checkpoint`.
+    if is_refit and not isinstance(logged.event, RewardAmended):
         return replace(after, since_checkpoint=0)
     if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
         return replace(after, state=after.state.refit(logged.at_ms), since_checkpoint=0)

@@ -68,6 +68,12 @@ class Encoder:
         """About how much memory it takes."""
         return sum(record.sample.nbytes for record in self.records) + _PLACE_BYTES * width_of(self.schema)
 
+    @property
+    def requests_before_recoding(self) -> int | None:
+        """With how many more requests rows are recoded at the earliest, None if they never are."""
+        counts = [record.values_before_change for record in self.records]
+        return min((count for count in counts if count is not None), default=None)
+
     def encode(self, features: Features) -> Encoded:
         """Return features as a vector; they are of the schema, and each has a value of its kind."""
         values, context, marks = dict(features.values), list[float](), list[Mark]()

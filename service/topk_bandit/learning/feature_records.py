@@ -96,6 +96,12 @@ class FeatureRecord(NamedTuple):
         """Whether all of its numbers were found to be equal."""
         return self.known and self.scale == 0.0 and self.limit < np.inf
 
+    @property
+    def values_before_change(self) -> int | None:
+        """With how many more values centre and scale are taken again, None if they never are."""
+        seen = len(self.sample)
+        return next(count for count in COUNTS if count > seen) - seen if self.learns else None
+
     def mark(self, mark: Mark) -> FeatureRecord:
         """Return the record after a value that was so marked."""
         match mark:

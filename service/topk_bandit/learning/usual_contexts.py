@@ -51,6 +51,11 @@ class UsualContexts(NamedTuple):
     longest: float = 0.0
     outliers: int = 0
 
+    @property
+    def contexts_before_judgement(self) -> int | None:
+        """With how many more contexts the first few are enough, None if they were before."""
+        return None if self.longest and not self.first else FEWEST_CONTEXTS - len(self.first)
+
     def shorten(self, context: FloatArray) -> FloatArray:
         """Return a context as it is learned: an outlier is as long as the longest usual one."""
         return context * (self.longest / _norm_of(context)) if self.is_outlier(context) else context
@@ -103,7 +108,7 @@ def _judge(first: tuple[float, ...]) -> Mapping[str, Any]:
 
 
 def _norm_of(context: FloatArray) -> float:
-    return math.hypot(*context.tolist())
+    return math.hypot(*context.reshape(-1).tolist())
 
 
 NO_CONTEXTS = UsualContexts()
