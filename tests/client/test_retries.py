@@ -309,7 +309,10 @@ def test_the_deadline_holds_when_the_answer_is_slow(make: Callable[..., EitherCl
 def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], server: RunningServer) -> None:
     seen: list[tuple[RecommendationRequest, int]] = []
 
-    async def recommend(name: BanditName, request: RecommendationRequest, *, min_model_version: int) -> Recommendation:
+    async def recommend(
+        name: BanditName, request: RecommendationRequest, *, min_model_version: int, strict_candidates: bool
+    ) -> Recommendation:
+        assert not strict_candidates
         seen.append((request, min_model_version))
         if len(seen) < 4:
             raise errors.UnavailableError("away", retry_after=0.0)

@@ -214,12 +214,16 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
     after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
     is_refit = not after.state.posterior.is_of_one_fit_with(model.state.posterior)
-    # A correction changes rows of a fit, and what comes of it is no function of a `Checkpoint`.
-    if is_refit and not isinstance(logged.event, RewardAmended):
+    if is_refit and not isinstance(logged.event, _CHANGE_A_FIT):
         return replace(after, since_checkpoint=0)
     if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
         return replace(after, state=after.state.refit(logged.at_ms), since_checkpoint=0)
     return after
+
+
+_CHANGE_A_FIT = (Recommended, Activated, RewardAmended)
+"""Events that go on after a refit, with a pending row or other rewards: what comes of it is no function of a
+`Checkpoint`, to the bit."""
 
 
 def _apply(model: Model, logged: LoggedEvent) -> Model:

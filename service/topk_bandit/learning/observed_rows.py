@@ -302,7 +302,8 @@ def _show(rows: ObservedRows, items: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 def _weights_of(rows: ObservedRows, last: NDArray[np.bool_]) -> FloatArray:
     """Return the weights by which rows come into a basis, those of `last` after the others; shape (N,)."""
-    weights = leading(rows.n_rows) * np.where(last, _LAST, 1.0)
+    weights = leading(rows.n_rows)
+    weights[last] *= _LAST
     return weights if rows.noise_shape is None else weights / np.sqrt(np.diag(rows.noise_shape))
 
 
