@@ -9,7 +9,7 @@ from topk_bandit.client import Client
 
 # How much each item interests a visitor; the service sees only what whole slates earn.
 INTEREST = {"tea": 0.2, "coffee": 0.9, "cocoa": 0.7, "milk": 0.1, "juice": 0.4, "water": 0.3}
-ROUNDS = 120
+ROUNDS = 300
 
 
 def earned(slate: tuple[str, ...], visitors: random.Random) -> float:
