@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 BANDIT = "tenants/shop/bandits/home"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_curl() -> None:
+    """Skip on a machine without curl, and fail in CI."""
+    if shutil.which("curl") is None and os.environ.get("CI") == "true":
+        pytest.fail("curl is not installed")
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
 
 
 @pytest.fixture(scope="module")
