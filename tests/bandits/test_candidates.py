@@ -9,8 +9,9 @@ import pytest
 from tests.bandits.harness import NAME, SETTINGS, assert_same, rebuilt, request, running_worker
 from tests.contracts.harness import run
 
-from topk_bandit.domain.bandits import Item
+from topk_bandit.domain.bandits import Item, RecommendationRequest
 from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, NotReadyError
+from topk_bandit.domain.features import Feature, Features, Numeric, width_of
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker
@@ -71,6 +72,26 @@ def test_too_few_items_are_told_with_their_numbers(stores: Stores, baseline: tup
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}", available=False) for n in range(5)])
             with pytest.raises(NotReadyError, match="2 items can be shown"):
                 await worker.recommender.recommend(NAME, request())
+
+    run(stores, scenario)
+
+
+def test_the_baseline_slate_is_given_to_requests_with_features_too(stores: Stores) -> None:
+    schema = (Feature("basket", Numeric()),)
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            described = replace(
+                SETTINGS, context_schema=schema, context_dim=width_of(schema), baseline_item_ids=BASELINE
+            )
+            await worker.bandits.create_bandit(NAME, described)
+            await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(7)])
+            asked = RecommendationRequest("r1", Features.of({"basket": 3.0}), ("i0", "never", "nor"))
+            given = await worker.recommender.recommend(NAME, asked)
+            assert (given.slate, given.baseline) == (BASELINE, True)
+            model = await worker.residents.follow(NAME)
+            assert model.encoder is not None
+            assert len(model.encoder.records[0].sample) == 1
 
     run(stores, scenario)
 

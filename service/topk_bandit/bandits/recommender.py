@@ -94,9 +94,8 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
     if len(eligible) < settings.slate_size:
         return _fall_back(model, request, n_left=len(eligible), passed_over=passed_over)
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
-    decision = decide(
-        model.state, settings.exploration, context=context, eligible=eligible, rng=np.random.default_rng(seed)
-    )
+    rng = np.random.default_rng(seed)
+    decision = decide(model.state, settings.exploration, context=context, eligible=eligible, rng=rng)
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=model.items.find_ids(decision.ranking),
@@ -119,7 +118,7 @@ def _fall_back(model: Model, request: RecommendationRequest, *, n_left: int, pas
     slate, state = model.settings.baseline_item_ids, model.state
     if not slate or not model.items.available.issuperset(slate):
         raise _too_few(model, n_left=n_left, passed_over=passed_over)
-    moments = state.predict(np.array(request.context), model.items.find_indices(slate)[None])
+    moments = state.predict(model.encode(request.context), model.items.find_indices(slate)[None])
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=slate,

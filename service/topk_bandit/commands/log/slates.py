@@ -165,9 +165,11 @@ class _Reader:
                 self._change_settings(settings, logged.position)
             case ItemsChanged() as change:
                 self.items = self.items.apply(change)
-            case Recommended(_, recommendation) if recommendation.baseline:
+            case Recommended(request, recommendation) if recommendation.baseline:
                 self.baselines += 1
+                self._observe(request.context)
             case Recommended() as event:
+                self._observe(event.request.context)
                 self._places[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
             case Activated(recommendation_id, _, True):
@@ -188,6 +190,10 @@ class _Reader:
             return np.array(context)
         return np.append(self._encoder.encode(context).context, 1.0)
 
+    def _observe(self, context: Context) -> None:
+        if self._encoder is not None and isinstance(context, Features):
+            self._encoder = self._encoder.observe(context)
+
     def _change_settings(self, settings: BanditSettings, position: int) -> None:
         self._settings.append(settings)
         self._since.append(position)
@@ -206,8 +212,6 @@ class _Reader:
             best = self.items.find_indices(recommendation.best_slate or recommendation.slate)
         except TopkBanditError as error:
             raise CorruptDataError(f"event {position}: {error}") from error
-        if self._encoder is not None and isinstance(request.context, Features):
-            self._encoder = self._encoder.observe(request.context)
         for shown in (slate, best):
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
