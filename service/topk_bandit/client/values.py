@@ -203,13 +203,13 @@ class BanditStats:
     constant_variance: float
     shared_context: float
     edges_reached: tuple[str, ...]
+    context_features: tuple[FeatureStats, ...]
+    passed_over_count: int
+    place_count: int
+    unplaced_reward_count: int
     clamped_reward_count: int
     inactive_count: int
     lapsed_count: int
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
-    passed_over_count: int
-    place_count: int
-    unplaced_reward_count: int
-    context_features: tuple[FeatureStats, ...]
