@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import check_growth
+from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_items
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, Kernel
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
+    from topk_bandit.learning.encoding import Encoder
     from topk_bandit.store.log import BanditRecord, Store
 
 __all__ = ["Bandits"]
@@ -40,6 +41,9 @@ FOLLOWER_PAUSE_SECONDS = 0.005
 
 PRIOR_SHARE = 3 / 16
 """The largest share of the memory of a bandit that its prior may take."""
+
+ITEM_FEATURES_SHARE = 5 / 8
+"""The largest share of the memory of a bandit that the features of its items may take."""
 
 UPDATES_PER_CALL = 16
 """How often a call reads the settings again because somebody else changed them meanwhile, before it gives up."""
@@ -80,6 +84,7 @@ class Bandits:
 
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """Create a bandit, or return the equal one that is there."""
+        self._check_item_schema(settings)
         resolved, prior = await self._resolve_prior(name, settings)
         try:
             return await self._store.create_bandit(
@@ -111,6 +116,8 @@ class Bandits:
             record = await self._store.get_bandit(name)
             changed = change(record.settings)
             check_growth(record.settings.context_schema, changed.context_schema)
+            check_growth(record.settings.item_schema, changed.item_schema, field=ITEM_SCHEMA_FIELD, may_begin=True)
+            self._check_item_schema(changed)
             settings, prior = await self._resolve_prior(name, changed)
             try:
                 updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
@@ -129,6 +136,8 @@ class Bandits:
 
         What is overdue is closed before, so that places of retired items whose slates have ended can be taken back.
         """
+        if any(item.features.values for item in items):
+            check_items((await self._store.get_bandit(name)).settings, items)
         await self._residents.expire(name)
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
@@ -148,6 +157,9 @@ class Bandits:
         model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)
         return _make_stats(record, model, digests, model_bytes=self._residents.budget.model_bytes)
+
+    def _check_item_schema(self, settings: BanditSettings) -> None:
+        check_item_schema(settings, most_bytes=int(ITEM_FEATURES_SHARE * self._residents.budget.model_bytes))
 
     async def _resolve_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
         """Return the settings with the digest of the prior they name, and the prior; None if it was taken before."""
@@ -222,6 +234,8 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         posterior_digest=digests.posterior,
         arithmetic=digests.arithmetic,
         context_features=_describe_features(model),
+        item_features=() if model.item_features is None else _describe_records(model.item_features.encoder),
+        content_share=state.content_share,
     )
 
 
@@ -231,6 +245,10 @@ def _describe_features(model: Model) -> tuple[FeatureStats, ...]:
     if encoder is None:
         usual = usual or NO_CONTEXTS
         return (FeatureStats("", 0.0, usual.longest, frozen=False, clamped=usual.outliers, unknown=0, missing=0),)
+    return _describe_records(encoder)
+
+
+def _describe_records(encoder: Encoder) -> tuple[FeatureStats, ...]:
     pairs = zip(encoder.schema, encoder.records, strict=True)
     return tuple(record.stats(feature.name) for feature, record in pairs)
 

@@ -1,4 +1,4 @@
-"""Contexts against a bandit's settings: which are refused, and how a schema of features may grow.
+"""Contexts and items against a bandit's settings: which are refused, and how a schema of features may grow.
 
 Errors name the field as the wire does. Nothing here encodes: `topk_bandit.learning.encoding` does.
 """
@@ -7,17 +7,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector
+from topk_bandit.learning.item_features import bytes_an_item
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditSettings
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.bandits import BanditSettings, Item
     from topk_bandit.domain.features import Context, FeatureKind, FeatureSchema, FeatureValue
 
-__all__ = ["SCHEMA_FIELD", "check_context", "check_features", "check_growth"]
+__all__ = [
+    "ITEM_SCHEMA_FIELD",
+    "SCHEMA_FIELD",
+    "check_context",
+    "check_features",
+    "check_growth",
+    "check_item_schema",
+    "check_items",
+    "fitting_features",
+]
 
 SCHEMA_FIELD = "bandit.context_schema"
 """What a schema of contexts is called on the wire."""
+
+ITEM_SCHEMA_FIELD = "bandit.item_schema"
+"""What a schema of items is called on the wire."""
 
 
 def check_context(settings: BanditSettings, context: Context) -> None:
@@ -38,6 +54,50 @@ def check_context(settings: BanditSettings, context: Context) -> None:
         raise InvalidArgumentError("context", "can't be used: the bandit has a context_schema, so give features")
     elif len(context) != settings.context_dim:
         raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(context)}")
+
+
+def fitting_features(schema: FeatureSchema, features: Features) -> Features:
+    """Return those of an item's features that are of a schema.
+
+    All are, but where a bandit was deleted and created anew while its items were changed.
+    """
+    kinds = {feature.name: feature.kind for feature in schema}
+    fits = {name: value for name, value in features.values if name in kinds and _is_of_kind(kinds[name], value)}
+    return features if len(fits) == len(features.values) else Features.of(fits)
+
+
+def check_items(settings: BanditSettings, items: Sequence[Item]) -> None:
+    """Check that a bandit takes the features of items.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for `check_features`, naming the item by its place.
+    """
+    for place, item in enumerate(items):
+        if settings.item_schema is not None:
+            check_features(settings.item_schema, item.features, field=f"items[{place}].features")
+        elif item.features.values:
+            raise InvalidArgumentError(f"items[{place}].features", "can't be used: the bandit has no item_schema")
+
+
+def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:
+    """Check that a bandit with these settings can learn from features of its items.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Its kernel has no part for them, or they would take more memory than `most_bytes`.
+    """
+    schema = settings.item_schema
+    if schema is None:
+        return
+    if settings.kernel is not Kernel.ADAPTIVE:
+        raise InvalidArgumentError(ITEM_SCHEMA_FIELD, "needs KERNEL_ADAPTIVE: no other kernel learns how much it counts")
+    needed = settings.item_capacity * bytes_an_item(schema)
+    if needed > most_bytes:
+        problem = f"takes {needed} bytes for {settings.item_capacity} items; {most_bytes} are allowed"
+        raise InvalidArgumentError(ITEM_SCHEMA_FIELD, f"{problem}: use fewer features, or a lower item_capacity")
 
 
 def check_features(schema: FeatureSchema, features: Features, *, field: str = "features") -> None:
@@ -96,15 +156,22 @@ def _describe(kind: FeatureKind) -> str:
             return f"a vector of {size} numbers"
 
 
-def check_growth(before: FeatureSchema | None, after: FeatureSchema | None, *, field: str = SCHEMA_FIELD) -> None:
+def check_growth(
+    before: FeatureSchema | None, after: FeatureSchema | None, *, field: str = SCHEMA_FIELD, may_begin: bool = False
+) -> None:
     """Check that what was learned with a schema can be kept with another: it may have more features and values.
+
+    Parameters
+    ----------
+    may_begin
+        Whether there may be a schema where there was none.
 
     Raises
     ------
     InvalidArgumentError
         Something is gone or is another.
     """
-    if before == after:
+    if before == after or (before is None and may_begin):
         return
     if before is None or after is None:
         had, has = ("none", "one") if before is None else ("one", "none")

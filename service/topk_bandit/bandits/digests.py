@@ -83,6 +83,8 @@ def _digest_of_log(model: Model) -> str:
         [model.prior_items.ids, model.state.observations],
         asdict(model.tally),
     ]
-    if model.encoder is not None:
-        content.append([[one.unknown, one.missing] for one in model.encoder.records])
+    item_encoder = None if model.item_features is None else model.item_features.encoder
+    for encoder in (model.encoder, item_encoder):
+        if encoder is not None:
+            content.append([[one.unknown, one.missing] for one in encoder.records])
     return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

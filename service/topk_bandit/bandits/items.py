@@ -153,6 +153,12 @@ class Items:
         """Return the ids of the items at these places, in their order."""
         return tuple(str(self.ids[index]) for index in ranking.tolist())
 
+    def find_free(self, n_places: int) -> NDArray[np.int32]:
+        """Return which of so many places no item has, in ascending order."""
+        taken = np.zeros(n_places, dtype=np.bool_)
+        taken[list(self._indices.values())] = True
+        return np.flatnonzero(~taken).astype(np.int32)
+
     def find_eligible(self, candidates: Sequence[str] | None) -> Eligible:
         """Return the items that may be shown; None means all that can be."""
         if candidates is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.bandits.contexts import fitting_features
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.places import make_room
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
@@ -35,6 +36,7 @@ from topk_bandit.domain.features import Features
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import Mark
+from topk_bandit.learning.item_features import ItemFeatures
 from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
@@ -93,6 +95,8 @@ class Model:
         The items that the state's prior mean knows.
     encoder
         Encodes contexts; None for those that callers encode.
+    item_features
+        What items told of themselves, by place; None without an item schema.
     items_position
         Log position of the newest `ItemsChanged`.
     arithmetic
@@ -110,6 +114,7 @@ class Model:
     last: LoggedEvent
     arithmetic: str
     encoder: Encoder | None = None
+    item_features: ItemFeatures | None = None
     items_position: int = 0
     since_checkpoint: int = 0
 
@@ -149,7 +154,8 @@ class Model:
         prior_mean = self.state.posterior.prior_mean
         prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
         encoder_bytes = 0 if self.encoder is None else self.encoder.memory_bytes
-        return self.state.memory_bytes + self.items.memory_bytes + prior_bytes + encoder_bytes
+        feature_bytes = 0 if self.item_features is None else self.item_features.memory_bytes
+        return self.state.memory_bytes + self.items.memory_bytes + prior_bytes + encoder_bytes + feature_bytes
 
     def encode(self, context: Context) -> NDArray[np.float64]:
         """Return a context that the bandit takes as numbers, shape (C,)."""
@@ -179,7 +185,12 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         raise CorruptDataError(f"a log begins with {type(first.event).__name__}")
     settings = first.event.settings
     kernel = kernel_of(settings.kernel, settings.item_capacity, settings.slate_size)
-    encoder = None if settings.context_schema is None else Encoder.initial(settings.context_schema)
+    encoder, item_features = None, None
+    if settings.context_schema is not None:
+        encoder = Encoder.initial(settings.context_schema)
+    if settings.item_schema is not None:
+        item_features = ItemFeatures.initial(settings.item_schema, n_places=kernel.n_items)
+        kernel = kernel.with_item_features(item_features.rows)
     state = State.initial(
         kernel,
         context_dim=settings.context_dim,
@@ -197,6 +208,7 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         first,
         arithmetic=describe_arithmetic(),
         encoder=encoder,
+        item_features=item_features,
         since_checkpoint=1,
     )
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
@@ -235,6 +247,7 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             changed = replace(model, settings=settings, state=state)
             if changed.encoder is not None and settings.context_schema is not None:
                 changed = _recode(changed, changed.encoder.with_schema(settings.context_schema))
+            changed = _grow_item_features(changed)
             return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
         case ItemsChanged() as change:
             return replace(_change_items(model, change, at_ms=logged.at_ms), items_position=logged.position)
@@ -253,6 +266,19 @@ def _make_room(state: State, settings: BanditSettings, *, at_ms: int) -> State:
     if settings.item_capacity <= state.posterior.kernel.n_items:
         return state
     return state.with_kernel(kernel_of(settings.kernel, settings.item_capacity, settings.slate_size), at_ms)
+
+
+def _grow_item_features(model: Model) -> Model:
+    """Return the model whose items may have the features that its settings say, in all places of the kernel."""
+    schema, n_places = model.settings.item_schema, model.state.posterior.kernel.n_items
+    if schema is None:
+        return model
+    known = model.item_features or ItemFeatures.initial(schema, n_places=n_places)
+    return _with_item_features(model, known.with_places(n_places).with_schema(schema))
+
+
+def _with_item_features(model: Model, features: ItemFeatures) -> Model:
+    return replace(model, item_features=features, state=model.state.with_item_features(features.rows))
 
 
 def _adopt_prior(model: Model, prior: Prior | None) -> Model:
@@ -277,7 +303,19 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     if prior_mean is not None:
         rows = model.prior_items.find_rows(items, n_items=len(prior_mean.row_of))
         state = state.with_new_items(prior_mean.with_rows(rows))
-    return replace(model, items=items, state=state)
+    return _take_features(replace(model, items=items, state=state), change)
+
+
+def _take_features(model: Model, change: ItemsChanged) -> Model:
+    """Return the model that knows what the items of a change tell of themselves, and forgot who lost their places."""
+    features, schema, items = model.item_features, model.settings.item_schema, model.items
+    if features is None or schema is None:
+        return model
+    n_places = model.state.posterior.kernel.n_items
+    told = {item.item_id: fitting_features(schema, item.features) for item in change.upserted}
+    places = items.find_indices(list(told))
+    free = items.find_free(n_places)
+    return _with_item_features(model, features.with_places(n_places).change(places, [*told.values()], free=free))
 
 
 def _open_slate(model: Model, event: Recommended) -> Model:

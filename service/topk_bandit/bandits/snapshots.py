@@ -23,6 +23,7 @@ from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import FeatureRecord
+from topk_bandit.learning.item_features import ItemFeatures
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import ObservedRows
 from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.features import FeatureSchema
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
-SCHEMA = 8
+SCHEMA = 9
 """Number of the layout of a model; a reader refuses any other."""
 
 
@@ -64,6 +66,7 @@ def encode_model(model: Model) -> bytes:
         pending_rankings=checkpoint.pending.rankings,
         open_until_ms=model.items.open_until_ms,
         feature_samples=_join_samples(model.encoder),
+        **_arrays_of_items(model.item_features),
     )
     return buffer.getvalue()
 
@@ -103,7 +106,7 @@ def decode_items(payload: bytes) -> tuple[BanditSettings, Items, Encoder | None]
     with _open_archive(payload) as arrays:
         header = _read_header(arrays)
         settings = decode_settings(header["settings"].encode())
-        encoder = _read_encoder(settings, header["features"], arrays["feature_samples"])
+        encoder = _read_encoder(settings.context_schema, header["features"], arrays["feature_samples"])
         return settings, _read_items(header, arrays), encoder
 
 
@@ -150,6 +153,8 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "usual_rewards": checkpoint.usual,
         "usual_contexts": checkpoint.usual_contexts,
         "features": _describe_records(model.encoder),
+        "item_features": _describe_records(None if model.item_features is None else model.item_features.encoder),
+        "items_taken": 0 if model.item_features is None else model.item_features.taken,
         "noise_at_edge": checkpoint.noise_at_edge,
         "tally": asdict(model.tally),
         "last": {
@@ -167,6 +172,9 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     checkpoint = _read_checkpoint(header, arrays)
     kernel = kernel_of(settings.kernel, header["n_places"], settings.slate_size)
     kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
+    item_features = _read_item_features(settings, header, arrays)
+    if item_features is not None:
+        kernel = kernel.with_item_features(item_features.rows)
     prior_items = PriorItems.of(header["prior_items"])
     prior_mean = None
     if settings.prior_digest:
@@ -188,7 +196,8 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         tally=Tally(**header["tally"]),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
         arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
-        encoder=_read_encoder(settings, header["features"], arrays["feature_samples"]),
+        encoder=_read_encoder(settings.context_schema, header["features"], arrays["feature_samples"]),
+        item_features=item_features,
         items_position=header["items_position"],
     )
 
@@ -242,16 +251,33 @@ def _join_samples(encoder: Encoder | None) -> NDArray[np.float64]:
 
 
 def _read_encoder(
-    settings: BanditSettings, described: Sequence[Mapping[str, Any]], samples: NDArray[np.float64]
+    schema: FeatureSchema | None, described: Sequence[Mapping[str, Any]], samples: NDArray[np.float64]
 ) -> Encoder | None:
-    if settings.context_schema is None:
+    if schema is None:
         return None
     parts = np.split(samples, np.cumsum([one["sample"] for one in described]))
     records = [
         FeatureRecord(**{**one, "limit": math.inf if one["limit"] is None else one["limit"], "sample": sample})
         for one, sample in zip(described, parts[:-1], strict=True)
     ]
-    return Encoder(settings.context_schema, tuple(records))
+    return Encoder(schema, tuple(records))
+
+
+def _arrays_of_items(features: ItemFeatures | None) -> dict[str, NDArray[np.float64]]:
+    return {
+        "item_features": np.zeros((0, 0)) if features is None else features.encoded,
+        "item_centre": np.zeros(0) if features is None else features.centre,
+        "item_samples": _join_samples(None if features is None else features.encoder),
+    }
+
+
+def _read_item_features(
+    settings: BanditSettings, header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> ItemFeatures | None:
+    encoder = _read_encoder(settings.item_schema, header["item_features"], arrays["item_samples"])
+    if encoder is None:
+        return None
+    return ItemFeatures(encoder, arrays["item_features"], arrays["item_centre"], header["items_taken"])
 
 
 def _read_usual_contexts(described: Sequence[Any] | None) -> UsualContexts | None:

@@ -24,6 +24,7 @@ __all__ = [
     "categorical",
     "feature_stats",
     "feature_values",
+    "features_of",
     "labels",
     "numeric",
     "schema_message",
@@ -134,7 +135,7 @@ def _kind(message: pb.Feature) -> FeatureKind:
             return Boolean()
 
 
-def feature_values(features: object) -> dict[str, pb.FeatureValue]:
+def feature_values(features: object, *, field: str = "features") -> dict[str, pb.FeatureValue]:
     """Return the values of a mapping or of a dataclass by name; those that are None are missing.
 
     Numbers, texts, booleans and enumerations of texts are taken as what they are, sequences of numbers and arrays as
@@ -145,8 +146,23 @@ def feature_values(features: object) -> dict[str, pb.FeatureValue]:
     elif isinstance(features, Mapping):
         values = features
     else:
-        raise invalid_argument("features", f"must be a mapping or a dataclass, not {type(features).__name__}")
-    return {name: _value(f'features["{name}"]', value) for name, value in values.items() if value is not None}
+        raise invalid_argument(field, f"must be a mapping or a dataclass, not {type(features).__name__}")
+    return {name: _value(f'{field}["{name}"]', value) for name, value in values.items() if value is not None}
+
+
+def features_of(values: Mapping[str, pb.FeatureValue]) -> dict[str, Any]:
+    """Return values by name, in the order of the names: labels as sets, vectors as tuples of numbers."""
+    return {name: _read_value(values[name]) for name in sorted(values)}
+
+
+def _read_value(value: pb.FeatureValue) -> Any:  # noqa: ANN401, whatever a shop has
+    match value.WhichOneof("value"):
+        case "labels":
+            return frozenset(value.labels.values)
+        case "vector":
+            return tuple(value.vector.values)
+        case kind:
+            return getattr(value, str(kind))
 
 
 def _value(path: str, value: Any) -> pb.FeatureValue:  # noqa: ANN401, whatever a shop has

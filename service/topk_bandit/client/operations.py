@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from datetime import UTC, timedelta
@@ -11,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from topk_bandit.client.errors import error_of_entry, invalid_argument
-from topk_bandit.client.features import feature_stats, feature_values, schema_message, schema_of
+from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_message, schema_of
 from topk_bandit.client.values import (
     UNCHANGED,
     ActivationOutcome,
@@ -33,7 +34,7 @@ from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from google.protobuf.message import Message
 
@@ -230,6 +231,7 @@ class Operations:
         requires_activation: bool,
         baseline_item_ids: Iterable[str],
         context_schema: Iterable[Feature] | None,
+        item_schema: Iterable[Feature] | None,
     ) -> Operation[Bandit]:
         """Create a bandit."""
         message = bandit_pb.Bandit(
@@ -248,6 +250,7 @@ class Operations:
             requires_activation=requires_activation,
             baseline_item_ids=baseline_item_ids,
             context_schema=schema_message(context_schema),
+            item_schema=schema_message(item_schema),
         )
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -280,6 +283,7 @@ class Operations:
         item_capacity: int | Unchanged,
         baseline_item_ids: Iterable[str] | Unchanged | None,
         context_schema: Iterable[Feature] | Unchanged,
+        item_schema: Iterable[Feature] | Unchanged,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
         widths = (constant_beta, schedule_scale, uniform_share, near_share)
@@ -295,6 +299,7 @@ class Operations:
             "item_capacity": item_capacity,
             "baseline_item_ids": baseline_item_ids,
             "context_schema": context_schema,
+            "item_schema": item_schema,
         }
         paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
@@ -311,6 +316,7 @@ class Operations:
             item_capacity=_or_none(item_capacity),
             baseline_item_ids=_or_none(baseline_item_ids),
             context_schema=schema_message(_or_none(context_schema)),
+            item_schema=schema_message(_or_none(item_schema)),
         )
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
@@ -320,13 +326,9 @@ class Operations:
         request = bandit_pb.DeleteBanditRequest(name=self._name(bandit))
         return Operation(BanditServiceStub, "DeleteBandit", request, lambda _: None, repeatable=False)
 
-    def upsert_items(self, bandit: str, items: Iterable[str | Item]) -> Operation[int]:
+    def upsert_items(self, bandit: str, items: Iterable[str | Item] | Mapping[str, Any]) -> Operation[int]:
         """Add or change items."""
-        entries = [Item(item) if isinstance(item, str) else item for item in items]
-        request = bandit_pb.UpsertItemsRequest(
-            bandit=self._name(bandit),
-            items=[bandit_pb.Item(item_id=item.item_id, unavailable=not item.available) for item in entries],
-        )
+        request = bandit_pb.UpsertItemsRequest(bandit=self._name(bandit), items=map(_item_message, _entries(items)))
         return Operation(BanditServiceStub, "UpsertItems", request, _item_count)
 
     def retire_items(self, bandit: str, item_ids: Iterable[str]) -> Operation[int]:
@@ -343,6 +345,17 @@ class Operations:
         """Return where a bandit stands."""
         request = bandit_pb.GetBanditStatsRequest(bandit=self._name(bandit))
         return Operation(BanditServiceStub, "GetBanditStats", request, _stats)
+
+
+def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
+    if isinstance(items, Mapping):
+        return [Item(item_id, features=features) for item_id, features in items.items()]
+    return [Item(item) if isinstance(item, str) else item for item in items]
+
+
+def _item_message(item: Item) -> bandit_pb.Item:
+    told = feature_values(item.features, field=f'items["{item.item_id}"].features')
+    return bandit_pb.Item(item_id=item.item_id, unavailable=not item.available, features=told)
 
 
 def _or_none(value: T | Unchanged) -> T | None:
@@ -461,6 +474,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         requires_activation=bandit.requires_activation,
         baseline_item_ids=tuple(bandit.baseline_item_ids),
         context_schema=schema_of(bandit.context_schema) if bandit.HasField("context_schema") else None,
+        item_schema=schema_of(bandit.item_schema) if bandit.HasField("item_schema") else None,
     )
 
 
@@ -473,7 +487,7 @@ def _bandits(response: bandit_pb.ListBanditsResponse) -> Page[Bandit]:
 
 
 def _items(response: bandit_pb.ListItemsResponse) -> Page[Item]:
-    items = (Item(item.item_id, available=not item.unavailable) for item in response.items)
+    items = (Item(one.item_id, not one.unavailable, features_of(one.features)) for one in response.items)
     return Page(tuple(items), response.next_page_token)
 
 
@@ -486,5 +500,6 @@ def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
     lists = {
         "edges_reached": tuple(response.edges_reached),
         "context_features": tuple(map(feature_stats, response.context_features)),
+        "item_features": tuple(map(feature_stats, response.item_features)),
     }
     return BanditStats(**values | lists)

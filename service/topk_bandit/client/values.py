@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
     ActivationOutcome,
     ActivationReceipt,
     Aggregation,
-    Item,
     Kernel,
     RewardOutcome,
     RewardRange,
@@ -114,6 +113,21 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class Item:
+    """Something that can be shown; an unavailable one is kept, and shown again once it is available.
+
+    Attributes
+    ----------
+    features
+        For a bandit with an item schema: a mapping by name, or a dataclass. A mapping where it is given back.
+    """
+
+    item_id: str
+    available: bool = True
+    features: Any = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchOutcome:
     """What became of a batch of rewards: each recommendation id is in exactly one of the two."""
 
@@ -145,6 +159,8 @@ class Bandit:
         What is shown where too few candidates are left; none without a baseline slate.
     context_schema
         The features that requests have; None where they have a context of numbers.
+    item_schema
+        The features that items may have; None where they are known by their ids alone.
     """
 
     name: str
@@ -166,6 +182,7 @@ class Bandit:
     requires_activation: bool
     baseline_item_ids: tuple[str, ...]
     context_schema: tuple[Feature, ...] | None
+    item_schema: tuple[Feature, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +230,5 @@ class BanditStats:
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
+    item_features: tuple[FeatureStats, ...]
+    content_share: float

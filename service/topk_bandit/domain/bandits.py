@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from topk_bandit.domain.features import Features
+
 if TYPE_CHECKING:
     from topk_bandit.domain.features import Context, FeatureSchema, FeatureStats
 
@@ -147,7 +149,7 @@ class BanditSettings:
 
     All but slate size, context dimension and kernel may change; the item capacity may be raised.
 
-    A context schema may grow: it keeps the features and values that it has.
+    Schemas may grow: they keep the features and values that they have. An item schema may come later.
 
     Attributes
     ----------
@@ -178,6 +180,8 @@ class BanditSettings:
         The slate that is shown where too few candidates are left, best first; none for a bandit without one.
     context_schema
         The features that contexts are encoded from; None for contexts that callers encode.
+    item_schema
+        The features that items may have; None for items that are known by their ids alone.
     """
 
     item_capacity: int
@@ -195,14 +199,19 @@ class BanditSettings:
     requires_activation: bool = False
     baseline_item_ids: tuple[str, ...] = ()
     context_schema: FeatureSchema | None = None
+    item_schema: FeatureSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that can be shown; an unavailable one is kept, and shown again once it is available."""
+    """Something that can be shown; an unavailable one is kept, and shown again once it is available.
+
+    Its features are of the bandit's item schema; those that are missing are taken for average ones.
+    """
 
     item_id: str
     available: bool = True
+    features: Features = Features()
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +528,7 @@ class BanditStats:
     shared_context
         lambda, as last chosen: what all contexts have in common, in the unit of their dot products.
     edges_reached
-        Which of "noise", "constant" and "shared" were chosen at the end of their range.
+        Which of "noise", "constant", "content" and "shared" were chosen at the end of their range.
     rank_weight_power
         p of the kernel's rank weights dcg^p, as last chosen; 0 for a kernel without weights.
     memory_bytes
@@ -535,6 +544,11 @@ class BanditStats:
         started from, if that was an unlike one.
     context_features
         What was seen of each feature of the schema, in its order; of the whole context without one.
+    item_features
+        What was seen of each feature of the item schema, in its order.
+    content_share
+        rho of the kernel, as last chosen: the variance of what the items' features say of a slate, in units of what
+        slates differ by; 0 where they count for nothing.
     """
 
     log_position: int
@@ -579,3 +593,5 @@ class BanditStats:
     posterior_digest: str
     arithmetic: str
     context_features: tuple[FeatureStats, ...]
+    item_features: tuple[FeatureStats, ...]
+    content_share: float

@@ -1,6 +1,6 @@
-"""Named features: what a shop knows of a request in its own words, and the schema that says what each is.
+"""Named features: what a shop knows of a request or an item in its own words, and the schema that says what each is.
 
-A schema's features become numbers in `topk_bandit.learning.encoding`. Each of them may be missing from a request.
+A schema's features become numbers in `topk_bandit.learning.encoding`. Each of them may be missing.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def width_of(schema: FeatureSchema) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FeatureStats:
-    """What was seen of a feature in a bandit's requests.
+    """What was seen of a feature in a bandit's requests, or its items as they were added or changed.
 
     Attributes
     ----------
@@ -150,11 +150,11 @@ class FeatureStats:
         Empty for a context that is one vector, whose norms the rest is about.
     centre, scale
         What encodes as 0, and how far from it as 1, in the unit of the feature, logarithms on a log scale; 0 for what
-        has neither, or is the same in all requests. The scale of a vector is its usual length.
+        has neither, or is always the same. The scale of a vector is its usual length.
     frozen
         Whether both stay as they are.
     clamped, unknown, missing
-        In how many requests it was farther out than is believed, a value that is not declared, or not there.
+        In how many of them it was farther out than is believed, a value that is not declared, or not there.
     """
 
     name: str

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.features import Feature, FeatureKind, FeatureSchema, FeatureValue
 
-__all__ = ["Encoded", "Encoder"]
+__all__ = ["Encoded", "Encoder", "find_blocks"]
 
 FloatArray = NDArray[np.float64]
 
@@ -127,7 +127,7 @@ class Encoder:
         ones = contexts[:, -1] / shared
         of_name = {feature.name: place for place, feature in enumerate(before.schema)}
         here, there, weights, old_weights = (
-            *(_find_blocks(self.schema), _find_blocks(before.schema)),
+            *(find_blocks(self.schema), find_blocks(before.schema)),
             *(self.weights, before.weights),
         )
         for place, feature in enumerate(self.schema):
@@ -190,7 +190,7 @@ def _weight_of(kind: FeatureKind) -> float:
 
 
 @lru_cache(maxsize=512)
-def _find_blocks(schema: tuple[Feature, ...]) -> tuple[slice, ...]:
+def find_blocks(schema: tuple[Feature, ...]) -> tuple[slice, ...]:
     """Return the coordinates of each feature."""
     ends = list(accumulate((feature.kind.width for feature in schema), initial=0))
     return tuple(slice(start, end) for start, end in pairwise(ends))

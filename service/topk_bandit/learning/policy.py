@@ -307,6 +307,12 @@ class State:
         return tuple(name for name, reached in at_edge.items() if reached)
 
     @property
+    def content_share(self) -> float:
+        """Rho, as last chosen; 0 where features of items count for nothing, or there are none."""
+        shape = self.posterior.kernel.shape
+        return 0.0 if shape is None or not self._content_is_counted else shape.content
+
+    @property
     def _content_is_counted(self) -> bool:
         return self.posterior.kernel.counted_content is not None
 
@@ -503,12 +509,16 @@ class State:
         Parameters
         ----------
         kernel
-            Of the same slates; the shape of an adaptive one stays what it is.
+            Of the same slates; the shape of an adaptive one stays what it is, and so do the features of its items.
         at
             As for `refit`.
         """
         posterior, prior_mean, shape = self.posterior, self.posterior.prior_mean, self.posterior.kernel.shape
         kernel = kernel if shape is None else kernel.with_shape(shape)
+        if (content := posterior.kernel.content) is not None:
+            # Places without an item have no features.
+            more = kernel.n_items - len(content.features)
+            kernel = kernel.with_item_features(np.pad(content.features, ((0, more), (0, 0))))
         rows = posterior.observed_rows
         if prior_mean is not None:
             rows = rows.with_prior_mean(prior_mean.with_kernel(kernel))

@@ -19,7 +19,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
+from topk_bandit.rpc.features import item_schema_from_proto, schema_from_proto, schema_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         requires_activation=bandit.requires_activation,
         baseline_item_ids=_check_baseline(_baseline(bandit), slate_size=slate_size),
         context_schema=schema,
+        item_schema=_item_schema(bandit),
     )
     return _with_default_in_range(settings)
 
@@ -102,6 +103,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         requires_activation=settings.requires_activation,
         baseline_item_ids=settings.baseline_item_ids,
         context_schema=None if settings.context_schema is None else schema_to_proto(settings.context_schema),
+        item_schema=None if settings.item_schema is None else schema_to_proto(settings.item_schema),
     )
 
 
@@ -134,6 +136,10 @@ def _context_schema(bandit: pb.Bandit) -> FeatureSchema | None:
     if not bandit.HasField("context_schema"):
         return None
     return schema_from_proto("bandit.context_schema", bandit.context_schema)
+
+
+def _item_schema(bandit: pb.Bandit) -> FeatureSchema | None:
+    return item_schema_from_proto("bandit.item_schema", bandit.item_schema) if bandit.HasField("item_schema") else None
 
 
 def _context_dimension(bandit: pb.Bandit, schema: FeatureSchema | None) -> int:
@@ -265,6 +271,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "requires_activation": {"requires_activation": lambda bandit: bandit.requires_activation},
     "item_capacity": {"item_capacity": lambda bandit: _item_capacity(bandit, low=1)},
     "baseline_item_ids": {"baseline_item_ids": _baseline},
+    "item_schema": {"item_schema": _item_schema},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")
 

@@ -16,7 +16,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
-from topk_bandit.rpc.features import feature_stats_to_proto, features_from_proto
+from topk_bandit.rpc.features import feature_stats_to_proto, features_from_proto, features_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
@@ -276,8 +276,14 @@ def items_to_proto(records: Sequence[Item], page: PageRequest) -> bandit_pb.List
     shown = records[: page.size]
     more = len(records) > page.size
     return bandit_pb.ListItemsResponse(
-        items=[bandit_pb.Item(item_id=record.item_id, unavailable=not record.available) for record in shown],
+        items=map(_item_to_proto, shown),
         next_page_token=fields.to_page_token(shown[-1].item_id) if more else "",
+    )
+
+
+def _item_to_proto(item: Item) -> bandit_pb.Item:
+    return bandit_pb.Item(
+        item_id=item.item_id, unavailable=not item.available, features=features_to_proto(item.features)
     )
 
 
@@ -287,7 +293,8 @@ def item_upsert(request: bandit_pb.UpsertItemsRequest) -> tuple[BanditName, list
     fields.size("items", len(request.items), most=fields.MAX_ITEMS)
     ids = fields.item_ids("items", [item.item_id for item in request.items], member=".item_id")
     return name, [
-        Item(item_id, available=not item.unavailable) for item_id, item in zip(ids, request.items, strict=True)
+        Item(item_id, not item.unavailable, features_from_proto(f"items[{place}].features", item.features))
+        for place, (item_id, item) in enumerate(zip(ids, request.items, strict=True))
     ]
 
 
@@ -342,4 +349,6 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         posterior_digest=stats.posterior_digest,
         arithmetic=stats.arithmetic,
         context_features=map(feature_stats_to_proto, stats.context_features),
+        item_features=map(feature_stats_to_proto, stats.item_features),
+        content_share=stats.content_share,
     )

@@ -20,6 +20,8 @@ from topk_bandit.domain.features import (
     Vector,
     width_of,
 )
+from topk_bandit.learning.content import MOST_FEATURES
+from topk_bandit.learning.item_features import content_width
 from topk_bandit.rpc import fields
 from topk_bandit.v1 import features_pb2 as pb
 
@@ -28,7 +30,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.features import FeatureKind, FeatureSchema, FeatureStats, FeatureValue
 
-__all__ = ["feature_stats_to_proto", "features_from_proto", "schema_from_proto", "schema_to_proto"]
+__all__ = [
+    "feature_stats_to_proto",
+    "features_from_proto",
+    "features_to_proto",
+    "item_schema_from_proto",
+    "schema_from_proto",
+    "schema_to_proto",
+]
 
 _MAX_FEATURES = 64
 _MAX_WIDTH = 256
@@ -59,6 +68,16 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     if width > _MAX_WIDTH:
         raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {_MAX_WIDTH} are allowed")
     return tuple(features)
+
+
+def item_schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
+    """Return a schema of items, whose numbers the kernel has to have room for; errors name fields below `path`."""
+    read = schema_from_proto(path, schema)
+    width = content_width(read)
+    if width > MOST_FEATURES:
+        problem = f"gives each item {width} numbers, not counting what is missing; at most {MOST_FEATURES} are allowed"
+        raise InvalidArgumentError(path, problem)
+    return read
 
 
 def _kind(path: str, feature: pb.Feature) -> FeatureKind:
@@ -145,6 +164,25 @@ def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Fea
         if read != "":
             found[name] = read
     return Features.of(found)
+
+
+def features_to_proto(features: Features) -> dict[str, pb.FeatureValue]:
+    """Return values by name."""
+    return {name: _value_to_proto(value) for name, value in features.values}
+
+
+def _value_to_proto(value: FeatureValue) -> pb.FeatureValue:
+    match value:
+        case bool():
+            return pb.FeatureValue(boolean=value)
+        case str():
+            return pb.FeatureValue(text=value)
+        case float():
+            return pb.FeatureValue(number=value)
+        case (float(), *_):
+            return pb.FeatureValue(vector=pb.Numbers(values=[one for one in value if isinstance(one, float)]))
+        case _:
+            return pb.FeatureValue(labels=pb.Labels(values=[one for one in value if isinstance(one, str)]))
 
 
 def _value(path: str, value: pb.FeatureValue) -> FeatureValue:

@@ -7,6 +7,7 @@ are written by the Lua scripts, because only the store knows their contents, and
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from dataclasses import replace
@@ -54,11 +55,13 @@ __all__ = [
     "SCHEMA",
     "canonical",
     "decode_event",
+    "decode_item",
     "decode_recommendation",
     "decode_settings",
     "decode_snapshot",
     "encode_context",
     "encode_event",
+    "encode_item_state",
     "encode_recommended",
     "encode_settings",
     "encode_snapshot",
@@ -117,6 +120,30 @@ def decode_recommendation(data: bytes) -> Recommendation:
 def encode_context(context: Context) -> bytes:
     """Return a context as it stands in events: JSON without a space, also inside of texts."""
     return pack(_context_document(context)).replace(b" ", b"\\u0020")
+
+
+def encode_item_state(item: Item) -> bytes:
+    """Return what can change of an item: whether it is available, and its features as they stand in events, if any.
+
+    Equal ones have equal bytes.
+    """
+    state = b"available" if item.available else b"unavailable"
+    return state + (b" " + pack(features_document(item.features)) if item.features.values else b"")
+
+
+def decode_item(item_id: str, state: bytes) -> Item:
+    """Return the item with what `encode_item_state` encoded, or raise `CorruptDataError`."""
+    availability, _, features = state.partition(b" ")
+    if availability not in _AVAILABLE:
+        refuse("available", availability)
+    try:
+        told = [json.loads(features)] if features else []
+    except ValueError as error:
+        raise CorruptDataError(f"the features of an item are not JSON: {error}") from error
+    return _item([item_id, _AVAILABLE[availability], *told])
+
+
+_AVAILABLE = {b"available": True, b"unavailable": False}
 
 
 def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
@@ -188,6 +215,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         **({"requires_activation": True} if settings.requires_activation else {}),
         **({"baseline_item_ids": list(settings.baseline_item_ids)} if settings.baseline_item_ids else {}),
         **({} if settings.context_schema is None else {"context_schema": schema_document(settings.context_schema)}),
+        **({} if settings.item_schema is None else {"item_schema": schema_document(settings.item_schema)}),
     }
 
 
@@ -228,6 +256,7 @@ def _settings(fields: Fields) -> BanditSettings:
         requires_activation="requires_activation" in fields.document and fields.flag("requires_activation"),
         baseline_item_ids=baseline or (),
         context_schema=read_schema(fields, "context_schema") if "context_schema" in fields.document else None,
+        item_schema=read_schema(fields, "item_schema") if "item_schema" in fields.document else None,
     )
 
 
@@ -353,8 +382,7 @@ def _event_document(event: Event) -> Document:
         case SettingsChanged(settings, prior):
             return _with_prior({"type": "settings_changed", "settings": _settings_document(settings)}, prior)
         case ItemsChanged(upserted, retired):
-            pairs = [[item.item_id, bool(item.available)] for item in upserted]
-            return {"type": "items_changed", "upserted": pairs, "retired": list(retired)}
+            return {"type": "items_changed", "upserted": [*map(_item_entry, upserted)], "retired": list(retired)}
         case Recommended(request, recommendation):
             recorded = _recommendation_document(recommendation)
             return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
@@ -408,13 +436,24 @@ def _expired(fields: Fields) -> Expired:
 
 
 def _items_changed(fields: Fields) -> ItemsChanged:
-    items = []
-    for pair in fields.sequence("upserted"):
-        if not (isinstance(pair, list) and len(pair) == 2):
-            refuse("upserted", pair)
-        of_item = Fields(dict(zip(("item_id", "available"), pair, strict=True)))
-        items.append(Item(item_id=of_item.text("item_id"), available=of_item.flag("available")))
-    return ItemsChanged(upserted=tuple(items), retired=fields.texts("retired"))
+    items = tuple(map(_item, fields.sequence("upserted")))
+    return ItemsChanged(upserted=items, retired=fields.texts("retired"))
+
+
+def _item_entry(item: Item) -> list[Any]:
+    """Return an item as it stands in an event: with features only if it has any."""
+    told = [features_document(item.features)] if item.features.values else []
+    return [item.item_id, bool(item.available), *told]
+
+
+def _item(entry: Any) -> Item:  # noqa: ANN401, what JSON has
+    if not (isinstance(entry, list) and 2 <= len(entry) <= 3):
+        refuse("upserted", entry)
+    of_item = Fields(dict(zip(("item_id", "available", "features"), entry, strict=False)))
+    features = read_features(of_item.child("features")) if len(entry) > 2 else Features()
+    if len(entry) > 2 and not features.values:
+        refuse("upserted", entry)
+    return Item(of_item.text("item_id"), of_item.flag("available"), features)
 
 
 _EVENTS: Mapping[str, Callable[[Fields], Event]] = {

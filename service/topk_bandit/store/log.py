@@ -262,6 +262,8 @@ class Store(Protocol):
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """Append one `ItemsChanged` with what differs from the items in place; nothing when nothing does.
 
+        An upserted item replaces the one of its id: it has the features that are told now, and no others.
+
         Of a retired item no more is kept than tells its id from others: a digest of eight bytes.
 
         Raises

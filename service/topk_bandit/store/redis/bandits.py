@@ -29,6 +29,7 @@ from topk_bandit.store.codec import (
     decode_snapshot,
     encode_context,
     encode_event,
+    encode_item_state,
     encode_recommended,
     encode_settings,
     encode_snapshot,
@@ -166,7 +167,7 @@ class RedisStore(Store):
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
         keys = self._keys.bandit(name)
-        states = [(item.item_id, "available" if item.available else "unavailable") for item in upserted]
+        states = [(item.item_id, encode_item_state(item)) for item in upserted]
         upserts = [part for state in states for part in state]
         _, meta = await self._bandits.ask(
             scripts.CHANGE_ITEMS,

@@ -10,16 +10,16 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from topk_bandit.domain.bandits import Item, LoggedEvent, Recommended
+from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import LoggedStudyEvent
-from topk_bandit.store.codec import decode_event, decode_recommendation, decode_settings
+from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings
 from topk_bandit.store.log import BanditRecord, LogSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import BanditName, Recommendation
+    from topk_bandit.domain.bandits import BanditName, Item, Recommendation
 
 __all__ = [
     "Hash",
@@ -36,8 +36,6 @@ _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
 _Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent)
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
-
-_AVAILABLE = {b"available": True, b"unavailable": False}
 
 
 def verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
@@ -77,9 +75,7 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
 @verified
 def read_items(items: Hash) -> tuple[Item, ...]:
     """Return the items in an items hash, by id."""
-    return tuple(
-        Item(item_id.decode(), available=_AVAILABLE[state]) for item_id, state in sorted(fields_of(items).items())
-    )
+    return tuple(decode_item(item_id.decode(), state) for item_id, state in sorted(fields_of(items).items()))
 
 
 @verified

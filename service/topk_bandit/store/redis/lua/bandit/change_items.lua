@@ -5,7 +5,8 @@
 -- KEYS[3] items     written: the state of each item that differs; those that are retired go
 -- KEYS[4] retired   read and written: digests of the ids of retired items
 -- ARGV[3] how many items are upserted
--- ARGV[4..] for each its id and state (available, unavailable); then the ids to retire
+-- ARGV[4..] for each its id and state; then the ids to retire
+-- A state is "available" or "unavailable", and for an item with features a space and these, as JSON that nothing here reads.
 -- Returns {'ok', meta}, {'no_bandit'}, {'item_capacity', capacity}, {'item_retired', id} or {'no_item', id}.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -62,8 +63,9 @@ for i = 4, first_retired - 1, 2 do
   end
   if known ~= state then
     change(id, state)
-    local available = state == 'available' and 'true' or 'false'
-    upserted[#upserted + 1] = '[' .. cjson.encode(id) .. ',' .. available .. ']'
+    local available, features = string.match(state, '^(%l+) ?(.*)$')
+    upserted[#upserted + 1] = '[' .. cjson.encode(id) .. (available == 'available' and ',true' or ',false')
+      .. (features == '' and '' or ',') .. features .. ']'
   end
 end
 for i = first_retired, #ARGV do
