@@ -93,7 +93,9 @@ def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:
     if schema is None:
         return
     if settings.kernel is not Kernel.ADAPTIVE:
-        raise InvalidArgumentError(ITEM_SCHEMA_FIELD, "needs KERNEL_ADAPTIVE: no other kernel learns how much it counts")
+        raise InvalidArgumentError(
+            ITEM_SCHEMA_FIELD, "needs KERNEL_ADAPTIVE: no other kernel learns how much it counts"
+        )
     needed = settings.item_capacity * bytes_an_item(schema)
     if needed > most_bytes:
         problem = f"takes {needed} bytes for {settings.item_capacity} items; {most_bytes} are allowed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random as random_module
 import time
 import uuid
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
@@ -270,6 +270,7 @@ class Client(Studies):
         requires_activation: bool = False,
         baseline_item_ids: Iterable[str] = (),
         context_schema: Iterable[Feature] | None = None,
+        item_schema: Iterable[Feature] | None = None,
         timeout: float | None = None,
     ) -> Bandit:
         """Create a bandit, or return the equal one that is there; None and 0 stand for the service's default."""
@@ -292,6 +293,7 @@ class Client(Studies):
             requires_activation=requires_activation,
             baseline_item_ids=baseline_item_ids,
             context_schema=context_schema,
+            item_schema=item_schema,
         )
         return self._run(operation, timeout)
 
@@ -321,6 +323,7 @@ class Client(Studies):
         item_capacity: int | Unchanged = UNCHANGED,
         baseline_item_ids: Iterable[str] | Unchanged | None = UNCHANGED,
         context_schema: Iterable[Feature] | Unchanged = UNCHANGED,
+        item_schema: Iterable[Feature] | Unchanged = UNCHANGED,
         timeout: float | None = None,
     ) -> Bandit:
         """Change the fields that are given; None takes a field back to its default. What was learned is kept.
@@ -343,6 +346,7 @@ class Client(Studies):
             item_capacity=item_capacity,
             baseline_item_ids=baseline_item_ids,
             context_schema=context_schema,
+            item_schema=item_schema,
         )
         return self._run(operation, timeout)
 
@@ -350,8 +354,16 @@ class Client(Studies):
         """Remove a bandit and all that it learned, for good."""
         self._run(self._operations.delete_bandit(bandit), timeout)
 
-    def upsert_items(self, bandit: str, items: Iterable[str | Item], *, timeout: float | None = None) -> int:
-        """Add items, or change whether they are available; return how many the bandit has, retired ones not counted."""
+    def upsert_items(
+        self, bandit: str, items: Iterable[str | Item] | Mapping[str, Any], *, timeout: float | None = None
+    ) -> int:
+        """Add items, or put others in the place of those of their ids; return how many there are, without retired ones.
+
+        Parameters
+        ----------
+        items
+            Ids, items, or features by id, as `Item.features` has them; features that are not told again are missing.
+        """
         return self._run(self._operations.upsert_items(bandit, items), timeout)
 
     def retire_items(self, bandit: str, item_ids: Iterable[str], *, timeout: float | None = None) -> int:

@@ -51,7 +51,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class Bandit(_message.Message):
     PRIOR_STUDY_FIELD_NUMBER: _ClassVar[int]
     HALF_LIFE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    ITEM_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     BASELINE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REWARD_RANGE_FIELD_NUMBER: _ClassVar[int]
     REWARD_AGGREGATION_FIELD_NUMBER: _ClassVar[int]
@@ -80,11 +81,12 @@ class Bandit(_message.Message):
     prior_study: str
     half_life: _duration_pb2.Duration
     context_schema: _features_pb2.FeatureSchema
+    item_schema: _features_pb2.FeatureSchema
     baseline_item_ids: _containers.RepeatedScalarFieldContainer[str]
     reward_range: RewardRange
     reward_aggregation: RewardAggregation
     requires_activation: bool
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")
@@ -175,12 +177,21 @@ class DeleteBanditResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("item_id", "unavailable")
+    __slots__ = ("item_id", "unavailable", "features")
+    class FeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _features_pb2.FeatureValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     UNAVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     unavailable: bool
-    def __init__(self, item_id: _Optional[str] = ..., unavailable: _Optional[bool] = ...) -> None: ...
+    features: _containers.MessageMap[str, _features_pb2.FeatureValue]
+    def __init__(self, item_id: _Optional[str] = ..., unavailable: _Optional[bool] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ...) -> None: ...
 
 class UpsertItemsRequest(_message.Message):
     __slots__ = ("bandit", "items")
@@ -235,7 +246,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +279,7 @@ class GetBanditStatsResponse(_message.Message):
     SHARED_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     EDGES_REACHED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FEATURES_FIELD_NUMBER: _ClassVar[int]
     PASSED_OVER_COUNT_FIELD_NUMBER: _ClassVar[int]
     PLACE_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNPLACED_REWARD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -277,6 +289,7 @@ class GetBanditStatsResponse(_message.Message):
     SHOWN_OTHERWISE_COUNT_FIELD_NUMBER: _ClassVar[int]
     CORRECTED_REWARD_COUNT_FIELD_NUMBER: _ClassVar[int]
     MISSED_CORRECTION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_SHARE_FIELD_NUMBER: _ClassVar[int]
     log_position: int
     model_version: int
     recommendation_count: int
@@ -309,6 +322,7 @@ class GetBanditStatsResponse(_message.Message):
     shared_context: float
     edges_reached: _containers.RepeatedScalarFieldContainer[str]
     context_features: _containers.RepeatedCompositeFieldContainer[_features_pb2.FeatureStats]
+    item_features: _containers.RepeatedCompositeFieldContainer[_features_pb2.FeatureStats]
     passed_over_count: int
     place_count: int
     unplaced_reward_count: int
@@ -318,4 +332,5 @@ class GetBanditStatsResponse(_message.Message):
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ...) -> None: ...
+    content_share: float
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ...) -> None: ...
