@@ -268,6 +268,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         requires_activation=True,
         baseline_item_ids=("c", "a", "b"),
         context_schema=None,
+        item_schema=None,
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
     assert client.get_bandit("home") == bandit

@@ -45,6 +45,7 @@ from topk_bandit.domain.errors import (
     NotReadyError,
     TopkBanditError,
 )
+from topk_bandit.domain.features import Features
 from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
@@ -416,6 +417,29 @@ class StoreContract:
             assert [logged.event for logged in await whole_log(store, NAME)][1:] == [
                 ItemsChanged(upserted=ITEMS),
                 ItemsChanged(upserted=(plum, Item("fig")), retired=("pear",)),
+            ]
+
+        run(stores, scenario)
+
+    def test_features_of_items_are_kept_as_they_were_sent(self, stores: Stores) -> None:
+        values = {
+            "price": 2.5,
+            "new": True,
+            "kind": 'a "b\n” \\é',
+            "tags": ("x", "y z"),
+            "none": (),
+            "look": (0.0, -1e300),
+        }
+        told = Item("fig", available=False, features=Features.of(values))
+        dearer = replace(told, features=Features.of(values | {"price": 3.0}))
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for item in (told, told, dearer, Item("fig", available=False)):
+                await store.change_items(NAME, upserted=[item], retired=[])
+                assert await store.list_items(NAME) == (item,)
+            assert [logged.event for logged in await whole_log(store, NAME)][1:] == [
+                ItemsChanged(upserted=(item,)) for item in (told, dearer, Item("fig", available=False))
             ]
 
         run(stores, scenario)

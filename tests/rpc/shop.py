@@ -289,6 +289,8 @@ class Shop:
             shared_context=2.0,
             edges_reached=("noise",),
             context_features=(FeatureStats("", 0.0, 2.5, frozen=False, clamped=3, unknown=0, missing=0),),
+            item_features=(FeatureStats("price", 1.0, 2.0, frozen=True, clamped=0, unknown=0, missing=4),),
+            content_share=16.0,
             outliers=14,
             snapshot_position=9,
             memory_bytes=10,

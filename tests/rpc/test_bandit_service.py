@@ -496,4 +496,6 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         missed_correction_count=20,
         edges_reached=["noise"],
         context_features=[features_pb2.FeatureStats(scale=2.5, clamped_count=3)],
+        item_features=[features_pb2.FeatureStats(name="price", centre=1.0, scale=2.0, frozen=True, missing_count=4)],
+        content_share=16.0,
     )

@@ -84,7 +84,10 @@ kinds = st.one_of(
     st.builds(Vector, counts, numbers),
 )
 settings_with_schemas = st.builds(
-    replace, all_settings, context_schema=st.lists(st.builds(Feature, texts, kinds), max_size=4).map(tuple)
+    replace,
+    all_settings,
+    context_schema=st.none() | st.lists(st.builds(Feature, texts, kinds), max_size=4).map(tuple),
+    item_schema=st.none() | st.lists(st.builds(Feature, texts, kinds), max_size=4).map(tuple),
 )
 feature_values = st.one_of(
     numbers, st.booleans(), texts, text_tuples, st.lists(numbers, min_size=1, max_size=4).map(tuple)
@@ -120,7 +123,7 @@ events = st.one_of(
     st.builds(SettingsChanged, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
     st.builds(
         ItemsChanged,
-        upserted=st.lists(st.builds(Item, texts, st.booleans()), max_size=4).map(tuple),
+        upserted=st.lists(st.builds(Item, texts, st.booleans(), named), max_size=4).map(tuple),
         retired=text_tuples,
     ),
     st.builds(Recommended, request=requests, recommendation=recommendations),
@@ -290,10 +293,13 @@ def test_a_spoiled_event_is_refused(event: Event) -> None:
             codec.decode_event(json.dumps(document).encode())
 
 
-@pytest.mark.parametrize("upserted", [[["a"]], [["a", True, 1]], [["a", 1]], [[1, True]], ["a"], [None]])
+@pytest.mark.parametrize(
+    "upserted",
+    [[["a"]], [["a", True, 1]], [["a", True, {}]], [["a", True, {}, 1]], [["a", 1]], [[1, True]], ["a"], [None]],
+)
 def test_spoiled_items_are_refused(upserted: list[Any]) -> None:
     document = {"v": 1, "type": "items_changed", "upserted": upserted, "retired": []}
-    with pytest.raises(CorruptDataError, match=r"upserted|item_id|available"):
+    with pytest.raises(CorruptDataError, match=r"upserted|item_id|available|features"):
         codec.decode_event(json.dumps(document).encode())
 
 

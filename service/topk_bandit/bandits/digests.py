@@ -84,7 +84,6 @@ def _digest_of_log(model: Model) -> str:
         asdict(model.tally),
     ]
     item_encoder = None if model.item_features is None else model.item_features.encoder
-    for encoder in (model.encoder, item_encoder):
-        if encoder is not None:
-            content.append([[one.unknown, one.missing] for one in encoder.records])
+    encoders = [encoder for encoder in (model.encoder, item_encoder) if encoder is not None]
+    content += [[[one.unknown, one.missing] for one in encoder.records] for encoder in encoders]
     return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -51,7 +51,7 @@ def encode_model(model: Model) -> bytes:
     """Return a model at a checkpoint as bytes."""
     checkpoint = model.state.checkpoint
     prior_mean = model.state.posterior.prior_mean
-    buffer = io.BytesIO()
+    items, buffer = model.item_features, io.BytesIO()
     np.savez_compressed(
         buffer,
         header=np.frombuffer(json.dumps(_make_header(model, checkpoint)).encode(), dtype=np.uint8),
@@ -66,7 +66,9 @@ def encode_model(model: Model) -> bytes:
         pending_rankings=checkpoint.pending.rankings,
         open_until_ms=model.items.open_until_ms,
         feature_samples=_join_samples(model.encoder),
-        **_arrays_of_items(model.item_features),
+        item_features=np.zeros((0, 0)) if items is None else items.encoded,
+        item_centre=np.zeros(0) if items is None else items.centre,
+        item_samples=_join_samples(None if items is None else items.encoder),
     )
     return buffer.getvalue()
 
@@ -261,14 +263,6 @@ def _read_encoder(
         for one, sample in zip(described, parts[:-1], strict=True)
     ]
     return Encoder(schema, tuple(records))
-
-
-def _arrays_of_items(features: ItemFeatures | None) -> dict[str, NDArray[np.float64]]:
-    return {
-        "item_features": np.zeros((0, 0)) if features is None else features.encoded,
-        "item_centre": np.zeros(0) if features is None else features.centre,
-        "item_samples": _join_samples(None if features is None else features.encoder),
-    }
 
 
 def _read_item_features(

@@ -221,6 +221,7 @@ class BanditStats:
     shared_context: float
     edges_reached: tuple[str, ...]
     context_features: tuple[FeatureStats, ...]
+    item_features: tuple[FeatureStats, ...]
     passed_over_count: int
     place_count: int
     unplaced_reward_count: int
@@ -230,5 +231,4 @@ class BanditStats:
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
-    item_features: tuple[FeatureStats, ...]
     content_share: float

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from topk_bandit.domain.features import Features
+from topk_bandit.domain.features import NO_FEATURES
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.features import Context, FeatureSchema, FeatureStats
+    from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
 
 __all__ = [
     "DEFAULT_BETA_SCALE",
@@ -211,7 +211,7 @@ class Item:
 
     item_id: str
     available: bool = True
-    features: Features = Features()
+    features: Features = NO_FEATURES
 
 
 @dataclass(frozen=True, slots=True)

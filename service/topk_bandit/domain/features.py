@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "NO_FEATURES",
     "Boolean",
     "Categorical",
     "Context",
@@ -130,6 +131,9 @@ class Features:
         """Return these values."""
         return cls(tuple(sorted(values.items(), key=lambda pair: pair[0])))
 
+
+NO_FEATURES = Features()
+"""Nothing is told."""
 
 Context: TypeAlias = tuple[float, ...] | Features
 """What a slate is chosen for: numbers as the caller encoded them, or features by name."""

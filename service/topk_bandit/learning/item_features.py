@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.domain.features import Features
+from topk_bandit.domain.features import NO_FEATURES
 from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning.encoding import Encoder, find_blocks
 from topk_bandit.learning.feature_records import COUNTS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.domain.features import Features, FeatureSchema
 
 __all__ = ["ItemFeatures", "bytes_an_item", "content_width"]
 
@@ -58,7 +58,7 @@ class ItemFeatures:
     centre
         What is taken off, shape (C,).
     taken
-        How many items' features were taken in, those that changed again.
+        How many items' features were taken in since the schema grew, also of those that changed again.
     """
 
     encoder: Encoder
@@ -70,7 +70,7 @@ class ItemFeatures:
     def initial(cls, schema: FeatureSchema, *, n_places: int) -> ItemFeatures:
         """Return what is known where no item has told its features."""
         encoder = Encoder.initial(schema)
-        blank = encoder.encode(Features()).context
+        blank = _blank_of(encoder)
         return cls(encoder, lay_out(np.tile(blank, (n_places, 1))), np.zeros(len(blank)))
 
     @property
@@ -94,7 +94,9 @@ class ItemFeatures:
         more = n_places - len(self.encoded)
         if not more:
             return self
-        return replace(self, encoded=lay_out(np.concatenate([self.encoded, np.tile(self._blank, (more, 1))])))
+        return replace(
+            self, encoded=lay_out(np.concatenate([self.encoded, np.tile(_blank_of(self.encoder), (more, 1))]))
+        )
 
     def with_schema(self, schema: FeatureSchema) -> ItemFeatures:
         """Return the features under a schema that has all that the schema had; what is new is missing."""
@@ -102,11 +104,12 @@ class ItemFeatures:
             return self
         changed = self._recoded(self.encoder.with_schema(schema))
         known = {feature.name for feature in self.encoder.schema}
-        encoded = changed.encoded.copy()
+        encoded, blank = changed.encoded.copy(), _blank_of(changed.encoder)
         for feature, block in zip(schema, find_blocks(schema), strict=True):
             if feature.name not in known:
-                encoded[:, block] = changed._blank[block]
-        return replace(changed, encoded=lay_out(encoded))._centred()
+                encoded[:, block] = blank[block]
+        # What is new has no centre yet: means are taken anew as items tell it.
+        return replace(changed, encoded=lay_out(encoded), taken=0)
 
     def change(
         self, places: NDArray[np.int32], features: Sequence[Features], *, free: NDArray[np.int32]
@@ -132,30 +135,33 @@ class ItemFeatures:
         encoded = changed.encoded.copy()
         for place, one in zip(places.tolist(), features, strict=True):
             encoded[place] = encoder.encode(one).context
-        encoded[free] = changed._blank
+        encoded[free] = _blank_of(encoder)
         changed = replace(changed, encoded=lay_out(encoded))
         is_time = any(self.taken < count <= taken for count in COUNTS)
-        return changed._centred() if is_time or not encoder.encodes_alike(self.encoder) else changed
-
-    @property
-    def _blank(self) -> NDArray[np.float64]:
-        return self.encoder.encode(Features()).context
+        return _centre(changed) if is_time or not encoder.encodes_alike(self.encoder) else changed
 
     def _recoded(self, encoder: Encoder) -> ItemFeatures:
         """Return what another encoder would have made of the same items, but for what was clamped."""
         if encoder.encodes_alike(self.encoder):
             return replace(self, encoder=encoder)
-        ones = np.ones(len(self.encoded))
-        before = np.column_stack([self.encoded, ones])
+        ones = np.ones(len(self.encoded) + 1)
+        before = np.column_stack([np.vstack([self.encoded, self.centre]), ones])
         recoded = encoder.recode(before, ones, self.encoder, shared=1.0)[:, :-1]
-        return replace(self, encoder=encoder, encoded=lay_out(recoded), centre=np.zeros(recoded.shape[1]))
+        return replace(self, encoder=encoder, encoded=lay_out(recoded[:-1]), centre=lay_out(recoded[-1]))
 
-    def _centred(self) -> ItemFeatures:
-        """Return the features with the means of the items at hand as their centre."""
-        centre = np.zeros(self.encoded.shape[1])
-        for block, weight in zip(find_blocks(self.encoder.schema), self.encoder.weights, strict=True):
-            present = 1.0 - self.encoded[:, block][:, -1] / weight
-            count = present.sum()
-            if count > _ROUNDING:
-                centre[block] = (present @ self.encoded[:, block]) / count
-        return replace(self, centre=centre)
+
+def _blank_of(encoder: Encoder) -> NDArray[np.float64]:
+    """Return an item of which all is missing, shape (C,)."""
+    return encoder.encode(NO_FEATURES).context
+
+
+def _centre(features: ItemFeatures) -> ItemFeatures:
+    """Return the features with the means of the items at hand as their centre."""
+    encoder, encoded = features.encoder, features.encoded
+    centre = np.zeros(encoded.shape[1])
+    for block, weight in zip(find_blocks(encoder.schema), encoder.weights, strict=True):
+        present = 1.0 - encoded[:, block][:, -1] / weight
+        count = present.sum()
+        if count > _ROUNDING:
+            centre[block] = (present @ encoded[:, block]) / count
+    return replace(features, centre=centre)

@@ -179,10 +179,12 @@ def _value_to_proto(value: FeatureValue) -> pb.FeatureValue:
             return pb.FeatureValue(text=value)
         case float():
             return pb.FeatureValue(number=value)
-        case (float(), *_):
-            return pb.FeatureValue(vector=pb.Numbers(values=[one for one in value if isinstance(one, float)]))
-        case _:
-            return pb.FeatureValue(labels=pb.Labels(values=[one for one in value if isinstance(one, str)]))
+        case tuple():
+            numbers = [one for one in value if isinstance(one, float)]
+            texts = [one for one in value if isinstance(one, str)]
+            if numbers:
+                return pb.FeatureValue(vector=pb.Numbers(values=numbers))
+            return pb.FeatureValue(labels=pb.Labels(values=texts))
 
 
 def _value(path: str, value: pb.FeatureValue) -> FeatureValue:

@@ -40,7 +40,7 @@ from topk_bandit.domain.bandits import (
     Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.domain.features import Features
+from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
 from topk_bandit.store.feature_codec import features_document, read_features, read_schema, schema_document
 from topk_bandit.store.log import Snapshot
@@ -450,7 +450,7 @@ def _item(entry: Any) -> Item:  # noqa: ANN401, what JSON has
     if not (isinstance(entry, list) and 2 <= len(entry) <= 3):
         refuse("upserted", entry)
     of_item = Fields(dict(zip(("item_id", "available", "features"), entry, strict=False)))
-    features = read_features(of_item.child("features")) if len(entry) > 2 else Features()
+    features = read_features(of_item.child("features")) if len(entry) > 2 else NO_FEATURES
     if len(entry) > 2 and not features.values:
         refuse("upserted", entry)
     return Item(of_item.text("item_id"), of_item.flag("available"), features)
