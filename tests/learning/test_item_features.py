@@ -55,13 +55,13 @@ def test_rows_are_what_the_kernel_takes_and_centred_of_usual_length(at_once: int
     assert 0.25 < math.sqrt((rows[:300] ** 2).sum(axis=1).mean()) <= 0.5
 
 
-def test_the_order_of_items_hardly_matters_once_there_are_many() -> None:
+def test_the_order_of_items_matters_little_once_there_are_many() -> None:
     rng = np.random.default_rng(2)
     offers = [offer(rng) for _ in range(256)]
     rows = told(SCHEMA, offers, n_places=256).rows
     backwards = told(SCHEMA, offers[::-1], n_places=256).rows[::-1]
     assert np.abs(rows - backwards).max() < 0.15
-    assert np.corrcoef(rows.ravel(), backwards.ravel())[0, 1] > 0.999
+    assert np.corrcoef(rows.ravel(), backwards.ravel())[0, 1] > 0.99
 
 
 def test_items_that_came_first_are_told_as_if_they_came_last() -> None:
