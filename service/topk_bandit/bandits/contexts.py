@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector
-from topk_bandit.learning.item_features import bytes_an_item
+from topk_bandit.learning.content import MOST_FEATURES
+from topk_bandit.learning.item_features import bytes_an_item, content_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:
     Raises
     ------
     InvalidArgumentError
-        Its kernel has no part for them, or they would take more memory than `most_bytes`.
+        Its kernel has no part for them, or not for so many, or they would take more memory than `most_bytes`.
     """
     schema = settings.item_schema
     if schema is None:
@@ -96,6 +97,10 @@ def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:
         raise InvalidArgumentError(
             ITEM_SCHEMA_FIELD, "needs KERNEL_ADAPTIVE: no other kernel learns how much it counts"
         )
+    width = content_width(schema)
+    if width > MOST_FEATURES:
+        problem = f"gives each item {width} numbers, not counting what is missing; at most {MOST_FEATURES} are allowed"
+        raise InvalidArgumentError(ITEM_SCHEMA_FIELD, problem)
     needed = settings.item_capacity * bytes_an_item(schema)
     if needed > most_bytes:
         problem = f"takes {needed} bytes for {settings.item_capacity} items; {most_bytes} are allowed"

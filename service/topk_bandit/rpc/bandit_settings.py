@@ -19,7 +19,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.features import item_schema_from_proto, schema_from_proto, schema_to_proto
+from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _context_schema(bandit: pb.Bandit) -> FeatureSchema | None:
 
 
 def _item_schema(bandit: pb.Bandit) -> FeatureSchema | None:
-    return item_schema_from_proto("bandit.item_schema", bandit.item_schema) if bandit.HasField("item_schema") else None
+    return schema_from_proto("bandit.item_schema", bandit.item_schema) if bandit.HasField("item_schema") else None
 
 
 def _context_dimension(bandit: pb.Bandit, schema: FeatureSchema | None) -> int:

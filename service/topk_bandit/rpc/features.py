@@ -20,8 +20,6 @@ from topk_bandit.domain.features import (
     Vector,
     width_of,
 )
-from topk_bandit.learning.content import MOST_FEATURES
-from topk_bandit.learning.item_features import content_width
 from topk_bandit.rpc import fields
 from topk_bandit.v1 import features_pb2 as pb
 
@@ -34,7 +32,6 @@ __all__ = [
     "feature_stats_to_proto",
     "features_from_proto",
     "features_to_proto",
-    "item_schema_from_proto",
     "schema_from_proto",
     "schema_to_proto",
 ]
@@ -68,16 +65,6 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     if width > _MAX_WIDTH:
         raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {_MAX_WIDTH} are allowed")
     return tuple(features)
-
-
-def item_schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
-    """Return a schema of items, whose numbers the kernel has to have room for; errors name fields below `path`."""
-    read = schema_from_proto(path, schema)
-    width = content_width(read)
-    if width > MOST_FEATURES:
-        problem = f"gives each item {width} numbers, not counting what is missing; at most {MOST_FEATURES} are allowed"
-        raise InvalidArgumentError(path, problem)
-    return read
 
 
 def _kind(path: str, feature: pb.Feature) -> FeatureKind:
