@@ -239,6 +239,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         schedule_scale=0.0,
         uniform_share=0.0,
         near_share=0.25,
+        shares_fall_after=40,
         reward_wait=timedelta(seconds=1.5),
         default_reward=0.0,
         prior_study="tastes",
@@ -258,6 +259,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         schedule_scale=0.0,
         uniform_share=0.0,
         near_share=0.25,
+        shares_fall_after=40,
         reward_wait=timedelta(seconds=1.5),
         default_reward=0.0,
         create_time=START,
@@ -270,7 +272,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         context_schema=None,
         item_schema=None,
     )
-    assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25)
+    assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)
     assert client.get_bandit("home") == bandit
 
 
@@ -293,8 +295,9 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert client.update_bandit("home", uniform_share=0.5).prior_study == "tastes"
     assert client.update_bandit("home", prior_study=None).prior_study is None
     assert client.update_bandit("home", half_life=timedelta(hours=1)).half_life == timedelta(hours=1)
-    assert client.update_bandit("home", near_share=0.5).half_life == timedelta(hours=1)
-    assert client.update_bandit("home", near_share=0.0, half_life=None).half_life is None
+    assert client.update_bandit("home", near_share=0.5, shares_fall_after=9).half_life == timedelta(hours=1)
+    assert client.get_bandit("home").shares_fall_after == 9
+    assert client.update_bandit("home", near_share=0.0, shares_fall_after=None, half_life=None).half_life is None
     taken = RewardRange(0.0, 5.0)
     assert client.update_bandit("home", reward_range=taken).reward_range == taken
     assert client.update_bandit("home", half_life=None).reward_range == taken

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Event, Recommendation, RecommendationRequest
     from topk_bandit.store.log import Store
 
-FIRST, SECOND = Exploration(ConstantBeta(1.0), 0.3, near_share=0.2), Exploration(ConstantBeta(1.0), 0.2, near_share=0.5)
+FIRST = Exploration(ConstantBeta(1.0), 0.3, near_share=0.2, shares_fall_after=100)
+SECOND = Exploration(ConstantBeta(1.0), 0.2, near_share=0.5)
 ROUNDS, SIZE, SEED = 600, 2, 10
 BOUGHT = replace(SETTINGS, item_capacity=7, slate_size=SIZE, exploration=FIRST)
 WORTH = {"a": (1.0, 0.4), "b": (0.8, -0.5), "c": (0.6, 0.0), "d": (0.3, 0.6), "e": (0.2, 0.0), "f": (0.0, -0.3)}

@@ -45,6 +45,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "beta_scale": ("0.5", 0.5),
     "uniform_share": ("0", 0.0),
     "near_share": ("0.25", 0.25),
+    "shares_fall_after": ("40", 40),
     "log_level": ("debug", "DEBUG"),
     "log_format": ("text", "text"),
 }
@@ -88,6 +89,7 @@ BAD = [
     ("uniform_share", "2%", "'2%' is not a number"),
     ("uniform_share", "1.01", "1.01 is not between 0 and 1"),
     ("near_share", "-0.1", "-0.1 is not between 0 and 1"),
+    ("shares_fall_after", "-1", "-1 is not between 0 and 1000000000"),
     ("log_level", "verbose", "'verbose' is none of DEBUG, INFO"),
     ("log_format", "jsonl", "'jsonl' is none of json, text; did you mean json?"),
     ("tls_certificate", "/nowhere.pem", "'/nowhere.pem' is not a file"),
@@ -139,6 +141,7 @@ def test_the_defaults() -> None:
         beta_scale=0.1,
         uniform_share=0.01,
         near_share=0.04,
+        shares_fall_after=500,
         log_level="INFO",
         log_format="json",
         tls_certificate=None,
@@ -170,7 +173,9 @@ def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path
     environ = {"TOPK_BANDIT_WORKERS": "3", "TOPK_BANDIT_BETA_SCALE": "4"}
     settings = read("--config", str(config), "--workers", "5", environ=environ)
     assert (settings.workers, settings.beta_scale, settings.uniform_share) == (5, 4.0, 0.5)
-    assert settings.default_exploration == Exploration(beta=PaperBeta(4.0), uniform_share=0.5, near_share=0.04)
+    assert settings.default_exploration == Exploration(
+        beta=PaperBeta(4.0), uniform_share=0.5, near_share=0.04, shares_fall_after=500
+    )
     assert settings.drain_seconds == 10.0
 
 

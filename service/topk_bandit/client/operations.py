@@ -73,7 +73,7 @@ _AGGREGATIONS = {
 }
 _AGGREGATIONS_ON_THE_WIRE = {kind: number for number, kind in _AGGREGATIONS.items()}
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
-_EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share", "near_share")
+_EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share", "near_share", "shares_fall_after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +222,7 @@ class Operations:
         schedule_scale: float | None,
         uniform_share: float | None,
         near_share: float | None,
+        shares_fall_after: int | None,
         reward_wait: timedelta | None,
         default_reward: float | None,
         prior_study: str | None,
@@ -240,7 +241,7 @@ class Operations:
             item_capacity=item_capacity,
             context_dimension=context_dimension,
             kernel=_KERNELS_ON_THE_WIRE[kernel],
-            exploration=_exploration(constant_beta, schedule_scale, uniform_share, near_share),
+            exploration=_exploration(constant_beta, schedule_scale, uniform_share, near_share, shares_fall_after),
             reward_wait=_duration(reward_wait),
             default_reward=default_reward,
             prior_study=self._study_name(prior_study),
@@ -273,6 +274,7 @@ class Operations:
         schedule_scale: float | Unchanged | None,
         uniform_share: float | Unchanged | None,
         near_share: float | Unchanged | None,
+        shares_fall_after: int | Unchanged | None,
         reward_wait: timedelta | Unchanged | None,
         default_reward: float | Unchanged | None,
         prior_study: str | Unchanged | None,
@@ -286,8 +288,8 @@ class Operations:
         item_schema: Iterable[Feature] | Unchanged,
     ) -> Operation[Bandit]:
         """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
-        widths = (constant_beta, schedule_scale, uniform_share, near_share)
-        exploration = dict(zip(_EXPLORATION, widths, strict=True))
+        explored = (constant_beta, schedule_scale, uniform_share, near_share, shares_fall_after)
+        exploration = dict(zip(_EXPLORATION, explored, strict=True))
         changes = {
             "reward_wait": reward_wait,
             "default_reward": default_reward,
@@ -305,7 +307,13 @@ class Operations:
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
         message = bandit_pb.Bandit(
             name=self._name(bandit),
-            exploration=_exploration(*map(_or_none, widths)),
+            exploration=_exploration(
+                _or_none(constant_beta),
+                _or_none(schedule_scale),
+                _or_none(uniform_share),
+                _or_none(near_share),
+                _or_none(shares_fall_after),
+            ),
             reward_wait=_duration(_or_none(reward_wait)),
             default_reward=_or_none(default_reward),
             prior_study=self._study_name(_or_none(prior_study)),
@@ -382,7 +390,11 @@ def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
 
 
 def _exploration(
-    constant_beta: float | None, schedule_scale: float | None, uniform_share: float | None, near_share: float | None
+    constant_beta: float | None,
+    schedule_scale: float | None,
+    uniform_share: float | None,
+    near_share: float | None,
+    shares_fall_after: int | None,
 ) -> bandit_pb.Exploration:
     if constant_beta is not None and schedule_scale is not None:
         raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
@@ -391,6 +403,7 @@ def _exploration(
         schedule_scale=schedule_scale,
         uniform_share=uniform_share,
         near_share=near_share,
+        shares_fall_after=shares_fall_after,
     )
 
 
@@ -464,6 +477,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         schedule_scale=exploration.schedule_scale if beta == "schedule_scale" else None,
         uniform_share=exploration.uniform_share,
         near_share=exploration.near_share,
+        shares_fall_after=exploration.shares_fall_after,
         reward_wait=bandit.reward_wait.ToTimedelta(),
         default_reward=bandit.default_reward if bandit.HasField("default_reward") else None,
         create_time=bandit.create_time.ToDatetime(tzinfo=UTC),

@@ -172,6 +172,7 @@ class Bandit:
     schedule_scale: float | None
     uniform_share: float
     near_share: float
+    shares_fall_after: int
     reward_wait: timedelta
     default_reward: float | None
     create_time: datetime

@@ -6,6 +6,7 @@ text. Rewards, means and spreads are in the unit of the storefront's reward.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,7 +20,9 @@ __all__ = [
     "DEFAULT_BETA_SCALE",
     "DEFAULT_EXPLORATION",
     "DEFAULT_NEAR_SHARE",
+    "DEFAULT_SHARES_FALL_AFTER",
     "DEFAULT_UNIFORM_SHARE",
+    "MOST_SHARES_FALL_AFTER",
     "REGRET_CONFIDENCE",
     "Activated",
     "ActivationOutcome",
@@ -106,16 +109,29 @@ class Exploration:
     near_share
         Probability with which a slate that is not drawn uniformly is drawn from those near the best one: one item
         replaced by another eligible one, or two positions exchanged, each slate as probable.
+    shares_fall_after
+        After so many learned rewards both shares fall as the root of their number rises; 0 for shares that stay.
     """
 
     beta: ConstantBeta | PaperBeta
     uniform_share: float
     near_share: float = 0.0
+    shares_fall_after: int = 0
+
+    def after(self, observations: int) -> Exploration:
+        """Return the exploration of a bandit that has learned so many rewards: beta as it is, and shares that stay."""
+        full = self.shares_fall_after
+        left = math.sqrt(full / observations) if 0 < full < observations else 1.0
+        return Exploration(self.beta, left * self.uniform_share, left * self.near_share)
 
 
 DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, DEFAULT_NEAR_SHARE = 0.1, 0.01, 0.04
+DEFAULT_SHARES_FALL_AFTER, MOST_SHARES_FALL_AFTER = 500, 1_000_000_000
 DEFAULT_EXPLORATION = Exploration(
-    beta=PaperBeta(DEFAULT_BETA_SCALE), uniform_share=DEFAULT_UNIFORM_SHARE, near_share=DEFAULT_NEAR_SHARE
+    beta=PaperBeta(DEFAULT_BETA_SCALE),
+    uniform_share=DEFAULT_UNIFORM_SHARE,
+    near_share=DEFAULT_NEAR_SHARE,
+    shares_fall_after=DEFAULT_SHARES_FALL_AFTER,
 )
 """How a bandit explores unless somebody says otherwise."""
 

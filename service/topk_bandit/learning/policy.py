@@ -752,7 +752,7 @@ def decide(
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
     best = _best_slate(state, exploration, context, eligible)
-    slates = SlateDistribution.of(exploration, best.ranking, eligible)
+    slates = SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
     shown, explored = slates.draw(rng)
     moments = state.posterior.predict(context, shown[None])
     regret = _regret_of(state, context, best, shown)
@@ -768,6 +768,11 @@ def decide(
         explored=explored,
         evaluations=best.evaluations,
     )
+
+
+def _shares_now(exploration: Exploration, state: State) -> Exploration:
+    """Return the exploration with the shares that it has by now; where rewards age, they stay."""
+    return exploration.after(state.observations) if math.isinf(state.half_life) else exploration
 
 
 DRAW_WIDTH = 0.2

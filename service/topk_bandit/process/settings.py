@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from topk_bandit.domain.bandits import (
     DEFAULT_BETA_SCALE,
     DEFAULT_NEAR_SHARE,
+    DEFAULT_SHARES_FALL_AFTER,
     DEFAULT_UNIFORM_SHARE,
+    MOST_SHARES_FALL_AFTER,
     Exploration,
     PaperBeta,
 )
@@ -311,6 +313,12 @@ class Settings:
         "exploration of a bandit created without one: share of slates that are drawn from those near the best one",
         metavar="SHARE",
     )
+    shares_fall_after: int = _setting(
+        DEFAULT_SHARES_FALL_AFTER,
+        _whole(0, MOST_SHARES_FALL_AFTER),
+        "exploration of a bandit created without one: learned rewards after which these shares fall, 0 for never",
+        metavar="REWARDS",
+    )
     log_level: str = _setting(
         "INFO",
         _choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
@@ -339,7 +347,7 @@ class Settings:
     @property
     def default_exploration(self) -> Exploration:
         """How a bandit explores that was created without saying."""
-        return Exploration(PaperBeta(self.beta_scale), self.uniform_share, self.near_share)
+        return Exploration(PaperBeta(self.beta_scale), self.uniform_share, self.near_share, self.shares_fall_after)
 
     def redacted(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""

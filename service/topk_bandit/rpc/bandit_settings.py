@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.duration_pb2 import Duration
 
 from topk_bandit.domain.bandits import (
+    MOST_SHARES_FALL_AFTER,
     Aggregation,
     BanditSettings,
     ConstantBeta,
@@ -59,7 +60,8 @@ _AGGREGATIONS_ON_THE_WIRE = {
 
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _SHARES = ("uniform_share", "near_share")
-_EXPLORATION = _BETAS | {f"exploration.{share}" for share in _SHARES}
+_BESIDE_BETA = (*_SHARES, "shares_fall_after")
+_EXPLORATION = _BETAS | {f"exploration.{name}" for name in _BESIDE_BETA}
 _FIXED = frozenset({"name", "slate_size", "context_dimension", "kernel", "create_time"})
 
 
@@ -72,7 +74,9 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         slate_size=slate_size,
         context_dim=_context_dimension(bandit, schema),
         kernel=_kernel(bandit),
-        exploration=Exploration(_beta(bandit, default), *(_share(bandit, default, share) for share in _SHARES)),
+        exploration=Exploration(
+            _beta(bandit, default), **{name: _beside_beta(bandit, default, name) for name in _BESIDE_BETA}
+        ),
         reward_wait_ms=_reward_wait_ms(bandit),
         default_reward=_default_reward(bandit),
         prior_study=_prior_study(bandit),
@@ -120,12 +124,12 @@ def _duration(milliseconds: int) -> Duration:
 
 
 def _exploration_to_proto(exploration: Exploration) -> pb.Exploration:
-    shares = {share: getattr(exploration, share) for share in _SHARES}
+    beside = {name: getattr(exploration, name) for name in _BESIDE_BETA}
     match exploration.beta:
         case ConstantBeta(value):
-            return pb.Exploration(constant_beta=value, **shares)
+            return pb.Exploration(constant_beta=value, **beside)
         case PaperBeta(scale):
-            return pb.Exploration(schedule_scale=scale, **shares)
+            return pb.Exploration(schedule_scale=scale, **beside)
 
 
 def _item_capacity(bandit: pb.Bandit, *, low: int) -> int:
@@ -174,11 +178,13 @@ def _beta(bandit: pb.Bandit, default: Exploration) -> ConstantBeta | PaperBeta:
             return default.beta
 
 
-def _share(bandit: pb.Bandit, default: Exploration, share: str) -> float:
-    exploration = bandit.exploration
-    if not exploration.HasField(share):
-        return float(getattr(default, share))
-    return fields.number(f"bandit.exploration.{share}", getattr(exploration, share), low=0.0, high=1.0)
+def _beside_beta(bandit: pb.Bandit, default: Exploration, name: str) -> Any:  # noqa: ANN401 - a share, or a number
+    exploration, path = bandit.exploration, f"bandit.exploration.{name}"
+    if not exploration.HasField(name):
+        return getattr(default, name)
+    if name in _SHARES:
+        return fields.number(path, getattr(exploration, name), low=0.0, high=1.0)
+    return fields.integer(path, getattr(exploration, name), low=0, high=MOST_SHARES_FALL_AFTER)
 
 
 def _reward_wait_ms(bandit: pb.Bandit) -> int:
@@ -295,9 +301,9 @@ def masked_change(
     if named & _BETAS:
         is_named = f"exploration.{bandit.exploration.WhichOneof('beta')}" in named
         exploration["beta"] = _beta(bandit, default) if is_named else default.beta
-    for share in _SHARES:
-        if f"exploration.{share}" in named:
-            exploration[share] = _share(bandit, default, share)
+    for name in _BESIDE_BETA:
+        if f"exploration.{name}" in named:
+            exploration[name] = _beside_beta(bandit, default, name)
     readers = [of_path for path, of_path in _READERS.items() if path in named]
     others = {name: read(bandit) for of_path in readers for name, read in of_path.items()}
     if "context_schema" in named:

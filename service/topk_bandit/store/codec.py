@@ -197,6 +197,7 @@ def _settings_document(settings: BanditSettings) -> Document:
     # is with what else is left as it is in most.
     prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
     taken, several = settings.reward_range, settings.reward_aggregation
+    falling = settings.exploration.shares_fall_after
     return {
         "item_capacity": settings.item_capacity,
         "slate_size": settings.slate_size,
@@ -209,6 +210,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         "reward_wait_ms": settings.reward_wait_ms,
         "default_reward": None if default is None else float(default) + 0.0,
         "half_life_ms": settings.half_life_ms,
+        **({"shares_fall_after": falling} if falling else {}),
         **(prior if settings.prior_study else {}),
         **({} if taken is None else {"reward_range": _range_document(taken)}),
         **({} if several is Aggregation.FIRST else {"reward_aggregation": several.value}),
@@ -245,6 +247,7 @@ def _settings(fields: Fields) -> BanditSettings:
             beta=fields.choice("beta_schedule", _BETA_SCHEDULES)(fields.number("beta")),
             uniform_share=fields.number("uniform_share"),
             near_share=fields.number("near_share"),
+            shares_fall_after=fields.integer("shares_fall_after") if "shares_fall_after" in fields.document else 0,
         ),
         reward_wait_ms=fields.integer("reward_wait_ms"),
         default_reward=fields.optional_number("default_reward"),

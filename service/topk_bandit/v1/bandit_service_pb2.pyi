@@ -99,16 +99,18 @@ class RewardRange(_message.Message):
     def __init__(self, min: _Optional[float] = ..., max: _Optional[float] = ..., out_of_range: _Optional[_Union[OutOfRange, str]] = ...) -> None: ...
 
 class Exploration(_message.Message):
-    __slots__ = ("constant_beta", "schedule_scale", "uniform_share", "near_share")
+    __slots__ = ("constant_beta", "schedule_scale", "uniform_share", "near_share", "shares_fall_after")
     CONSTANT_BETA_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_SCALE_FIELD_NUMBER: _ClassVar[int]
     UNIFORM_SHARE_FIELD_NUMBER: _ClassVar[int]
     NEAR_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FALL_AFTER_FIELD_NUMBER: _ClassVar[int]
     constant_beta: float
     schedule_scale: float
     uniform_share: float
     near_share: float
-    def __init__(self, constant_beta: _Optional[float] = ..., schedule_scale: _Optional[float] = ..., uniform_share: _Optional[float] = ..., near_share: _Optional[float] = ...) -> None: ...
+    shares_fall_after: int
+    def __init__(self, constant_beta: _Optional[float] = ..., schedule_scale: _Optional[float] = ..., uniform_share: _Optional[float] = ..., near_share: _Optional[float] = ..., shares_fall_after: _Optional[int] = ...) -> None: ...
 
 class CreateBanditRequest(_message.Message):
     __slots__ = ("bandit",)

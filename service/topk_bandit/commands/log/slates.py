@@ -215,7 +215,7 @@ class _Reader:
         for shown in (slate, best):
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
-        exploration = self._settings[place].exploration if place >= 0 else None
+        exploration = _exploration_of(self._settings[place], recommendation.observations) if place >= 0 else None
         return _Drawn(position, request.context, eligible, slate, best, recommendation.propensity, exploration)
 
     def _end(self, recommendation_id: str, reward: float | None) -> None:
@@ -223,6 +223,11 @@ class _Reader:
         place = self._places.get(recommendation_id)
         if place is not None:
             self.drawn[place] = replace(self.drawn[place], reward=reward)
+
+
+def _exploration_of(settings: BanditSettings, observations: int) -> Exploration:
+    """Return the exploration, with the shares of then, that a slate was drawn by after so many learned rewards."""
+    return settings.exploration if settings.half_life_ms else settings.exploration.after(observations)
 
 
 def _check_propensities(drawn: Sequence[_Drawn], n_items: int) -> None:
