@@ -1,7 +1,7 @@
 """Write ``service/topk_bandit/v1/openapi.json`` from the compiled protos: ``make protos``.
 
 Each method is the POST that the HTTP server answers, and each comment of the protos a description. Nothing is described
-that the protos do not have.
+that the protos do not have, but for a first request of each method, which ``first_requests.json`` has.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
+FIRST_REQUESTS = Path(__file__).with_name("first_requests.json")
 TARGET = ROOT / "service" / "topk_bandit" / "v1" / "openapi.json"
 _SERVED = ("topk_bandit/", "google/longrunning/")
 _UNSERVED_METHODS = ("DeleteOperation",)
@@ -104,8 +105,11 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[list[str]]:
         rest = rest[len(part) + 1 :]
 
 
-def describe(files: FileDescriptorSet, *, version: str) -> Schema:
-    """Return the OpenAPI document of all services in `files`, which have their comments."""
+def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, version: str) -> Schema:
+    """Return the OpenAPI document of all services in `files`, which have their comments.
+
+    Each method has one of the `first_requests`, by its ``Service_Method``.
+    """
     paths: Schema = {}
     schemas: Schema = {"Error": _ERROR}
     for file in files.file:
@@ -117,7 +121,7 @@ def describe(files: FileDescriptorSet, *, version: str) -> Schema:
         for number, enum in enumerate(file.enum_type):
             schemas[f"{file.package}.{enum.name}"] = _enum(enum, comments, (_ENUMS, number))
         for number, service in enumerate(file.service):
-            paths |= _service(file, service, comments, (_SERVICES, number))
+            paths |= _service(file, service, comments, (_SERVICES, number), first_requests)
     told = "Every call is a POST of JSON by the Connect protocol; the same calls are served over gRPC."
     return {
         "openapi": "3.1.0",
@@ -128,23 +132,37 @@ def describe(files: FileDescriptorSet, *, version: str) -> Schema:
 
 
 def _service(
-    file: FileDescriptorProto, service: ServiceDescriptorProto, comments: _Comments, path: tuple[int, ...]
+    file: FileDescriptorProto,
+    service: ServiceDescriptorProto,
+    comments: _Comments,
+    path: tuple[int, ...],
+    first_requests: Mapping[str, Schema],
 ) -> Schema:
-    name = f"{file.package}.{service.name}"
     return {
-        f"/{name}/{method.name}": {"post": _method(service, method, comments.about(*path, _METHODS, number))}
+        f"/{file.package}.{service.name}/{method.name}": {
+            "post": _method(service, method, comments.about(*path, _METHODS, number), first_requests)
+        }
         for number, method in enumerate(service.method)
         if method.name not in _UNSERVED_METHODS
     }
 
 
-def _method(service: ServiceDescriptorProto, method: MethodDescriptorProto, comment: str) -> Schema:
+def _method(
+    service: ServiceDescriptorProto,
+    method: MethodDescriptorProto,
+    comment: str,
+    first_requests: Mapping[str, Schema],
+) -> Schema:
+    name = f"{service.name}_{method.name}"
     return {
-        "operationId": f"{service.name}_{method.name}",
+        "operationId": name,
         "tags": [service.name],
         "summary": comment.partition(". ")[0].rstrip("."),
         "description": comment,
-        "requestBody": {"required": True, "content": _content(_reference(method.input_type))},
+        "requestBody": {
+            "required": True,
+            "content": _content(_reference(method.input_type), example=first_requests[name]),
+        },
         "responses": {
             "200": {"description": "The answer.", "content": _content(_reference(method.output_type))},
             "default": {"description": "An error.", "content": _content({"$ref": "#/components/schemas/Error"})},
@@ -152,8 +170,8 @@ def _method(service: ServiceDescriptorProto, method: MethodDescriptorProto, comm
     }
 
 
-def _content(schema: Schema) -> Schema:
-    return {"application/json": {"schema": schema}}
+def _content(schema: Schema, **more: Schema) -> Schema:
+    return {"application/json": {"schema": schema, **more}}
 
 
 def _reference(type_name: str) -> Schema:
@@ -196,7 +214,8 @@ def _enum(enum: EnumDescriptorProto, comments: _Comments, path: tuple[int, ...])
 def main(arguments: Sequence[str]) -> int:
     """Write the document of the compiled protos that are named first, or with ``--check`` compare it."""
     files = FileDescriptorSet.FromString(Path(arguments[0]).read_bytes())
-    document = json.dumps(describe(files, version="v1"), indent=1, ensure_ascii=False) + "\n"
+    first_requests = json.loads(FIRST_REQUESTS.read_text(encoding="utf-8"))
+    document = json.dumps(describe(files, first_requests, version="v1"), indent=1, ensure_ascii=False) + "\n"
     if "--check" not in arguments:
         TARGET.write_text(document, encoding="utf-8")
         return 0

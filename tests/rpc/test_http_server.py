@@ -21,7 +21,7 @@ from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 BANDIT = "tenants/acme/bandits/home"
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
@@ -33,7 +33,7 @@ MAX_BYTES = 100_000
 
 class Answer(NamedTuple):
     status: int
-    headers: Mapping[str, str]
+    headers: http.client.HTTPMessage
     body: bytes
 
     @property
@@ -68,7 +68,7 @@ class Door:
         try:
             connection.request(method, path, payload, named)
             response = connection.getresponse()
-            return Answer(response.status, dict(response.headers), response.read())
+            return Answer(response.status, response.headers, response.read())
         finally:
             connection.close()
 
@@ -247,3 +247,31 @@ def test_every_method_of_every_service_is_there(door: Door) -> None:
     for service in http_server.DESCRIPTORS:
         for method in service.methods:
             assert door.send(f"/{service.full_name}/{method.name}", b"{}").status != 404
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/", "text/html"), ("/openapi.json", "application/json")])
+def test_documents_are_kept_by_browsers_and_asked_for_again(door: Door, path: str, kind: str) -> None:
+    plain = door.send(path, method="GET")
+    assert (plain.status, plain.headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+    assert plain.headers["Cache-Control"] == "no-cache"
+    small = door.send(path, method="GET", Accept_Encoding="gzip")
+    assert gzip.decompress(small.body) == plain.body
+    assert len(small.body) < len(plain.body) / 2
+    assert small.headers["ETag"] == plain.headers["ETag"]
+    same = door.send(path, method="GET", If_None_Match=plain.headers["ETag"])
+    assert (same.status, same.body, same.headers["ETag"]) == (304, b"", plain.headers["ETag"])
+    assert door.send(path, method="GET", If_None_Match='"another"').status == 200
+    head = door.send(path, method="HEAD")
+    assert (head.status, head.body, int(head.headers["Content-Length"])) == (200, b"", len(plain.body))
+    posted = door.send(path, {})
+    assert (posted.status, posted.headers["Allow"]) == (405, "GET, HEAD")
+    assert door.running.ledger.started == []
+
+
+def test_the_openapi_document_has_every_path_that_is_served(door: Door) -> None:
+    paths = door.send("/openapi.json", method="GET").told["paths"]
+    served = {
+        f"/{service.full_name}/{method.name}" for service in http_server.DESCRIPTORS for method in service.methods
+    }
+    assert served - set(paths) == {"/google.longrunning.Operations/DeleteOperation"}
+    assert set(paths) <= served

@@ -17,6 +17,7 @@ from aiohttp import web
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.documents import documents
 from topk_bandit.rpc.json_messages import error_to_json, with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -97,6 +98,7 @@ class HttpServer:
         self._clock = clock
         self._in_flight = services.guard.in_flight
         self._methods = _methods_of(services)
+        self._documents = documents()
         self._manager: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
@@ -161,25 +163,30 @@ class HttpServer:
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers["Access-Control-Expose-Headers"] = "Retry-After"
         if self._origins:
-            response.headers["Vary"] = "Origin"
+            response.headers.add("Vary", "Origin")
         return response
 
     async def _respond(self, request: web.BaseRequest) -> web.Response:
         method = self._methods.get(request.path)
+        if method is None and request.path in self._documents:
+            return self._show(request)
         if method is None:
             return _problem(grpc.StatusCode.UNIMPLEMENTED, "there is no such method", http_status=404)
         if request.method == "OPTIONS":
             return self._preflight(request)
         if request.method != "POST":
-            refused = _problem(grpc.StatusCode.UNIMPLEMENTED, "calls are made with POST", http_status=405)
-            refused.headers["Allow"] = "POST, OPTIONS"
-            return refused
+            return _wrong_method("calls are made with POST", allowed="POST, OPTIONS")
         guarded = method.get(request.content_type)
         if guarded is None:
             refused = _problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
             refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
             return refused
         return await self._call(request, guarded)
+
+    def _show(self, request: web.BaseRequest) -> web.Response:
+        if request.method not in {"GET", "HEAD"}:
+            return _wrong_method("this is for reading", allowed="GET, HEAD")
+        return self._documents[request.path].answer(request)
 
     async def _call(self, request: web.BaseRequest, guarded: Guarded) -> web.Response:
         try:
@@ -311,6 +318,12 @@ def _success(request: web.BaseRequest, body: bytes) -> web.Response:
 
 def _problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
     return _refusal(Status(code=code.value[0], message=message), http_status=http_status)
+
+
+def _wrong_method(told: str, *, allowed: str) -> web.Response:
+    refused = _problem(grpc.StatusCode.UNIMPLEMENTED, told, http_status=405)
+    refused.headers["Allow"] = allowed
+    return refused
 
 
 def _refusal(status: Status, *, http_status: int | None = None) -> web.Response:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
 
 from topk_bandit.commands.cli import main
 
@@ -17,41 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-PHONE = 375
+    from tests.browsers import Chrome
+
 ONLY = "table-2,figure-4"
 
 
-def binary(name: str) -> str:
-    """Return a program's path; without it, skip on a laptop and fail in CI."""
-    found = shutil.which(name)
-    if found is None and os.environ.get("CI") == "true":
-        pytest.fail(f"{name} is not installed")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary("chromium")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(binary("chromedriver")))
-    try:
-        yield driver
-    finally:
-        driver.quit()
+def browser(tmp_path: Path) -> Iterator[Chrome]:
+    with chromium(tmp_path) as browser:
+        yield browser
 
 
-def test_the_page_of_all_experiments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], browser: webdriver.Chrome
-) -> None:
+def test_the_page_of_all_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str], browser: Chrome) -> None:
     words = ["experiment", "all", "--quick", f"--only={ONLY}", "--processes=1", f"--out={tmp_path / 'out'}"]
     assert main(words) == 0
     page, told = tmp_path / "out" / "report.html", capsys.readouterr().out
@@ -81,7 +55,7 @@ def check_tables(out: Path) -> None:
         assert section.count("\n| --- |") == 1 + sum(panel["drawn"] for panel in told["panels"]) + bool(told["targets"])
 
 
-def check_page(browser: webdriver.Chrome, page: Path) -> None:
+def check_page(browser: Chrome, page: Path) -> None:
     """Check that it loads without a complaint or the network, and that each anchor of the contents leads somewhere."""
     browser.get(page.as_uri())
     images = "return [...document.images].map(image => [image.naturalWidth, image.complete, image.alt])"
@@ -99,7 +73,7 @@ def check_page(browser: webdriver.Chrome, page: Path) -> None:
         )
 
 
-def check_what_it_says(browser: webdriver.Chrome) -> None:
+def check_what_it_says(browser: Chrome) -> None:
     text = browser.find_element("tag name", "body").text
     assert "topk-bandit experiment figure-4 --out=" in text
     assert "WCK: equal to the paper's to two decimals, by definition too: -0.38, 0.09, 0.46, 0.87" in text
@@ -116,15 +90,13 @@ def check_what_it_says(browser: webdriver.Chrome) -> None:
     assert row[:5] == ["WCK", "-0.383", "0.087", "0.461", "0.866"]
 
 
-def check_a_phone(browser: webdriver.Chrome) -> None:
+def check_a_phone(browser: Chrome) -> None:
     """Check that a page as narrow as a phone needs no scrolling to the side, in light and in dark."""
-    size = {"width": PHONE, "height": 800, "deviceScaleFactor": 2, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    emulate_phone(browser)
     background = "return getComputedStyle(document.body).backgroundColor"
     seen = set()
     for scheme in ("light", "dark"):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        emulate_scheme(browser, scheme)
         assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE
         seen.add(browser.execute_script(background))
     assert len(seen) == 2
