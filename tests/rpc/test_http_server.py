@@ -17,6 +17,7 @@ from tests.faults.service import until
 from tests.rpc.harness import RunningServer, serving
 
 from topk_bandit.rpc import http_server
+from topk_bandit.rpc.http_answers import COMPRESSED_FROM_BYTES
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
@@ -161,11 +162,20 @@ def test_a_large_body_is_refused_compressed_or_not(door: Door) -> None:
     assert broken.status == 400
 
 
+def test_a_broken_body_of_a_call_that_is_refused_anyway_leaves_no_line_in_the_log(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = door.send(RECOMMEND, b"not gzip", Content_Encoding="gzip", Content_Type="text/plain")
+    assert refused.status == 415
+    assert door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}).status == 200
+    assert caplog.records == []
+
+
 def test_a_long_answer_is_compressed_if_the_caller_can_read_it(door: Door) -> None:
     path = "/topk_bandit.v1.BanditService/ListItems"
     plain = door.send(path, {"bandit": BANDIT, "page_size": 1000})
     small = door.send(path, {"bandit": BANDIT, "page_size": 1000}, Accept_Encoding="gzip")
-    assert len(plain.body) > http_server.COMPRESSED_FROM_BYTES
+    assert len(plain.body) > COMPRESSED_FROM_BYTES
     assert small.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(small.body) == plain.body
 
@@ -275,3 +285,28 @@ def test_the_openapi_document_has_every_path_that_is_served(door: Door) -> None:
     }
     assert served - set(paths) == {"/google.longrunning.Operations/DeleteOperation"}
     assert set(paths) <= served
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"POST / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_without_a_line_in_the_log(
+    door: Door, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        one.sendall(sent)
+        answered = b"".join(iter(lambda: one.recv(4096), b""))
+    head, _, body = answered.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert json.loads(body)["code"] == "invalid_argument"
+    assert len(body) < 400
+    assert caplog.records == []

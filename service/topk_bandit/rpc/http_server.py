@@ -18,7 +18,8 @@ from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.documents import documents
-from topk_bandit.rpc.json_messages import error_to_json, with_json
+from topk_bandit.rpc.http_answers import JSON, PROTO, problem, refusal, success, wrong_method
+from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
@@ -35,12 +36,11 @@ __all__ = ["HttpServer", "tls_context"]
 
 _log = logging.getLogger(__name__)
 
-JSON, PROTO = "application/json", "application/proto"
 SLOWEST_BODY_SECONDS = 10.0
 IDLE_SECONDS = 20.0
 """Also for a connection on which nothing was asked yet."""
 
-COMPRESSED_FROM_BYTES = 1024
+MOST_TOLD = 200
 _PREFLIGHT_SECONDS = "7200"
 _DETAILS = "grpc-status-details-bin"
 _ALLOWED_HEADERS = "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id"
@@ -112,11 +112,7 @@ class HttpServer:
         """
         loop = asyncio.get_running_loop()
         manager = self._manager = web.Server(
-            self._answer,
-            request_factory=self._make_request,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=IDLE_SECONDS,
+            self._answer, request_factory=self._make_request, handler_cancellation=True
         )
         host, _, port = self._address.rpartition(":")
         try:
@@ -142,8 +138,14 @@ class HttpServer:
 
     def _connect(self, manager: web.Server) -> asyncio.Protocol:
         """Return what serves a new connection."""
-        full = len(manager.connections) >= self._max_connections
-        return _Closing() if full else manager()
+        if len(manager.connections) >= self._max_connections:
+            return _Closing()
+        return _Connection(
+            manager,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # which it takes for no log at all
+            keepalive_timeout=IDLE_SECONDS,
+        )
 
     def _make_request(
         self,
@@ -171,21 +173,21 @@ class HttpServer:
         if method is None and request.path in self._documents:
             return self._show(request)
         if method is None:
-            return _problem(grpc.StatusCode.UNIMPLEMENTED, "there is no such method", http_status=404)
+            return problem(grpc.StatusCode.UNIMPLEMENTED, "there is no such method", http_status=404)
         if request.method == "OPTIONS":
             return self._preflight(request)
         if request.method != "POST":
-            return _wrong_method("calls are made with POST", allowed="POST, OPTIONS")
+            return wrong_method("calls are made with POST", allowed="POST, OPTIONS")
         guarded = method.get(request.content_type)
         if guarded is None:
-            refused = _problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
+            refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
             refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
             return refused
         return await self._call(request, guarded)
 
     def _show(self, request: web.BaseRequest) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
-            return _wrong_method("this is for reading", allowed="GET, HEAD")
+            return wrong_method("this is for reading", allowed="GET, HEAD")
         return self._documents[request.path].answer(request)
 
     async def _call(self, request: web.BaseRequest, guarded: Guarded) -> web.Response:
@@ -197,10 +199,10 @@ class HttpServer:
         except _RefusedError as refused:
             return refused.response
         except grpc.aio.AbortError:
-            return _refusal(call.status)
+            return refusal(call.status)
         except TimeoutError:
-            return _problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
-        return _success(request, answer)
+            return problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
+        return success(request, answer)
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """Return the body; after one that is refused the connection ends, so that its rest need not be read."""
@@ -213,7 +215,7 @@ class HttpServer:
             refused = grpc.StatusCode.DEADLINE_EXCEEDED, "the body did not arrive in time"
         except web.RequestPayloadError:
             refused = grpc.StatusCode.INVALID_ARGUMENT, "the body is not what its headers say"
-        response = _problem(*refused)
+        response = problem(*refused)
         response.force_close()
         raise _RefusedError(response)
 
@@ -239,6 +241,32 @@ class _Closing(asyncio.Protocol):
         transport.close()
 
 
+class _Connection(web.RequestHandler):
+    """A connection on which what is no HTTP is refused as a bad call is: the log has no line of it."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return what is answered, after which the connection ends."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        told = " ".join((message or "").split())[:MOST_TOLD].encode("ascii", "replace").decode()
+        response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request is no HTTP: {told}")
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - the logger's own
+        """Log what is ours to mend, which a body that is broken behind what was read of it is not."""
+        if not isinstance(named.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **named)
+
+
 class _RefusedError(Exception):
     """A request that is answered before it reaches a service."""
 
@@ -247,9 +275,9 @@ class _RefusedError(Exception):
         self.response = response
 
     @classmethod
-    def of_header(cls, problem: str) -> _RefusedError:
+    def of_header(cls, told: str) -> _RefusedError:
         """Return the refusal of a header."""
-        return cls(_problem(grpc.StatusCode.INVALID_ARGUMENT, problem))
+        return cls(problem(grpc.StatusCode.INVALID_ARGUMENT, told))
 
 
 class _HttpCall:
@@ -307,28 +335,3 @@ def _methods_of(services: Services) -> Mapping[str, Mapping[str, Guarded]]:
         }
         for path, handler in handlers.items()
     }
-
-
-def _success(request: web.BaseRequest, body: bytes) -> web.Response:
-    response = web.Response(body=body, content_type=request.content_type)
-    if len(body) >= COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
-        response.enable_compression(web.ContentCoding.gzip)
-    return response
-
-
-def _problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
-    return _refusal(Status(code=code.value[0], message=message), http_status=http_status)
-
-
-def _wrong_method(told: str, *, allowed: str) -> web.Response:
-    refused = _problem(grpc.StatusCode.UNIMPLEMENTED, told, http_status=405)
-    refused.headers["Allow"] = allowed
-    return refused
-
-
-def _refusal(status: Status, *, http_status: int | None = None) -> web.Response:
-    own_status, body = error_to_json(status)
-    response = web.Response(status=http_status or own_status, body=body, content_type=JSON)
-    if own_status in {429, 503}:
-        response.headers["Retry-After"] = "1"
-    return response

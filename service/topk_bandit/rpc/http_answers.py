@@ -1,0 +1,43 @@
+"""Answers of the HTTP server: a message, or an error of the Connect protocol."""
+
+from __future__ import annotations
+
+import grpc
+from aiohttp import web
+from google.rpc.status_pb2 import Status
+
+from topk_bandit.rpc.json_messages import error_to_json
+
+__all__ = ["COMPRESSED_FROM_BYTES", "JSON", "PROTO", "problem", "refusal", "success", "wrong_method"]
+
+JSON, PROTO = "application/json", "application/proto"
+COMPRESSED_FROM_BYTES = 1024
+
+
+def success(request: web.BaseRequest, body: bytes) -> web.Response:
+    """Return an answer, of the request's kind, compressed if it is long and the caller can read that."""
+    response = web.Response(body=body, content_type=request.content_type)
+    if len(body) >= COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+def problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
+    """Return an error without details; `http_status` is the code's unless told otherwise."""
+    return refusal(Status(code=code.value[0], message=message), http_status=http_status)
+
+
+def wrong_method(told: str, *, allowed: str) -> web.Response:
+    """Return what is told to a request by another method than the `allowed` ones."""
+    refused = problem(grpc.StatusCode.UNIMPLEMENTED, told, http_status=405)
+    refused.headers["Allow"] = allowed
+    return refused
+
+
+def refusal(status: Status, *, http_status: int | None = None) -> web.Response:
+    """Return an error; `http_status` is the code's unless told otherwise."""
+    own_status, body = error_to_json(status)
+    response = web.Response(status=http_status or own_status, body=body, content_type=JSON)
+    if own_status in {429, 503}:
+        response.headers["Retry-After"] = "1"
+    return response
