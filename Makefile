@@ -2,14 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INCLUDED := -Iprotos -I$(VENV)/googleapis
+INCLUDED := -Iprotos -I$(VENV)/protos
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 FAST := $(addprefix tests/,domain learning preferences contracts rpc test_exports.py test_layers.py)
 SLOW := tests/preferences/test_variational.py tests/preferences/test_aggregation.py tests/learning/test_arithmetic.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check protos protos-check \
+.PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check protos protos-check protos-folder \
 	peers bench lock clean
 
 help:  ## Show this list
@@ -77,27 +77,25 @@ client: $(VENV)/dev.stamp  ## Generate the synchronous client from the asynchron
 client-check: $(VENV)/dev.stamp
 	$(BIN)/python tools/generate_client.py --check
 
-# The definitions that ours import come with googleapis-common-protos, one of them under another name than it is imported by.
-$(VENV)/googleapis.stamp: $(VENV)/dev.stamp
-	@$(BIN)/python -c 'import pathlib, shutil; from google import api; \
-		source, target = pathlib.Path(list(api.__path__)[0]).parent, pathlib.Path("$(VENV)/googleapis/google"); \
-		[shutil.copytree(source / part, target / part, dirs_exist_ok=True, \
-			ignore=lambda _, names: [name for name in names if not name.endswith(".proto")]) \
-			for part in ("api", "rpc", "longrunning")]; \
-		(target / "longrunning/operations_proto.proto").replace(target / "longrunning/operations.proto")'
+# A folder that has what our protos import too, for compilers of every language.
+$(VENV)/protos.stamp: tools/proto_folder.py $(wildcard protos/*/*/*.proto) $(VENV)/dev.stamp
+	$(BIN)/python tools/proto_folder.py $(VENV)/protos
 	@touch $@
+
+protos-folder: $(VENV)/dev.stamp  ## Write build/protos: our protos and what they import, to compile in any language
+	$(BIN)/python tools/proto_folder.py build/protos
 
 COMPILE_PROTOS = $(BIN)/python -m grpc_tools.protoc $(INCLUDED) --include_imports --include_source_info \
 	-o $(VENV)/protos.binpb protos/topk_bandit/v1/*.proto
 
-protos: $(VENV)/googleapis.stamp  ## Generate the code of the wire contract
+protos: $(VENV)/protos.stamp  ## Generate the code of the wire contract
 	rm -f service/topk_bandit/v1/*_pb2*
 	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=service --pyi_out=service --grpc_python_out=service \
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=service protos/topk_bandit/v1/*.proto
 	$(COMPILE_PROTOS)
 	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb
 
-protos-check: $(VENV)/googleapis.stamp
+protos-check: $(VENV)/protos.stamp
 	$(COMPILE_PROTOS)
 	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb --check
 	$(BIN)/buf lint $(VENV)/protos.binpb --path topk_bandit
