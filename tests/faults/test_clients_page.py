@@ -1,0 +1,59 @@
+"""The first calls of docs/clients.md, each run by its language where the machine has it, against the real service."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.faults.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
+ITEMS = ("coffee", "milk", "tea")
+
+
+class Language(NamedTuple):
+    """How a program of a language is run; the last word is its file."""
+
+    fence: str
+    command: tuple[str, ...]
+
+
+LANGUAGES = [
+    Language("sh", ("bash", "first.sh")),
+    Language("js", ("node", "first.mjs")),
+    Language("go", ("go", "run", "first.go")),
+    Language("java", ("java", "First.java")),
+    Language("php", ("php", "first.php")),
+    Language("ruby", ("ruby", "first.rb")),
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("data")) as running:
+        with running.client(tenant="acme") as client:
+            client.create_bandit("home", slate_size=2, item_capacity=10)
+            client.upsert_items("home", ITEMS)
+        yield running
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=[language.fence for language in LANGUAGES])
+def test_the_first_call(service: Service, language: Language, tmp_path: Path) -> None:
+    if shutil.which(language.command[0]) is None:
+        pytest.skip(f"{language.command[0]} is not installed")
+    (program,) = re.findall(rf"```{language.fence}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    # A language that has to compile first may take longer than a shop waits.
+    program = program.replace("127.0.0.1:50080", service.http_address).replace("300", "30000").replace("0.3", "30")
+    (tmp_path / language.command[-1]).write_text(program, encoding="utf-8")
+    ended = subprocess.run(language.command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    with service.client(tenant="acme") as client:
+        slate = client.recommend("home", request_id="view-1")
+    assert re.findall("|".join(ITEMS), ended.stdout)[:2] == list(slate.items)
