@@ -13,6 +13,7 @@ from rich.progress import Progress, TimeElapsedColumn
 
 from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
+from doors import doors
 from figures import Bench, Outcome
 from forever import forever
 from growth import growth
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "growth": growth,
     "many-bandits": many,
     "latency": latency,
+    "doors": doors,
     "long-log": long_log,
     "open-loop": open_loop,
     "learns": learns,

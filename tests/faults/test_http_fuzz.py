@@ -256,6 +256,7 @@ class _Stream:
 
 def answers_in(taken: bytes, *, head: bool = False, whole: bool = True) -> Iterator[Answer]:
     stream = _Stream(taken)
+    head = head and not taken.startswith(b"HTTP/1.0")  # what can't be read has no method
     while stream.file.tell() < len(taken):
         response = HTTPResponse(stream, method="HEAD" if head else "POST")  # type: ignore[arg-type]
         try:

@@ -257,7 +257,7 @@ class _Connection(web.RequestHandler):
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         told = " ".join((message or "").split())[:MOST_TOLD].encode("ascii", "replace").decode()
-        response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request is no HTTP: {told}")
+        response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request can't be read: {told}")
         response.force_close()
         return response
 
