@@ -402,6 +402,8 @@ def _leftover(count: int, squares: FloatArray) -> FloatArray:
 
 def _collapse(kernel: KendallKernel, rows: ObservedRows) -> ObservedRows:
     """Fold all rows into as many as their rank."""
+    if not rows.n_rows:
+        return rows
     covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
     basis, sums = _choose_basis(covariance, leading(rows.n_rows), rows.n_rows)
     return rows if len(basis) in {0, rows.n_rows} else _fold_into_basis(rows, basis, sums)

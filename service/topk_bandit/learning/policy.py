@@ -577,7 +577,8 @@ class State:
 
     def _age_rows(self, at: float) -> ObservedRows:
         """Return the rows as they count now: those of the last refit aged by all the time since, later ones by half."""
-        rows, halvings = self.posterior.observed_rows, max(at - self.aged_at, 0.0) / self.half_life
+        rows = self.posterior.observed_rows
+        halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS)
         if not halvings or not self.aged_at:
             return rows
         weights = np.full(rows.n_rows, 0.5**halvings)
@@ -634,6 +635,9 @@ class State:
     def _refit_is_due(self) -> bool:
         return self.rewards_before_refit <= 0
 
+
+_MOST_HALVINGS = 256.0
+"""After so many half lives nothing is left of a reward; after a thousand more its weight would be zero."""
 
 _ENDED_BEFORE = 4
 """So many slates count as ended with a reward before any has: the first that ends without one is no rule."""
