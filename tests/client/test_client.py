@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.rpc import code_pb2
+from tests.rpc.certificates import certify
 from tests.rpc.harness import channel_to, serving
+from tests.rpc.keys import bearer, ring, shown
 from tests.rpc.shop import START_MS
 
 from topk_bandit import client as client_module
@@ -31,12 +33,14 @@ from topk_bandit.client import (
     Item,
     Kernel,
     NotFound,
+    PermissionDenied,
     Recommendation,
     ResourceExhausted,
     RewardOutcome,
     RewardRange,
     RewardReceipt,
     Tls,
+    Unauthenticated,
     Unavailable,
     Unexpected,
 )
@@ -403,6 +407,8 @@ def test_a_degraded_recommendation_has_no_deadline(server: RunningServer, client
 
 
 FAULTS: list[tuple[Exception, type[ClientError], dict[str, Any]]] = [
+    (errors.UnauthenticatedError(), Unauthenticated, {}),
+    (errors.ForbiddenError("SCOPE_NEEDED", "more"), PermissionDenied, {"reason": "SCOPE_NEEDED"}),
     (errors.InvalidArgumentError("value", "is odd"), InvalidArgument, {"field": "value"}),
     (errors.NotFoundError("recommendation"), NotFound, {}),
     (errors.ConflictError("REWARD_EXISTS", "other"), AlreadyExists, {"reason": "REWARD_EXISTS"}),
@@ -458,9 +464,9 @@ class Failed:
 def test_what_does_not_come_from_the_service_is_understood_too(
     metadata: tuple[tuple[str, bytes], ...] | None,
 ) -> None:
-    error = error_of_call(Failed(grpc.StatusCode.UNAUTHENTICATED, metadata), target="here:1")
+    error = error_of_call(Failed(grpc.StatusCode.OUT_OF_RANGE, metadata), target="here:1")
     assert type(error) is Unexpected
-    assert str(error) == "UNAUTHENTICATED: no message"
+    assert str(error) == "OUT_OF_RANGE: no message"
     unavailable = error_of_call(Failed(grpc.StatusCode.UNAVAILABLE, metadata), target="here:1")
     assert type(unavailable) is Unavailable
 
@@ -520,15 +526,32 @@ def test_all_names_are_there() -> None:
 
 
 def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subject = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    pair = (key.read_bytes(), certificate.read_bytes())
-    with serving(credentials=grpc.ssl_server_credentials([pair]), address="localhost:0") as server:
+    certificate = certify(tmp_path)
+    pair = certificate.pair
+    with serving(tls=certificate, address="localhost:0") as server:
         target = f"localhost:{server.port}"
-        assert list(make(target, tls=Tls(root_certificates=pair[1])).list_bandits()) == []
+        assert list(make(target, tls=Tls(root_certificates=pair.certificate)).list_bandits()) == []
         with pytest.raises(Unavailable):
             make(target, timeout=1.0).get_bandit("home")
         with channel_to(target):
-            assert "private" not in repr(Tls(private_key=pair[0]))
+            assert "private" not in repr(Tls(private_key=pair.private_key))
+
+
+def test_a_key_is_shown_with_each_call(make: Callable[..., EitherClient]) -> None:
+    with serving(keys=ring()) as server:
+        client = make(server.target, key=shown("acme"))
+        client.create_bandit("home", slate_size=1, item_capacity=1)
+        assert [bandit.name for bandit in client.list_bandits()] == ["home"]
+        with pytest.raises(PermissionDenied, match="a key for tenants/acme is needed") as denied:
+            make(server.target, key=shown("globex")).get_bandit("home")
+        assert denied.value.reason == "TENANT_NEEDED"
+        for key in (None, "nobody.secret"):
+            with pytest.raises(Unauthenticated):
+                make(server.target, key=key).get_bandit("home")
+
+
+@pytest.mark.parametrize("key", ["", "acme", "acme.", ".acme", "a.b.c", bearer("acme"), "a.b\n", "a.\xe9"])
+def test_what_is_no_key_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ValueError, match=r"key must be id\.secret, as") as refused:
+        Client("127.0.0.1:1", tenant="acme", key=key)
+    assert len(key) < 2 or key not in str(refused.value)

@@ -47,7 +47,7 @@ def test_help_names_every_setting_its_variable_and_its_default(command: str) -> 
 def test_help_says_what_there_is_to_do() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("serve", "doctor", "demo", "study", "experiment", "log"):
+    for command in ("serve", "doctor", "demo", "keys", "study", "experiment", "log"):
         assert re.search(rf"^    {command}\s+\w", done.stdout, re.MULTILINE)
     demo = run("demo", "--help").stdout
     assert "--rounds" in demo
@@ -78,6 +78,10 @@ def test_a_wrong_call_is_told_and_exits_with_2(words: tuple[str, ...]) -> None:
         (["serve"], {"TOPK_BANDIT_WORKER": "2"}, "variable TOPK_BANDIT_WORKER is no setting; did you mean"),
         (["serve", "--redis-url=http://x"], {}, "redis_url (from flag --redis-url): "),
         (["serve", "--config=/nowhere.toml"], {}, "config file /nowhere.toml can't be read"),
+        (["serve", "--listen=0.0.0.0:1"], {}, "listen: 0.0.0.0:1 can be reached from other machines, which needs keys"),
+        (["serve", "--http-listen=[::]:1"], {}, "http_listen: [::]:1 can be reached from other machines"),
+        (["serve", "--keys-file=/nowhere"], {}, "keys_file (from flag --keys-file): '/nowhere' is not a file"),
+        (["serve", f"--keys-file={__file__}"], {}, f"keys_file: {__file__}: is not JSON"),
         (["doctor", "--listen=nowhere"], {}, "listen (from flag --listen): 'nowhere' is not host:port"),
         (["demo", "--rounds=0"], {}, "--rounds: expected at least 1, got 0"),
     ],
@@ -135,6 +139,10 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", TMPDIR=str(tmp_path))
     assert crowded.returncode == 1
     assert "lower --workers" in crowded.stdout
+    assert "access: everybody may do everything, plain text, no stranger" in crowded.stdout
+    open_door = run("doctor", "--listen=0.0.0.0:1", TMPDIR=str(tmp_path))
+    assert open_door.returncode == 1
+    assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
 
 
 def test_the_doctor_hides_the_password() -> None:

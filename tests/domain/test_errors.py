@@ -17,6 +17,8 @@ EXAMPLES = [
     errors.CorruptDataError("a snapshot is cut short"),
     errors.NotReadyError("DESIGN_UNFINISHED", "the design is not done"),
     errors.ConfigurationError("workers: 0 is not between 1 and 256"),
+    errors.UnauthenticatedError(),
+    errors.ForbiddenError("SCOPE_NEEDED", "a key with the scope manage is needed"),
 ]
 
 

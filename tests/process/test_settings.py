@@ -48,6 +48,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "shares_fall_after": ("40", 40),
     "log_level": ("debug", "DEBUG"),
     "log_format": ("text", "text"),
+    "insecure": ("True", True),
 }
 
 BAD = [
@@ -94,6 +95,8 @@ BAD = [
     ("log_format", "jsonl", "'jsonl' is none of json, text; did you mean json?"),
     ("tls_certificate", "/nowhere.pem", "'/nowhere.pem' is not a file"),
     ("tls_private_key", "/", "'/' is not a file"),
+    ("keys_file", "/nowhere.json", "'/nowhere.json' is not a file"),
+    ("insecure", "yes", "'yes' is neither true nor false"),
 ]
 
 
@@ -146,6 +149,8 @@ def test_the_defaults() -> None:
         log_format="json",
         tls_certificate=None,
         tls_private_key=None,
+        keys_file=None,
+        insecure=False,
     )
 
 
@@ -156,7 +161,11 @@ def test_the_wire_contract_says_how_large_a_message_may_be() -> None:
 
 
 def test_the_cases_cover_every_setting() -> None:
-    assert {*GOOD, "data_dir", "tls_certificate", "tls_private_key"} == set(NAMES) == {name for name, _, _ in BAD}
+    assert (
+        {*GOOD, "data_dir", "tls_certificate", "tls_private_key", "keys_file"}
+        == set(NAMES)
+        == {name for name, _, _ in BAD}
+    )
 
 
 @pytest.mark.parametrize(("name", "text", "value"), [(name, text, value) for name, (text, value) in GOOD.items()])
@@ -273,6 +282,12 @@ def test_empty_text_turns_off_what_can_be_off() -> None:
     assert settings.metrics_listen is None
     assert settings.redis_url == ""
     assert settings.tls_certificate is None
+
+
+def test_a_switch_is_turned_on_by_its_flag_alone(tmp_path: Path) -> None:
+    assert read("--insecure", "--workers=2").insecure
+    assert not read("--insecure=false", environ={"TOPK_BANDIT_INSECURE": "true"}).insecure
+    assert read("--config", str(toml(tmp_path, "insecure = true\n"))).insecure
 
 
 def test_a_certificate_needs_its_key_and_a_key_its_certificate(tmp_path: Path) -> None:

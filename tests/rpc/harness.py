@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 from tests.rpc.shop import Shop
 
+from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services
 
@@ -75,7 +76,8 @@ class RunningServer:
         make_studies = options.pop("make_studies", None)
         studies = self.studies = await make_studies() if make_studies else self.shop
         named = {name: options.pop(name) for name in ("max_in_flight", "new_reference", "clock") if name in options}
-        self.services = Services(self.shop, self.shop, studies, hooks=self.ledger, **named)
+        self.access = Access(options.pop("keys", None))
+        self.services = Services(self.shop, self.shop, studies, hooks=self.ledger, access=self.access, **named)
         return Server(address, services=self.services, **options)
 
     @property

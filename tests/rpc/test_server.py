@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from tests.rpc.certificates import certify
 from tests.rpc.harness import RunningServer, channel_to, serving
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 
@@ -355,20 +355,10 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         assert recommend(channel).item_ids
 
 
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subject = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return key.read_bytes(), certificate.read_bytes()
-
-
-def test_tls(certificate: tuple[bytes, bytes]) -> None:
-    credentials = grpc.ssl_server_credentials([certificate])
-    with serving(credentials=credentials, address="localhost:0") as server:
-        trusting = grpc.ssl_channel_credentials(root_certificates=certificate[1])
+def test_tls(tmp_path: Path) -> None:
+    certificate = certify(tmp_path)
+    with serving(tls=certificate, address="localhost:0") as server:
+        trusting = grpc.ssl_channel_credentials(root_certificates=certificate.pair.certificate)
         with grpc.secure_channel(f"localhost:{server.port}", trusting) as channel:
             create(channel)
             assert recommend(channel).item_ids

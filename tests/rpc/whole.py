@@ -19,6 +19,7 @@ from topk_bandit.client import AsyncClient
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.learning.policy import Limits
+from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services
 from topk_bandit.store.memory.studies import MemoryStudies
@@ -66,6 +67,7 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
             hooks=Ledger(),
+            access=Access(None),
             max_in_flight=64,
         )
         server = Server("127.0.0.1:0", services=services, max_message_bytes=8 * 1024 * 1024, max_connections=1000)

@@ -56,6 +56,8 @@ class AsyncClient(AsyncStudies):
     target
         Where the service is, as gRPC names it: ``host:port``, ``dns:///host:port`` or ``unix:path``. Of a name with
         several addresses all are used in turn.
+    key
+        ``id.secret``, for a service that asks for keys. It is sent with each call, so use it with `tls`.
     timeout
         Seconds that a call may take, all tries and pauses together, if it does not say otherwise.
     tls
@@ -72,6 +74,7 @@ class AsyncClient(AsyncStudies):
         target: str,
         *,
         tenant: str,
+        key: str | None = None,
         timeout: float = 2.0,
         tls: Tls | None = None,
         retry: RetryPolicy | None = None,
@@ -82,7 +85,13 @@ class AsyncClient(AsyncStudies):
         new_request_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         super().__init__(
-            tenant, timeout=timeout, retry=retry, clock=clock, random=random, new_request_id=new_request_id
+            tenant,
+            key=key,
+            timeout=timeout,
+            retry=retry,
+            clock=clock,
+            random=random,
+            new_request_id=new_request_id,
         )
         self._sleep = sleep
         self._late = LateRewards(raises=raise_late)
@@ -107,7 +116,8 @@ class AsyncClient(AsyncStudies):
         call = getattr(self._stubs[operation.stub], operation.method)
         while True:
             try:
-                return operation.read(await call(operation.request, timeout=attempts.remaining()))
+                answer = await call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
+                return operation.read(answer)
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)

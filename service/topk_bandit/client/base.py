@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -61,6 +62,7 @@ class BaseClient:
         self,
         tenant: str,
         *,
+        key: str | None,
         timeout: float,
         retry: RetryPolicy | None,
         clock: Callable[[], float],
@@ -69,6 +71,7 @@ class BaseClient:
     ) -> None:
         self._operations = Operations(tenant, new_request_id=new_request_id)
         self._studies = StudyOperations(tenant, new_request_id=new_request_id)
+        self._metadata = _authorization(key)
         self._timeout = _checked(timeout)
         self._retry = retry or RetryPolicy()
         self._clock = clock
@@ -106,6 +109,14 @@ class Waiting:
         if design.result is None:
             raise design.error or ClientError(ErrorDetails("UNKNOWN", "the design ended without a result"))
         return design.result
+
+
+def _authorization(key: str | None) -> tuple[tuple[str, str], ...]:
+    if key is None:
+        return ()
+    if not re.fullmatch(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", key):
+        raise ValueError("key must be id.secret, as `topk-bandit keys create` prints it")
+    return (("authorization", f"Bearer {key}"),)
 
 
 def _checked(timeout: float) -> float:

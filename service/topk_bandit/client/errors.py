@@ -3,6 +3,8 @@
 ::
 
     ClientError
+    ├── Unauthenticated      the client has no key, or a wrong one
+    ├── PermissionDenied     the client's key is not for this call, or not for this tenant
     ├── InvalidArgument      a field holds something that can't be used
     ├── NotFound             no such bandit, item, recommendation, study or question (or another tenant's)
     ├── AlreadyExists        an id is used again with another payload
@@ -40,7 +42,9 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "NotFound",
+    "PermissionDenied",
     "ResourceExhausted",
+    "Unauthenticated",
     "Unavailable",
     "Unexpected",
     "error_of_call",
@@ -94,7 +98,20 @@ class ClientError(Exception):
         return f"{self.details.code}: {self.details.message}"
 
 
-class InvalidArgument(ClientError):  # noqa: N818, the tree has the names of the gRPC codes
+class Unauthenticated(ClientError):  # noqa: N818, the tree has the names of the gRPC codes
+    """The client has no key, or one that the service does not know."""
+
+
+class PermissionDenied(ClientError):  # noqa: N818
+    """The client's key is not for this call, or not for this tenant; the message names what is needed."""
+
+    @property
+    def reason(self) -> str:
+        """A stable word: ``SCOPE_NEEDED`` or ``TENANT_NEEDED``."""
+        return self.details.reason
+
+
+class InvalidArgument(ClientError):  # noqa: N818
     """A field holds something that can't be used."""
 
     @property
@@ -175,6 +192,8 @@ class Unexpected(ClientError):  # noqa: N818
 
 
 _KINDS: dict[str, type[ClientError]] = {
+    "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": PermissionDenied,
     "INVALID_ARGUMENT": InvalidArgument,
     "NOT_FOUND": NotFound,
     "ALREADY_EXISTS": AlreadyExists,

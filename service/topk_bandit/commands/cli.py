@@ -11,11 +11,12 @@ import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import experiment
+from topk_bandit.commands import experiment, keys
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.study import arguments as study
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.process import logs, settings
+from topk_bandit.process.doors import check_doors, open_doors
 from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.process.threads import use_one_thread
 
@@ -31,6 +32,7 @@ An online recommender that learns which ranked slate of k items to show, from on
 
   topk-bandit demo        watch it learn in a simulated shop, in under a minute; nothing is kept
   topk-bandit serve       run the service; without --redis-url it keeps its data in an embedded store
+  topk-bandit keys        make, list and revoke the keys of those who may call
   topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
     demo.set_defaults(run=_demo)
     for name, words, text in (
+        ("keys", keys, "make, list and revoke keys"),
         ("study", study, "ask people about items, and learn what they prefer"),
         ("experiment", experiment, "run one of the papers' experiments again"),
         ("log", log, "write down a bandit's log, replay it, compare two, evaluate policies"),
@@ -89,11 +92,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(given: argparse.Namespace) -> int:
     chosen = settings.load(given, os.environ)
+    check_doors(chosen)
     logs.configure(chosen.log_format, level=chosen.log_level)
     stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop_requested.set())
     _log.info("starting", extra={"settings": chosen.redacted()})
+    for problem in open_doors(chosen):
+        _log.warning("%s; it is served all the same, since insecure is said", problem)
     with Supervisor(chosen, stop_requested=stop_requested) as service:
         if service.ready:
             where = {"address": service.address, "http_address": service.http_address}

@@ -21,6 +21,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.process.doors import check_doors, open_doors
 from topk_bandit.process.store_watch import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.redis.bandits import RedisStore
@@ -49,7 +50,7 @@ def examine(settings: Settings) -> int:
     """Print what was found; return 0 when nothing is wrong, else 1."""
     console = Console(soft_wrap=True)
     findings = []
-    for look in (_versions, _configuration, _store, _decision):
+    for look in (_versions, _configuration, _access, _store, _decision):
         for finding in _looked(look, settings):
             findings.append(finding)
             mark = "[red]wrong[/red]" if finding.problem else "[green]ok[/green]   "
@@ -81,6 +82,14 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
     problem = f"{settings.workers} workers share {cores} cores; lower --workers" if crowded else ""
     yield _Finding("processor", f"{cores} cores for {settings.workers} workers", problem)
     yield _Finding("arithmetic", describe_arithmetic())
+
+
+def _access(settings: Settings) -> Iterator[_Finding]:
+    check_doors(settings)
+    keys = "keys are asked for" if settings.keys_file else "everybody may do everything"
+    tls = "TLS" if settings.tls_certificate else "plain text"
+    reach = "other machines can connect" if open_doors(settings) else "no stranger from another machine comes in"
+    yield _Finding("access", f"{keys}, {tls}, {reach}")
 
 
 def _store(settings: Settings) -> Iterator[_Finding]:

@@ -3,6 +3,8 @@
 ::
 
     TopkBanditError
+    ├── UnauthenticatedError     the caller has no key, or a wrong one
+    ├── ForbiddenError           the caller's key is not for this
     ├── InvalidArgumentError     a named field holds something that can't be used
     ├── NotFoundError            no such tenant, bandit, item, recommendation or study (or another tenant's)
     ├── ConflictError            an id is used again with another payload
@@ -21,16 +23,48 @@ __all__ = [
     "ConflictError",
     "CorruptDataError",
     "ExhaustedError",
+    "ForbiddenError",
     "InvalidArgumentError",
     "NotFoundError",
     "NotReadyError",
     "TopkBanditError",
+    "UnauthenticatedError",
     "UnavailableError",
 ]
 
 
 class TopkBanditError(Exception):
     """The root of everything that this package raises on purpose."""
+
+
+class UnauthenticatedError(TopkBanditError):
+    """The caller has no key, or one that is not known: the text is the same either way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __str__(self) -> str:
+        return "a key that the service knows is needed, as authorization: Bearer KEY"
+
+
+class ForbiddenError(TopkBanditError):
+    """The caller's key is not for this; the message names the scope or the tenant that is needed.
+
+    Parameters
+    ----------
+    reason
+        A stable UPPER_SNAKE_CASE word that a program can switch on.
+    message
+        What is needed, for a person.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class InvalidArgumentError(TopkBanditError):

@@ -27,12 +27,16 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process.descriptors import most_connections
+from topk_bandit.process.doors import read_certificate
+from topk_bandit.process.file_watch import FileWatch
+from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
+from topk_bandit.rpc.access import AUDIT_LOGGER, Access
 from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.rpc.http_server import HttpServer, tls_context
-from topk_bandit.rpc.server import Server, served_methods, tls_credentials
+from topk_bandit.rpc.http_server import HttpServer
+from topk_bandit.rpc.server import Server, served_methods
 from topk_bandit.rpc.services import Services
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import timed
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.process.settings import Settings
     from topk_bandit.process.worker_spec import FromWorker, ToWorker, WorkerSpec
+    from topk_bandit.rpc.tls import ServerCertificate
     from topk_bandit.store.redis.studies import RedisStudies
 
 __all__ = ["serve"]
@@ -234,9 +239,38 @@ def _assembled(
         bandits,
         studies,
         hooks=metrics,
+        access=_access(settings, stack),
         max_in_flight=settings.max_calls_in_flight,
     )
-    return _Servers.of(settings, spec, services)
+    return _Servers.of(settings, spec, services, certificate=_certificate(settings, stack))
+
+
+def _access(settings: Settings, stack: AsyncExitStack) -> Access:
+    """Return who may call, by the newest keys."""
+    path = settings.keys_file
+    if path is None:
+        return Access(None)
+    access = Access(read_keys(path))
+    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)  # whatever else is logged
+
+    def take() -> None:
+        access.keys = read_keys(path)
+
+    _watch(FileWatch("keys_file", [path], take), stack)
+    return access
+
+
+def _certificate(settings: Settings, stack: AsyncExitStack) -> ServerCertificate | None:
+    """Return the newest certificate."""
+    certificate = read_certificate(settings)
+    if certificate is not None:
+        files = [file for file in (settings.tls_certificate, settings.tls_private_key) if file is not None]
+        _watch(FileWatch("tls_certificate", files, certificate.reload), stack)
+    return certificate
+
+
+def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
+    stack.callback(asyncio.get_running_loop().create_task(watch.run()).cancel)
 
 
 class _Servers(NamedTuple):
@@ -246,15 +280,16 @@ class _Servers(NamedTuple):
     http: HttpServer | None
 
     @classmethod
-    def of(cls, settings: Settings, spec: WorkerSpec, services: Services) -> _Servers:
-        certificate, private_key = settings.tls_certificate, settings.tls_private_key
+    def of(
+        cls, settings: Settings, spec: WorkerSpec, services: Services, *, certificate: ServerCertificate | None
+    ) -> _Servers:
         connections = most_connections() // (2 if spec.http_address else 1)
         grpc = Server(
             spec.address,
             services=services,
             max_message_bytes=settings.max_message_bytes,
             max_connections=connections,
-            credentials=tls_credentials(certificate, private_key),
+            tls=certificate,
             so_reuseport=True,
         )
         if not spec.http_address:
@@ -265,7 +300,7 @@ class _Servers(NamedTuple):
             max_message_bytes=settings.max_message_bytes,
             max_connections=connections,
             origins=settings.http_origins,
-            tls=tls_context(certificate, private_key),
+            tls=certificate,
             reuse_port=True,
         )
         return cls(grpc, http)

@@ -74,6 +74,15 @@ class TextFormatter(logging.Formatter):
         return f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}{extra}".translate(_CONTROL)
 
 
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+_REPEATS_A_HEADER = "Invalid encoding on"
+
+
+def _tells_no_header(record: logging.LogRecord) -> bool:
+    """Return False for gRPC's repetition of a header that is not UTF-8, in which a caller's secret may be."""
+    return not str(record.msg).startswith(_REPEATS_A_HEADER)
+
+
 def configure(style: LogFormat, *, level: str) -> None:
     """Send this process's warnings, and its records from `level` upwards, to standard error."""
     handler = logging.StreamHandler()
@@ -81,4 +90,5 @@ def configure(style: LogFormat, *, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    logging.getLogger(_GRPC_LOGGER).addFilter(_tells_no_header)
     logging.captureWarnings(capture=True)

@@ -69,6 +69,11 @@ class _About:
     metavar: str
     default: str
 
+    @property
+    def is_switch(self) -> bool:
+        """Whether its flag alone turns it on."""
+        return self.parse is _switch
+
 
 def _setting(
     default: object,
@@ -134,6 +139,13 @@ def _choice(*choices: str) -> Callable[[object], str]:
         raise ValueError(f"{value!r} is none of {', '.join(choices)}{_suggestion(str(value), choices)}")
 
     return parse
+
+
+def _switch(value: object) -> bool:
+    told = str(value).lower()
+    if told not in {"true", "false"}:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return told == "true"
 
 
 def _text(value: object) -> str:
@@ -331,11 +343,24 @@ class Settings:
     tls_certificate: Path | None = _setting(
         None,
         _file,
-        "file with the server's certificate chain (PEM); gRPC is encrypted with it",
+        "file with the server's certificate chain (PEM); gRPC and HTTP are encrypted with it",
         metavar="FILE",
     )
     tls_private_key: Path | None = _setting(
         None, _file, "file with the certificate's private key (PEM)", metavar="FILE"
+    )
+    keys_file: Path | None = _setting(
+        None,
+        _file,
+        "file with the keys of those who may call, which `topk-bandit keys` writes; without it everybody may do all",
+        metavar="FILE",
+    )
+    insecure: bool = _setting(
+        False,  # noqa: FBT003 - it is what is set
+        _switch,
+        "serve other machines also without keys or TLS",
+        metavar="{true,false}",
+        told="false",
     )
 
     def __post_init__(self) -> None:
@@ -423,7 +448,8 @@ def add_arguments(parser: ArgumentParser, *, names: Collection[str] | None = Non
             continue
         about = _of(declared)
         text = f"{about.help} (default: {about.default}; environment: {_variable(declared.name)})"
-        parser.add_argument(_flag(declared.name), metavar=about.metavar, help=text.replace("%", "%%"))
+        alone: dict[str, Any] = {"nargs": "?", "const": "true"} if about.is_switch else {}
+        parser.add_argument(_flag(declared.name), metavar=about.metavar, help=text.replace("%", "%%"), **alone)
 
 
 def load(namespace: Namespace, environ: Mapping[str, str]) -> Settings:

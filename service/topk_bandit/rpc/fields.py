@@ -34,6 +34,7 @@ __all__ = [
     "size",
     "study_name",
     "tenant_name",
+    "tenant_of",
     "to_page_token",
 ]
 
@@ -47,6 +48,7 @@ MAX_SLATE_SIZE = 12
 _MAX_ID_LENGTH = 128
 _MAX_ECHO_LENGTH = 48
 _ID = r"[A-Za-z0-9._-]{1,64}"
+_BELOW_A_TENANT = re.compile(rf"tenants/({_ID})(?:/.*)?", re.DOTALL)
 _TENANT = re.compile(rf"tenants/({_ID})")
 _BANDIT = re.compile(rf"tenants/({_ID})/bandits/({_ID})")
 _STUDY = re.compile(rf"tenants/({_ID})/studies/({_ID})")
@@ -64,6 +66,14 @@ def tenant_name(path: str, text: str) -> str:
     match = _TENANT.fullmatch(text)
     if match is None:
         raise InvalidArgumentError(path, _name_problem(text, "tenants/{tenant}"))
+    return match[1]
+
+
+def tenant_of(path: str, text: str) -> str:
+    """Return the tenant's id in a name that is a tenant's or begins with one."""
+    match = _BELOW_A_TENANT.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(path, _name_problem(text, "tenants/{tenant}/..."))
     return match[1]
 
 

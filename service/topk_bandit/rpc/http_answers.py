@@ -40,4 +40,7 @@ def refusal(status: Status, *, http_status: int | None = None) -> web.Response:
     response = web.Response(status=http_status or own_status, body=body, content_type=JSON)
     if own_status in {429, 503}:
         response.headers["Retry-After"] = "1"
+    if own_status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+        response.force_close()  # its body was not read
     return response

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
@@ -24,21 +24,25 @@ from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
-    from pathlib import Path
 
     from aiohttp.web_protocol import RequestHandler
 
     from topk_bandit.rpc.services import Services
+    from topk_bandit.rpc.tls import ServerCertificate
 
+    Metadata = tuple[tuple[str, str], ...]
     Guarded = Callable[[bytes, Any], Awaitable[bytes]]
 
-__all__ = ["HttpServer", "tls_context"]
+__all__ = ["HttpServer"]
 
-_log = logging.getLogger(__name__)
+_library_log = logging.getLogger(f"{__name__}.library")
 
 SLOWEST_BODY_SECONDS = 10.0
 IDLE_SECONDS = 20.0
 """Also for a connection on which nothing was asked yet."""
+
+LINGER_SECONDS = 1.0
+"""How long the rest of a body that nobody wants is thrown away, so that its sender can read why."""
 
 MOST_TOLD = 200
 _PREFLIGHT_SECONDS = "7200"
@@ -46,13 +50,12 @@ _DETAILS = "grpc-status-details-bin"
 _ALLOWED_HEADERS = "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id"
 
 
-def tls_context(certificate: Path | None, private_key: Path | None) -> ssl.SSLContext | None:
-    """Return what encrypts with two PEM files; None, for plain text, without them."""
-    if certificate is None or private_key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, private_key)
-    return context
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return False for what a client sent that is no HTTP: the library would repeat it, and with it a secret."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_library_log.addFilter(_is_ours)
 
 
 class HttpServer:
@@ -86,7 +89,7 @@ class HttpServer:
         max_message_bytes: int,
         max_connections: int,
         origins: Collection[str] = (),
-        tls: ssl.SSLContext | None = None,
+        tls: ServerCertificate | None = None,
         reuse_port: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -97,6 +100,7 @@ class HttpServer:
         self._origins = frozenset(origins)
         self._clock = clock
         self._in_flight = services.guard.in_flight
+        self._access = services.guard.access
         self._methods = _methods_of(services)
         self._documents = documents()
         self._manager: web.Server | None = None
@@ -120,7 +124,7 @@ class HttpServer:
                 lambda: self._connect(manager),
                 host.strip("[]"),
                 int(port),
-                ssl=self._tls,
+                ssl=None if self._tls is None else self._tls.context,
                 reuse_port=self._reuse_port or None,
             )
         except OSError as error:
@@ -144,7 +148,9 @@ class HttpServer:
             manager,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # which it takes for no log at all
+            logger=_library_log,
             keepalive_timeout=IDLE_SECONDS,
+            lingering_time=LINGER_SECONDS,
         )
 
     def _make_request(
@@ -193,7 +199,9 @@ class HttpServer:
     async def _call(self, request: web.BaseRequest, guarded: Guarded) -> web.Response:
         try:
             call = _HttpCall.of(request, clock=self._clock)
-            payload = await self._read(request)
+            # A stranger's body is thrown away: the guard refuses the call without it.
+            known = self._access.find(call.invocation_metadata()) is not None
+            payload = await self._read(request) if known else b""
             async with asyncio.timeout(call.time_remaining()):
                 answer = await guarded(payload, call)
         except _RefusedError as refused:
@@ -283,8 +291,9 @@ class _RefusedError(Exception):
 class _HttpCall:
     """What a service asks of a call's context, as `grpc.aio.ServicerContext` has it."""
 
-    def __init__(self, deadline: float | None, *, clock: Callable[[], float]) -> None:
+    def __init__(self, deadline: float | None, metadata: Metadata, *, clock: Callable[[], float]) -> None:
         self._deadline = deadline
+        self._metadata = metadata
         self._clock = clock
         self.status = Status()
 
@@ -300,12 +309,17 @@ class _HttpCall:
         version = request.headers.get("Connect-Protocol-Version", "1")
         if version != "1":
             raise _RefusedError.of_header(f"Connect-Protocol-Version {version[:10]!r} is not 1")
+        metadata = tuple(("authorization", shown) for shown in request.headers.getall("Authorization", ()))
         text = request.headers.get("Connect-Timeout-Ms")
         if text is None:
-            return cls(None, clock=clock)
+            return cls(None, metadata, clock=clock)
         if not (text.isascii() and text.isdigit() and len(text) <= 10):
             raise _RefusedError.of_header("Connect-Timeout-Ms is not a whole number of up to ten digits")
-        return cls(clock() + int(text) / 1e3, clock=clock)
+        return cls(clock() + int(text) / 1e3, metadata, clock=clock)
+
+    def invocation_metadata(self) -> Metadata:
+        """Return the headers that tell who calls."""
+        return self._metadata
 
     def time_remaining(self) -> float | None:
         """Return the seconds until the deadline, None without one."""

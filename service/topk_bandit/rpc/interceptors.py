@@ -1,7 +1,8 @@
 """The guard around each call: it counts the call, admits or refuses it, lets it finish, and turns errors into statuses.
 
-One interceptor does all of it, because each layer costs every call an await. The services under ``grpc.``, which are
-health and reflection, are never refused; streams, which only these have, pass by and are not counted.
+One interceptor does all of it, because each layer costs every call an await. Who calls is looked at first, so that
+strangers take no place among the calls in flight. The services under ``grpc.``, which are health and reflection, are
+never refused; their streams pass by and are not counted. Other services have none.
 """
 
 from __future__ import annotations
@@ -15,12 +16,20 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError, UnavailableError
+from topk_bandit.domain.errors import (
+    ExhaustedError,
+    ForbiddenError,
+    InvalidArgumentError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from topk_bandit.rpc.access import RULES
 from topk_bandit.rpc.failures import Failure, status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from topk_bandit.rpc.access import Access, Admission, Rule
     from topk_bandit.rpc.failures import FailureReporter
 
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
@@ -130,6 +139,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
 
     Parameters
     ----------
+    access
+        Decides who may call.
     in_flight
         Refuses calls beyond its limit, before their request is parsed.
     read_only_methods
@@ -143,12 +154,14 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         *,
         hooks: RpcHooks,
         failures: FailureReporter,
+        access: Access,
         in_flight: CallsInFlight,
         read_only_methods: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.hooks = hooks
         self.failures = failures
+        self.access = access
         self.in_flight = in_flight
         self.clock = clock
         self._exempt = CallsInFlight(limit=sys.maxsize)
@@ -163,7 +176,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         return known or self._guarded(details.method, await continuation(details))
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
-        if handler is None or handler.request_streaming or handler.response_streaming:
+        streams = handler is not None and (handler.request_streaming or handler.response_streaming)
+        if handler is None or (streams and method.startswith(_EXEMPT)):
             return handler
         # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
         self._handlers[method] = grpc.unary_unary_rpc_method_handler(self.guarded(method, handler).call)
@@ -176,6 +190,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
             self,
             method,
             handler,
+            rule=None if exempt else RULES[method],
             in_flight=self._exempt if exempt else self.in_flight,
             to_its_end=not exempt and method not in self._read_only_methods,
         )
@@ -190,6 +205,7 @@ class GuardedMethod:
         full_name: str,
         handler: Handler,
         *,
+        rule: Rule | None,
         in_flight: CallsInFlight,
         to_its_end: bool,
     ) -> None:
@@ -197,6 +213,7 @@ class GuardedMethod:
         self._full_name = full_name
         _, self._service, self._method = full_name.split("/")
         self._handler = handler
+        self._rule = rule
         self._in_flight = in_flight
         self._to_its_end = to_its_end
 
@@ -221,30 +238,49 @@ class GuardedMethod:
         return outcome
 
     async def _outcome(self, payload: bytes, context: Context) -> bytes | Failure:
+        try:
+            admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
+        except (UnauthenticatedError, ForbiddenError) as error:
+            return self._failure(error)
         refusal = self._in_flight.refusal()
         if refusal is not None:
-            return self._guard.failures.failure(refusal, call=self._full_name)
+            return self._failure(refusal)
         try:
-            return await self._in_flight.run(self._work(payload, context), to_its_end=self._to_its_end)
+            return await self._in_flight.run(self._work(payload, context, admission), to_its_end=self._to_its_end)
         except UnavailableError as error:
-            return self._guard.failures.failure(error, call=self._full_name)
+            return self._failure(error)
 
-    async def _work(self, payload: bytes, context: Context) -> bytes | Failure:
+    async def _work(self, payload: bytes, context: Context, admission: Admission) -> bytes | Failure:
+        outcome: bytes | Failure | None = None
         try:
-            response = await self._handler.unary_unary(self._parsed(payload), context)
+            outcome = await self._answered(payload, context, admission)
+        finally:
+            # What is told is what was done, whether or not the client was there to hear it.
+            given_up = grpc.StatusCode.CANCELLED if outcome is None else grpc.StatusCode.OK
+            admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
+        return outcome
+
+    async def _answered(self, payload: bytes, context: Context, admission: Admission) -> bytes | Failure:
+        try:
+            request = self._parsed(payload)
+            admission.permit(request)
+            response = await self._handler.unary_unary(request, context)
             serialized: bytes = self._handler.response_serializer(response)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # Nobody cancelled this call, something inside it was: its client must not wait for an answer in vain.
-            return self._guard.failures.failure(error, call=self._full_name)
+            return self._failure(error)
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001, every error becomes a status here
-            return self._guard.failures.failure(error, call=self._full_name)
+            return self._failure(error)
         else:
             return serialized
+
+    def _failure(self, error: BaseException) -> Failure:
+        return self._guard.failures.failure(error, call=self._full_name)
 
     def _parsed(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
         try:

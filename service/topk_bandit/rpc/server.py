@@ -15,13 +15,13 @@ from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from topk_bandit.rpc.services import Services
+    from topk_bandit.rpc.tls import Pair, ServerCertificate
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["SERVICE_NAMES", "Server", "served_methods", "tls_credentials"]
+__all__ = ["SERVICE_NAMES", "Server", "served_methods"]
 
 SERVICE_NAMES = tuple(service.full_name for service in DESCRIPTORS)
 
@@ -40,11 +40,20 @@ def served_methods() -> frozenset[tuple[str, str]]:
     return frozenset((service.full_name, method.name) for service in services for method in service.methods)
 
 
-def tls_credentials(certificate: Path | None, private_key: Path | None) -> grpc.ServerCredentials | None:
-    """Return credentials of two PEM files; None, for plain text, without them."""
-    if certificate is None or private_key is None:
-        return None
-    return grpc.ssl_server_credentials([(private_key.read_bytes(), certificate.read_bytes())])
+def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
+    """Return credentials that follow a certificate: gRPC asks for the newest at each handshake."""
+    given = certificate.pair
+
+    def newer() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal given
+        before, given = given, certificate.pair
+        return None if given is before else _configuration(given)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(given), newer)  # type: ignore[arg-type]  # None: no newer one
+
+
+def _configuration(pair: Pair) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([pair])
 
 
 class Server:
@@ -61,8 +70,8 @@ class Server:
         12 ids of 128 four-byte characters, has 6.7 MB.
     max_connections
         How many connections may be open; further ones are closed at once.
-    credentials
-        TLS; None serves plain text.
+    tls
+        None serves plain text.
     so_reuseport
         Whether other processes may listen on the same port, each getting a share of the connections.
     """
@@ -74,12 +83,12 @@ class Server:
         services: Services,
         max_message_bytes: int,
         max_connections: int,
-        credentials: grpc.ServerCredentials | None = None,
+        tls: ServerCertificate | None = None,
         so_reuseport: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
-        self._credentials = credentials
+        self._tls = tls
         self._clock = clock
         self._in_flight = services.guard.in_flight
         options = [
@@ -113,9 +122,9 @@ class Server:
 
     def _bind(self) -> int:
         try:
-            if self._credentials is None:
+            if self._tls is None:
                 return self._server.add_insecure_port(self._address)
-            return self._server.add_secure_port(self._address, self._credentials)
+            return self._server.add_secure_port(self._address, _credentials(self._tls))
         except RuntimeError as error:
             raise ConfigurationError(f"can't listen on {self._address}: {error}") from error
 

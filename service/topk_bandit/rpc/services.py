@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
+    from topk_bandit.rpc.access import Access
     from topk_bandit.rpc.interceptors import Handler, RpcHooks
     from topk_bandit.studies.administration import Studies
 
@@ -49,6 +50,8 @@ class Services:
 
     Parameters
     ----------
+    access
+        Decides who may call.
     max_in_flight
         How many calls may be under way; further ones are refused at once.
     new_reference
@@ -71,6 +74,7 @@ class Services:
         studies: Studies,
         *,
         hooks: RpcHooks,
+        access: Access,
         max_in_flight: int,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
@@ -80,6 +84,7 @@ class Services:
         self.guard = CallGuard(
             hooks=hooks,
             failures=failures,
+            access=access,
             in_flight=CallsInFlight(limit=max_in_flight),
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS,
             clock=clock,

@@ -1,0 +1,43 @@
+"""Values of who may call what, without behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = ["EVERY_TENANT", "Key", "Scope"]
+
+EVERY_TENANT = "*"
+"""Stands for the tenant in the keys of operators."""
+
+
+class Scope(StrEnum):
+    """What a key may be used for; a key may have several."""
+
+    RECOMMEND = "recommend"
+    REWARD = "reward"
+    MANAGE = "manage"
+    OPERATE = "operate"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as the service knows it: without its secret.
+
+    Attributes
+    ----------
+    id
+        What names it, in logs too; empty for a caller of a service without keys.
+    tenant
+        Whose names it is for; `EVERY_TENANT` for all.
+    digest
+        SHA-256 of the secret.
+    created
+        When it was made, as a person reads it.
+    """
+
+    id: str
+    tenant: str
+    scopes: frozenset[Scope]
+    digest: bytes = field(default=b"", repr=False)
+    created: str = ""

@@ -1,0 +1,62 @@
+"""What is looked at before doors are opened: that strangers can't come in, and that keys and certificate are good."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.process.keys_file import read_keys
+from topk_bandit.rpc.tls import ServerCertificate
+
+if TYPE_CHECKING:
+    from topk_bandit.process.settings import Address, Settings
+
+__all__ = ["check_doors", "open_doors", "read_certificate"]
+
+
+def check_doors(settings: Settings) -> None:
+    """Refuse to serve where strangers may call, or with keys or a certificate that can't be used.
+
+    Raises
+    ------
+    ConfigurationError
+        The message names the setting.
+    """
+    if not settings.insecure and (doors := open_doors(settings)):
+        raise ConfigurationError(f"{doors[0]}; or say insecure")
+    if settings.keys_file is not None:
+        read_keys(settings.keys_file)
+    read_certificate(settings)
+
+
+def open_doors(settings: Settings) -> list[str]:
+    """Return what lets strangers in, or read along, from other machines; a problem for each listener."""
+    wanted = ("keys_file", settings.keys_file), ("tls_certificate", settings.tls_certificate)
+    missing = [name for name, value in wanted if value is None]
+    listeners = {"listen": settings.listen, "http_listen": settings.http_listen}
+    return [
+        f"{name}: {address} can be reached from other machines, which needs {' and '.join(missing)}"
+        for name, address in listeners.items()
+        if missing and address is not None and not _is_loopback(address)
+    ]
+
+
+def _is_loopback(address: Address) -> bool:
+    try:
+        return ip_address(address.host).is_loopback
+    except ValueError:  # any other name may come to mean another address
+        return address.host == "localhost"
+
+
+def read_certificate(settings: Settings) -> ServerCertificate | None:
+    """Return the certificate of the doors; None for plain text.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be used.
+    """
+    if settings.tls_certificate is None or settings.tls_private_key is None:
+        return None
+    return ServerCertificate(settings.tls_certificate, settings.tls_private_key)

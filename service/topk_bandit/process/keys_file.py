@@ -1,0 +1,79 @@
+"""The keys file: read by whoever serves, changed by ``topk-bandit keys``."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.keys import KeyRing, parse_keys, print_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["change_keys", "read_keys"]
+
+
+def read_keys(path: Path) -> KeyRing:
+    """Return the keys of a file.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be read, or is no keys file.
+    """
+    try:
+        return parse_keys(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"keys_file: {path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"keys_file: {path}: is not UTF-8") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"keys_file: {path}: {error}") from None
+
+
+def change_keys(path: Path, change: Callable[[KeyRing], KeyRing]) -> None:
+    """Put other keys into a file, which is made if need be; who reads meanwhile sees the old ones or the new ones.
+
+    Raises
+    ------
+    ConfigurationError
+        The file can't be read or written, or `change` refuses.
+    """
+    target = path.resolve()  # a link stays one
+    try:
+        with _alone(target.parent):
+            before = read_keys(target) if target.exists() else KeyRing()
+            _replace(target, print_keys(change(before)))
+    except OSError as error:
+        raise ConfigurationError(f"keys_file: {path} can't be written: {error.strerror}") from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep out whoever else changes keys in a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(target: Path, text: str) -> None:
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,186 @@
+"""Who may call what: the scope of each method, the tenant of each message, and the audit log.
+
+A call's key and its scope are looked at before the message is parsed, its tenant as soon as it is, before anything is
+done or told. Health and reflection, which tell nothing of any tenant, are for everybody.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.domain.access import EVERY_TENANT, Key, Scope
+from topk_bandit.domain.errors import ForbiddenError, InvalidArgumentError, UnauthenticatedError
+from topk_bandit.rpc import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from google.protobuf.message import Message
+
+    from topk_bandit.rpc.keys import KeyRing
+
+    Metadata = Iterable[tuple[str, str | bytes]]
+
+__all__ = ["AUDIT_LOGGER", "RULES", "Access", "Admission", "Rule"]
+
+AUDIT_LOGGER = "topk_bandit.audit"
+_audit = logging.getLogger(AUDIT_LOGGER)
+
+_ANYBODY = Key("", EVERY_TENANT, frozenset(Scope))
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a method asks of its caller.
+
+    Attributes
+    ----------
+    field
+        Path of the field that names what the call is about.
+    audited
+        Whether its calls are in the audit log: those that create, change or delete what is managed.
+    """
+
+    scope: Scope
+    field: str
+    audited: bool = False
+
+    def resource(self, request: Message) -> str:
+        """Return what a call is about, by name."""
+        return str(attrgetter(self.field)(request))
+
+
+def _rules(service: str, **of_methods: Rule) -> dict[str, Rule]:
+    return {f"/{service}/{method}": rule for method, rule in of_methods.items()}
+
+
+RULES: Mapping[str, Rule] = {
+    **_rules(
+        "topk_bandit.v1.RecommenderService",
+        Recommend=Rule(Scope.RECOMMEND, "bandit"),
+        Activate=Rule(Scope.RECOMMEND, "bandit"),
+        Reward=Rule(Scope.REWARD, "bandit"),
+        VoidReward=Rule(Scope.REWARD, "bandit"),
+        AmendReward=Rule(Scope.REWARD, "bandit"),
+        BatchReward=Rule(Scope.REWARD, "bandit"),
+    ),
+    **_rules(
+        "topk_bandit.v1.BanditService",
+        CreateBandit=Rule(Scope.MANAGE, "bandit.name", audited=True),
+        GetBandit=Rule(Scope.MANAGE, "name"),
+        ListBandits=Rule(Scope.MANAGE, "parent"),
+        UpdateBandit=Rule(Scope.MANAGE, "bandit.name", audited=True),
+        DeleteBandit=Rule(Scope.MANAGE, "name", audited=True),
+        UpsertItems=Rule(Scope.MANAGE, "bandit", audited=True),
+        RetireItems=Rule(Scope.MANAGE, "bandit", audited=True),
+        ListItems=Rule(Scope.MANAGE, "bandit"),
+        GetBanditStats=Rule(Scope.OPERATE, "bandit"),
+    ),
+    **_rules(
+        "topk_bandit.v1.PreferenceService",
+        CreateStudy=Rule(Scope.MANAGE, "study.name", audited=True),
+        GetStudy=Rule(Scope.MANAGE, "name"),
+        ListStudies=Rule(Scope.MANAGE, "parent"),
+        DeleteStudy=Rule(Scope.MANAGE, "name", audited=True),
+        NextQuestions=Rule(Scope.RECOMMEND, "study"),
+        SubmitAnswers=Rule(Scope.REWARD, "study"),
+        GetPreferences=Rule(Scope.MANAGE, "study"),
+    ),
+    **_rules(
+        "google.longrunning.Operations",
+        GetOperation=Rule(Scope.MANAGE, "name"),
+        ListOperations=Rule(Scope.MANAGE, "name"),
+        CancelOperation=Rule(Scope.MANAGE, "name", audited=True),
+        WaitOperation=Rule(Scope.MANAGE, "name"),
+        DeleteOperation=Rule(Scope.MANAGE, "name"),
+    ),
+}
+"""What each method asks of its caller, by its full name."""
+
+
+class Access:
+    """Decides who may call.
+
+    Parameters
+    ----------
+    keys
+        None lets everybody do everything.
+
+    Attributes
+    ----------
+    keys
+        As above. Other keys may take their place while calls come; they are for the calls from then on.
+    """
+
+    def __init__(self, keys: KeyRing | None) -> None:
+        self.keys = keys
+
+    def find(self, metadata: Metadata | None) -> Key | None:
+        """Return whose call has these headers; None if they show no key that is known, or more than one."""
+        if self.keys is None:
+            return _ANYBODY
+        shown = [value for name, value in metadata or () if name == "authorization"]
+        return self.keys.find(shown[0]) if len(shown) == 1 and isinstance(shown[0], str) else None
+
+    def admit(self, method: str, rule: Rule | None, metadata: Metadata | None) -> Admission:
+        """Admit a call before it is parsed; None for a rule admits everybody.
+
+        Raises
+        ------
+        UnauthenticatedError
+            It shows no key that is known.
+        ForbiddenError
+            Its key does not have the scope.
+        """
+        if rule is None:
+            return Admission(_ANYBODY, None, method)
+        key = self.find(metadata)
+        if key is None:
+            raise UnauthenticatedError
+        if rule.scope not in key.scopes:
+            raise ForbiddenError("SCOPE_NEEDED", f"a key with the scope {rule.scope} is needed")
+        return Admission(key, rule, method)
+
+
+class Admission:
+    """A call that was admitted, for as long as it lasts."""
+
+    def __init__(self, key: Key, rule: Rule | None, method: str) -> None:
+        self._key, self._rule, self._method = key, rule, method
+        self._resource = ""
+
+    def permit(self, request: Any) -> None:  # noqa: ANN401 - a message of the method's own type
+        """Permit what was parsed.
+
+        Raises
+        ------
+        ForbiddenError
+            It is about another tenant than the key is for.
+        InvalidArgumentError
+            It does not say which tenant it is about.
+        """
+        if self._rule is None:
+            return
+        self._resource = self._rule.resource(request)
+        if self._key.tenant == EVERY_TENANT:
+            return
+        needed = fields.tenant_of(self._rule.field, self._resource)
+        if needed != self._key.tenant:
+            raise ForbiddenError("TENANT_NEEDED", f"{self._rule.field}: a key for tenants/{needed} is needed")
+
+    def end(self, outcome: str) -> None:
+        """Write the call into the audit log, if it belongs there; `outcome` is the name of a gRPC status code."""
+        if self._rule is None or not self._rule.audited:
+            return
+        told = {"key": self._key.id, "tenant": self._tenant(), "method": self._method.removeprefix("/")}
+        _audit.info("audit", extra={**told, "resource": self._resource[:_LONGEST_NAME], "outcome": outcome})
+
+    def _tenant(self) -> str:
+        try:
+            return fields.tenant_of("name", self._resource)
+        except InvalidArgumentError:
+            return ""

@@ -1,0 +1,347 @@
+"""Who may call what, over sockets: each method of each service, through both doors."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import grpc
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from tests.rpc.frames import call_raw
+from tests.rpc.harness import channel_to
+from tests.rpc.keys import SECRETS, bearer, key, ring, shown
+from tests.rpc.studies import study_server
+from tests.rpc.wire import HOME, Refusal, refusal_of
+
+from topk_bandit.domain.access import Scope
+from topk_bandit.process import logs
+from topk_bandit.rpc.access import AUDIT_LOGGER, RULES
+from topk_bandit.rpc.http_server import HttpServer
+from topk_bandit.rpc.services import DESCRIPTORS
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.message import Message
+    from tests.rpc.harness import RunningServer
+
+METHODS = {f"/{service.full_name}/{method.name}": method for service in DESCRIPTORS for method in service.methods}
+RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
+UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"
+UNPARSABLE = b"\xff\xff\xff"
+MAX_BYTES = 1_000_000
+GLOBEX = "tenants/globex/bandits/home"
+
+
+class Answer(NamedTuple):
+    code: str
+    message: str
+    reason: str = ""
+    headers: Any = None
+
+
+class Doors:
+    """A service with keys, and both ways to call it."""
+
+    def __init__(self, running: RunningServer, channel: grpc.Channel) -> None:
+        self.running = running
+        self.channel = channel
+
+    async def open_http(self) -> None:
+        self.http = HttpServer(
+            "127.0.0.1:0", services=self.running.services, max_message_bytes=MAX_BYTES, max_connections=100
+        )
+        self.http_port = await self.http.start()
+
+    def call(self, door: str, path: str, payload: bytes, *authorization: str) -> Answer:
+        return (self.by_grpc if door == "grpc" else self.by_http)(path, payload, *authorization)
+
+    def by_grpc(self, path: str, payload: bytes, *authorization: str) -> Answer:
+        shown_ones = tuple(("authorization", one) for one in authorization)
+        try:
+            self.channel.unary_unary(path)(payload, timeout=20, metadata=shown_ones)
+        except grpc.RpcError as error:
+            refusal: Refusal = refusal_of(error)
+            return Answer(refusal.code, refusal.message, refusal.reason)
+        return Answer("OK", "")
+
+    def by_http(self, path: str, payload: bytes, *authorization: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=20)
+        try:
+            connection.putrequest("POST", path)
+            connection.putheader("Content-Type", "application/proto")
+            connection.putheader("Content-Length", str(len(payload)))
+            for one in authorization:
+                connection.putheader("Authorization", one)
+            connection.endheaders(payload)
+            response = connection.getresponse()
+            body = response.read()
+        finally:
+            connection.close()
+        if response.status == 200:
+            return Answer("OK", "", headers=response.headers)
+        told = json.loads(body)
+        reasons = [detail["debug"].get("reason", "") for detail in told.get("details", ())]
+        assert (response.status == 401) == (told["code"] == "unauthenticated")
+        assert (response.status == 403) == (told["code"] == "permission_denied")
+        return Answer(told["code"].upper(), told["message"], "".join(reasons), response.headers)
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Doors]:
+    few = [key("scope", scopes=[Scope.RECOMMEND])]
+    with study_server(keys=ring(*few)) as running, channel_to(running.target) as channel:
+        opened = Doors(running, channel)
+        running.run(opened.open_http())
+        for name, owner in ((HOME, "acme"), (GLOBEX, "globex")):
+            bandit = bandit_pb.Bandit(name=name, slate_size=2, item_capacity=20)
+            created = bandit_pb.CreateBanditRequest(bandit=bandit).SerializeToString()
+            assert opened.by_grpc("/topk_bandit.v1.BanditService/CreateBandit", created, bearer(owner)).code == "OK"
+        yield opened
+        running.run(opened.http.drain(0.0))
+
+
+@pytest.fixture(params=["grpc", "http"])
+def door(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def about(path: str, name: str) -> bytes:
+    """Return a request of a method that is about what has this name, or what is below it."""
+    rule = RULES[path]
+    request: Message = GetMessageClass(METHODS[path].input_type)()
+    *parents, last = rule.field.split(".")
+    part: Any = request
+    for parent in parents:
+        part = getattr(part, parent)
+    setattr(part, last, name)
+    return request.SerializeToString()
+
+
+def named_below(path: str, tenant: str) -> str:
+    """Return a well-formed name of what a method is about."""
+    method = path.rpartition("/")[2]
+    if method in {"ListBandits", "ListStudies", "ListOperations"}:
+        return f"tenants/{tenant}"
+    if "longrunning" in path:
+        return f"tenants/{tenant}/studies/none/operations/design"
+    return f"tenants/{tenant}/{'studies' if 'Preference' in path else 'bandits'}/none"
+
+
+def test_every_method_has_a_rule_and_none_streams() -> None:
+    assert set(RULES) == set(METHODS)
+    assert not [path for path, one in METHODS.items() if one.client_streaming or one.server_streaming]
+    assert {rule.scope for rule in RULES.values()} == set(Scope)
+    for path, rule in RULES.items():
+        changes = any(word in path.rpartition("/")[2] for word in ("Create", "Update", "Upsert", "Retire", "Cancel"))
+        deletes = path.rpartition("/")[2] in {"DeleteBandit", "DeleteStudy"}
+        assert rule.audited == (changes or deletes), path
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_strangers_are_refused_before_they_are_understood(doors: Doors, door: str, path: str) -> None:
+    doors.running.shop.calls.clear()
+    answers = [
+        doors.call(door, path, payload, *authorization)
+        for payload in (UNPARSABLE, about(path, named_below(path, "acme")))
+        for authorization in ((), (f"Bearer acme.{SECRETS['globex']}",), (f"Bearer nobody.{SECRETS['acme']}",))
+    ]
+    assert {(answer.code, answer.message) for answer in answers} == {
+        ("UNAUTHENTICATED", "a key that the service knows is needed, as authorization: Bearer KEY")
+    }
+    assert doors.running.shop.calls == []
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_a_key_without_the_scope_is_refused_before_it_is_understood(doors: Doors, door: str, path: str) -> None:
+    scope = RULES[path].scope
+    others = doors.running.access.keys
+    doors.running.access.keys = ring(key("scope", scopes=set(Scope) - {scope}))
+    try:
+        answer = doors.call(door, path, UNPARSABLE, bearer("scope"))
+    finally:
+        doors.running.access.keys = others
+    assert (answer.code, answer.reason) == ("PERMISSION_DENIED", "SCOPE_NEEDED")
+    assert answer.message == f"a key with the scope {scope} is needed"
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_another_tenant_s_names_are_refused_before_anything_is_told(doors: Doors, door: str, path: str) -> None:
+    doors.running.shop.calls.clear()
+    for name in (named_below(path, "globex"), GLOBEX, "tenants/globex/\n", "tenants/globex"):
+        answer = doors.call(door, path, about(path, name), bearer("acme"))
+        assert (answer.code, answer.reason) == ("PERMISSION_DENIED", "TENANT_NEEDED")
+        assert answer.message == f"{RULES[path].field}: a key for tenants/globex is needed"
+    for name in ("", "tenants/", "tenants/acme\0", "tenants/acme globex", "Tenants/acme", "/tenants/acme", " "):
+        answer = doors.call(door, path, about(path, name), bearer("acme"))
+        assert (answer.code, answer.message.partition(":")[0]) == ("INVALID_ARGUMENT", RULES[path].field)
+    assert doors.running.shop.calls == []
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_a_key_opens_its_own_tenant_and_an_operator_s_all(doors: Doors, door: str, path: str) -> None:
+    for owner, tenant in (("acme", "acme"), ("root", "acme"), ("root", "globex")):
+        answer = doors.call(door, path, about(path, named_below(path, tenant)), bearer(owner))
+        assert answer.code not in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+        assert "a key" not in answer.message
+
+
+def test_a_tenant_that_begins_like_another_is_another(doors: Doors, door: str) -> None:
+    answer = doors.call(door, RECOMMEND, about(RECOMMEND, "tenants/acme2/bandits/home"), bearer("acme"))
+    assert answer.message == "bandit: a key for tenants/acme2 is needed"
+
+
+def test_a_study_of_another_tenant_is_no_prior(doors: Doors) -> None:
+    bandit = bandit_pb.Bandit(name=HOME, slate_size=2, item_capacity=9, prior_study="tenants/globex/studies/taste")
+    request = bandit_pb.CreateBanditRequest(bandit=bandit).SerializeToString()
+    answer = doors.by_grpc("/topk_bandit.v1.BanditService/CreateBandit", request, bearer("acme"))
+    assert answer.code == "INVALID_ARGUMENT"
+
+
+# Odd headers
+
+
+ODD = ["", " ", "Bearer", "Bearer ", "Bearer .", "Basic YTpi", "Bearer a.b, Bearer c.d", "x" * 4000]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_headers_are_no_key(doors: Doors, door: str, odd: str) -> None:
+    assert doors.call(door, RECOMMEND, UNPARSABLE, odd).code == "UNAUTHENTICATED"
+
+
+def test_two_headers_are_no_key_even_if_one_is(doors: Doors, door: str) -> None:
+    request = about(RECOMMEND, HOME)
+    for two in ((bearer("acme"), bearer("root")), (bearer("acme"), bearer("acme")), ("", bearer("acme"))):
+        assert doors.call(door, RECOMMEND, request, *two).code == "UNAUTHENTICATED"
+
+
+def test_a_header_of_a_megabyte_is_refused_and_the_next_call_served(doors: Doors) -> None:
+    doors.running.shop.calls.clear()
+    assert doors.by_grpc(RECOMMEND, about(RECOMMEND, HOME), "Bearer " + "a" * 2**20).code != "OK"
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=20) as connection:
+        head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ".encode()
+        try:
+            connection.sendall(head + b"a" * 2**20 + b"\r\nContent-Length: 0\r\n\r\n")
+            answered = connection.recv(1000)
+        except ConnectionError:
+            answered = b""
+    assert b" 200 " not in answered
+    assert doors.running.shop.calls == []
+    for door in ("grpc", "http"):
+        assert doors.call(door, RECOMMEND, UNPARSABLE, bearer("acme")).code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("odd", [b"\xff\xfe", b"\xe9", "é".encode(), b"\0", b"\x7f", b"\xed\xa0\x80"])
+def test_bytes_that_are_no_text_are_no_key_and_are_not_logged(
+    doors: Doors, odd: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    logs.configure("json", level="DEBUG")
+    doors.running.shop.calls.clear()
+    try:
+        for header in (odd, b"Bearer " + odd, bearer("acme").encode() + odd, odd + bearer("acme").encode()):
+            call_raw(doors.running.port, RECOMMEND, [(b"authorization", header)], about(RECOMMEND, HOME))
+            with socket.create_connection(("127.0.0.1", doors.http_port), timeout=20) as connection:
+                head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n".encode()
+                connection.sendall(head + b"Authorization: " + header + b"\r\nContent-Length: 0\r\n\r\n")
+                assert b" 200 " not in connection.recv(1000)
+    finally:
+        logging.captureWarnings(capture=False)
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+    assert doors.running.shop.calls == []
+    assert SECRETS["acme"] not in capfd.readouterr().err
+
+
+# HTTP
+
+
+def test_a_stranger_s_body_is_not_waited_for(doors: Doors) -> None:
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=20) as connection:
+        head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n"
+        connection.sendall(f"{head}Content-Length: 900000\r\n\r\n".encode())  # and nothing of it
+        with connection.makefile("rb") as answer:
+            told = answer.read()
+    assert told.startswith(b"HTTP/1.1 401 ")
+    assert b"WWW-Authenticate: Bearer\r\n" in told
+
+
+# What is for everybody
+
+
+def test_health_and_reflection_are_for_everybody(doors: Doors) -> None:
+    told = health_pb2_grpc.HealthStub(doors.channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    assert told.status == health_pb2.HealthCheckResponse.SERVING
+    assert "topk_bandit.v1.BanditService" in ProtoReflectionDescriptorDatabase(doors.channel).get_services()
+
+
+# Other keys while calls come
+
+
+def test_keys_are_changed_one_for_another_while_calls_come(doors: Doors, door: str) -> None:
+    access, before = doors.running.access, doors.running.access.keys
+    request = about("/topk_bandit.v1.BanditService/GetBandit", HOME)
+
+    def answer(owner: str) -> str:
+        return doors.call(door, "/topk_bandit.v1.BanditService/GetBandit", request, bearer(owner)).code
+
+    try:
+        assert (answer("acme"), answer("second")) == ("OK", "UNAUTHENTICATED")
+        access.keys = ring(key("second"))
+        assert (answer("acme"), answer("second")) == ("OK", "OK")
+        access.keys = access.keys.without("acme")
+        assert (answer("acme"), answer("second")) == ("UNAUTHENTICATED", "OK")
+    finally:
+        access.keys = before
+
+
+# The audit log
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
+    told = [one for one in caplog.records if one.name == AUDIT_LOGGER]
+    names = ("key", "tenant", "method", "resource", "outcome")
+    return [{name: getattr(one, name) for name in names} for one in told]
+
+
+def upsert(name: str = HOME, item: str = "tea") -> bytes:
+    return bandit_pb.UpsertItemsRequest(bandit=name, items=[bandit_pb.Item(item_id=item)]).SerializeToString()
+
+
+def test_management_is_written_down_once_a_call(doors: Doors, door: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
+    method = UPSERT.removeprefix("/")
+    told = {"tenant": "acme", "method": method, "resource": HOME}
+    cases = [
+        (upsert(), "acme", told | {"key": "acme", "outcome": "OK"}),
+        (upsert(), "root", told | {"key": "root", "outcome": "OK"}),
+        (upsert(item=""), "acme", told | {"key": "acme", "outcome": "INVALID_ARGUMENT"}),
+        (upsert(), "globex", told | {"key": "globex", "outcome": "PERMISSION_DENIED"}),
+        (upsert(f"{HOME}x"), "acme", told | {"key": "acme", "resource": f"{HOME}x", "outcome": "NOT_FOUND"}),
+        (upsert("?" * 999), "root", told | {"key": "root", "tenant": "", "resource": "?" * 200})
+    ]  # fmt: skip
+    for payload, owner, expected in cases:
+        caplog.clear()
+        doors.call(door, UPSERT, payload, bearer(owner))
+        (record,) = audited(caplog)
+        assert record == {"outcome": "INVALID_ARGUMENT"} | expected
+    assert SECRETS["acme"] not in caplog.text
+
+
+def test_what_changes_nothing_is_not_written_down(doors: Doors, door: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
+    doors.call(door, RECOMMEND, about(RECOMMEND, HOME), bearer("acme"))
+    doors.call(door, UPSERT, upsert())
+    doors.call(door, UPSERT, upsert(), bearer("scope"))
+    assert audited(caplog) == []
+    assert pb.RecommendRequest.FromString(about(RECOMMEND, HOME)).bandit == HOME
+    assert shown("acme") not in caplog.text
