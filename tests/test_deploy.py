@@ -14,10 +14,15 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.rpc.certificates import write_pair
+from tests.rpc.keys import ring
 
+from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.process.doors import check_doors
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_page import MetricsServer
-from topk_bandit.process.settings import add_arguments, load
+from topk_bandit.process.settings import Settings, add_arguments, load
+from topk_bandit.rpc.keys import print_keys
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -48,10 +53,10 @@ def environment() -> dict[str, str]:
     return dict(pair.split("=", 1) for word, rest in instructions() if word == "ENV" for pair in rest.split())
 
 
-def compose() -> dict[str, dict[str, list[str]]]:
-    """Return the sections of the compose file: each entry's lines, without their indentation."""
+def compose(name: str = "compose.yaml") -> dict[str, dict[str, list[str]]]:
+    """Return the sections of a compose file: each entry's lines, without their indentation."""
     sections: dict[str, dict[str, list[str]]] = {}
-    for line in (DEPLOY / "compose.yaml").read_text().splitlines():
+    for line in (DEPLOY / name).read_text().splitlines():
         if not line.strip() or line.strip().startswith("#"):
             continue
         assert "\t" not in line
@@ -145,16 +150,59 @@ def test_compose_joins_parts_that_exist() -> None:
     assert 'targets: ["topk-bandit:9464"]' in (DEPLOY / "prometheus.yml").read_text()
 
 
-def test_compose_gives_the_service_settings_that_exist() -> None:
-    service = compose()["services"]["topk-bandit"]
-    given = {
-        line.partition(": ")[0]: line.partition(": ")[2].strip('"')
-        for line in service
-        if line.startswith("TOPK_BANDIT_")
-    }
+def variables(service: list[str]) -> dict[str, str]:
+    """Return the settings that a compose file gives to the service."""
+    pairs = [line.partition(": ") for line in service if line.startswith("TOPK_BANDIT_")]
+    return {name: value.strip('"') for name, _, value in pairs}
+
+
+def loaded(given: dict[str, str]) -> Settings:
+    """Return the settings of the image with others over them."""
     parser = ArgumentParser()
     add_arguments(parser)
-    settings = load(parser.parse_args([]), given)
+    return load(parser.parse_args([]), {**environment(), **given})
+
+
+def published(service: list[str]) -> list[str]:
+    return [line.removeprefix("- ").strip('"') for line in service if re.fullmatch(r'- "[\d.:]+"', line)]
+
+
+def test_the_image_alone_lets_nobody_in_without_keys_and_tls() -> None:
+    with pytest.raises(ConfigurationError, match="can be reached from other machines"):
+        check_doors(loaded({}))
+
+
+def test_compose_lets_everybody_in_on_this_machine_alone() -> None:
+    service = compose()["services"]["topk-bandit"]
+    settings = loaded(variables(service))
+    check_doors(settings)
+    assert settings.insecure
+    assert all(port.startswith("127.0.0.1:") for port in published(service))
+    assert len(published(service)) == 2
+
+
+def test_compose_with_keys_lets_in_who_has_one(tmp_path: Path) -> None:
+    service = compose("compose.keys.yaml")["services"]["topk-bandit"]
+    given = variables(service)
+    (mount,) = [line.removeprefix("- ") for line in service if line.startswith("- ./")]
+    source, inside, mode = mount.split(":")
+    assert mode == "ro"
+    assert f"/deploy/{source.removeprefix('./')}/" in (ROOT / ".gitignore").read_text().splitlines()
+    certificate, private_key = write_pair(tmp_path)
+    (tmp_path / "keys.json").write_text(print_keys(ring()))
+    private_key.rename(tmp_path / "private-key.pem")
+    here = {name: value.replace(inside, str(tmp_path)) for name, value in given.items()}
+    assert certificate.parent == tmp_path
+    settings = loaded({**variables(compose()["services"]["topk-bandit"]), **here})
+    check_doors(settings)
+    assert not settings.insecure
+    assert settings.keys_file is not None
+    assert {port.rpartition(":")[2] for port in published(service)} == {"50051", "50080"}
+
+
+def test_compose_gives_the_service_settings_that_exist() -> None:
+    service = compose()["services"]["topk-bandit"]
+    settings = loaded(variables(service))
     assert settings.redis_url == "redis://valkey:6379/0"
     grace = next(int(line.split()[1].removesuffix("s")) for line in service if line.startswith("stop_grace_period"))
     assert grace > settings.drain_seconds
