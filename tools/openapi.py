@@ -62,6 +62,7 @@ _WELL_KNOWN: Mapping[str, Schema] = {
         "additionalProperties": True,
     },
 }
+_KEY = "A key, id.secret, where operators ask for keys."
 _ERROR: Schema = {
     "type": "object",
     "description": "An error of the Connect protocol.",
@@ -126,8 +127,12 @@ def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, 
     return {
         "openapi": "3.1.0",
         "info": {"title": "topk-bandit", "version": version, "description": told},
+        "security": [{"key": []}, {}],
         "paths": paths,
-        "components": {"schemas": {name: schemas[name] for name in sorted(schemas)}},
+        "components": {
+            "schemas": {name: schemas[name] for name in sorted(schemas)},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": _KEY}},
+        },
     }
 
 

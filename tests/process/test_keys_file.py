@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,15 @@ def test_a_file_is_made_for_its_owner_alone_and_then_keeps_its_mode(tmp_path: Pa
     assert file.stat().st_mode & 0o777 == 0o640
     assert read_keys(file).keys == ring(key("second")).keys
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_keeps_its_owner_whoever_changes_it(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    change_keys(file, lambda _: ring())
+    os.chown(file, 10_001, 10_002)
+    change_keys(file, lambda before: before.with_key(key("second")))
+    assert (file.stat().st_uid, file.stat().st_gid, file.stat().st_mode & 0o777) == (10_001, 10_002, 0o600)
 
 
 def test_a_change_that_is_refused_changes_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import re
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -13,8 +15,9 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from tests.faults.service import until
 from tests.rpc.frames import call_raw
-from tests.rpc.harness import channel_to
+from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import SECRETS, bearer, key, ring, shown
 from tests.rpc.studies import study_server
 from tests.rpc.wire import HOME, Refusal, refusal_of
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 METHODS = {f"/{service.full_name}/{method.name}": method for service in DESCRIPTORS for method in service.methods}
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
 UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 UNPARSABLE = b"\xff\xff\xff"
 MAX_BYTES = 1_000_000
 GLOBEX = "tenants/globex/bandits/home"
@@ -146,6 +150,13 @@ def test_every_method_has_a_rule_and_none_streams() -> None:
         assert rule.audited == (changes or deletes), path
 
 
+def test_the_document_has_every_method_in_its_scope() -> None:
+    table = re.findall(r"^\| `(\w+)` \| (`.*`) \|$", SECURITY.read_text(encoding="utf-8"), re.MULTILINE)
+    told = {scope: sorted(re.findall(r"`(\w+)`", methods)) for scope, methods in table}
+    held = {scope: sorted(path.rpartition("/")[2] for path in RULES if RULES[path].scope is scope) for scope in Scope}
+    assert told == held
+
+
 @pytest.mark.parametrize("path", METHODS)
 def test_strangers_are_refused_before_they_are_understood(doors: Doors, door: str, path: str) -> None:
     doors.running.shop.calls.clear()
@@ -154,8 +165,8 @@ def test_strangers_are_refused_before_they_are_understood(doors: Doors, door: st
         for payload in (UNPARSABLE, about(path, named_below(path, "acme")))
         for authorization in ((), (f"Bearer acme.{SECRETS['globex']}",), (f"Bearer nobody.{SECRETS['acme']}",))
     ]
-    assert {(answer.code, answer.message) for answer in answers} == {
-        ("UNAUTHENTICATED", "a key that the service knows is needed, as authorization: Bearer KEY")
+    assert {(answer.code, answer.message, answer.reason) for answer in answers} == {
+        ("UNAUTHENTICATED", "a key that the service knows is needed, as authorization: Bearer KEY", "KEY_NEEDED")
     }
     assert doors.running.shop.calls == []
 
@@ -345,3 +356,19 @@ def test_what_changes_nothing_is_not_written_down(doors: Doors, door: str, caplo
     assert audited(caplog) == []
     assert pb.RecommendRequest.FromString(about(RECOMMEND, HOME)).bandit == HOME
     assert shown("acme") not in caplog.text
+
+
+def test_what_was_done_is_written_down_although_nobody_waited(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
+    with serving(keys=ring()) as server, channel_to(server.target) as channel:
+        server.close_gate()
+        call = channel.unary_unary(UPSERT).future(upsert(), timeout=20, metadata=(("authorization", bearer("acme")),))
+        until(lambda: "upsert_items" in server.shop.calls, what="the call is under way")
+        call.cancel()
+        server.ledger.wait_handled(1)
+        assert audited(caplog) == []
+        server.open_gate()
+        until(lambda: audited(caplog), what="the call is written down")
+        (record,) = audited(caplog)
+    assert server.ledger.codes == ["CANCELLED"]
+    assert record["outcome"] == "NOT_FOUND"  # what was done: there is no such bandit

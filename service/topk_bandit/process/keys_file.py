@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,11 +65,12 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _replace(target: Path, text: str) -> None:
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    before = target.stat() if target.exists() else None
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), mode)
+            if before is not None:
+                _keep_readers(file.fileno(), before)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -77,3 +78,10 @@ def _replace(target: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _keep_readers(handle: int, before: os.stat_result) -> None:
+    """Let those read a new file who could read the one that it replaces; a new one is its maker's alone."""
+    with suppress(PermissionError):
+        os.fchown(handle, before.st_uid, before.st_gid)
+    os.fchmod(handle, before.st_mode & 0o777)

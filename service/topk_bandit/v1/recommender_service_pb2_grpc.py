@@ -29,12 +29,15 @@ class RecommenderServiceStub:
     """RecommenderService gives out slates and takes in their rewards.
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
-    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS and
-    FAILED_PRECONDITION, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
+    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
+    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
     8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
     limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
     4 MiB that a gRPC client takes by default.
+
+    Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
+    all, and for some of the scopes recommend, reward, manage and operate.
     """
 
     def __init__(self, channel):
@@ -79,12 +82,15 @@ class RecommenderServiceServicer:
     """RecommenderService gives out slates and takes in their rewards.
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
-    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS and
-    FAILED_PRECONDITION, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
+    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
+    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
     8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
     limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
     4 MiB that a gRPC client takes by default.
+
+    Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
+    all, and for some of the scopes recommend, reward, manage and operate.
     """
 
     def Recommend(self, request, context):
@@ -180,12 +186,15 @@ class RecommenderService:
     """RecommenderService gives out slates and takes in their rewards.
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
-    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS and
-    FAILED_PRECONDITION, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
+    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
+    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
     8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
     limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
     4 MiB that a gRPC client takes by default.
+
+    Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
+    all, and for some of the scopes recommend, reward, manage and operate.
     """
 
     @staticmethod
