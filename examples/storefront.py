@@ -23,7 +23,7 @@ def main(address: str = "127.0.0.1:50051") -> None:
     rewards: list[float] = []
     with Client(address, tenant="example") as client:
         client.create_bandit("storefront", slate_size=3, item_capacity=20)
-        client.upsert_items("storefront", INTEREST)
+        client.upsert_items("storefront", list(INTEREST))
         for _ in range(ROUNDS):
             slate = client.recommend("storefront", context=[1.0])
             rewards.append(earned(slate.items, visitors))

@@ -34,7 +34,7 @@ def main(address: str = "127.0.0.1:50051") -> None:
         client.create_bandit(
             "warm", slate_size=3, item_capacity=10, prior_study="tastes", uniform_share=0.0, near_share=0.0
         )
-        client.upsert_items("warm", ITEMS)
+        client.upsert_items("warm", list(ITEMS))
         print("first slate:", ", ".join(client.recommend("warm", context=[1.0]).items))
         client.delete_bandit("warm")
         client.delete_study("tastes")
