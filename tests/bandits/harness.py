@@ -90,6 +90,35 @@ class RecordedHooks(Hooks):
         self.forgotten_bandits: list[str] = []
         self.rests: list[str] = []
         self.store_calls: Counter[str] = Counter()
+        self.lags: list[tuple[int, float]] = []
+        self.backed_by: list[tuple[int, float, int]] = []
+        self.folded_events = 0
+        self.counts: Counter[str] = Counter()
+
+    def followed(self, bandit: str, lag_events: int, waiting_seconds: float) -> None:
+        if bandit == str(NAME):
+            self.lags.append((lag_events, waiting_seconds))
+
+    def backed(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:
+        if bandit == str(NAME):
+            self.backed_by.append((unsaved_events, age_seconds, n_bytes))
+
+    def folded(self, events: int, seconds: float) -> None:
+        assert seconds > 0.0
+        self.folded_events += events
+
+    def refitted(self, seconds: float) -> None:
+        assert seconds > 0.0
+        self.counts["refits"] += 1
+
+    def defaulted(self) -> None:
+        self.counts["defaults"] += 1
+
+    def log_replaced(self, bandit: str) -> None:
+        self.counts["logs replaced"] += bandit == str(NAME)
+
+    def snapshot_saved(self) -> None:
+        self.counts["snapshots"] += 1
 
     def learned(self, reward: float, delay_seconds: float) -> None:
         assert delay_seconds >= 0.0

@@ -103,7 +103,15 @@ def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
                 assert model is walker.model
                 assert model.version == (await store.load_snapshots(NAME))[0].position
                 assert walker.walk == ["loading", "lagging"]
+                log_position = (await store.get_bandit(NAME)).log_position
+                assert walker.hooks.lags[-1][0] == log_position - model.version
                 await walker.follow()
+                assert walker.hooks.lags[-1] == (0, 0.0)
+                assert walker.hooks.folded_events == log_position - model.version
+                unsaved, age, n_bytes = walker.hooks.backed_by[-1]
+                assert unsaved == walker.model.version - (await store.load_snapshots(NAME))[0].position
+                assert 0.0 < age < 600.0
+                assert n_bytes == len((await store.load_snapshots(NAME))[0].payload)
                 assert walker.walk == ["loading", "lagging", "current"]
 
     async def ends_in_a_long_tail_without_items(store: Store) -> bool:
@@ -128,9 +136,38 @@ def test_an_event_that_can_not_be_folded_breaks_a_follower_and_leaves_its_model(
                         with pytest.raises(CorruptDataError, match="is spoiled"):
                             await walker.follow()
                         assert (walker.model, walker.hooks.failed_folds) == (before, attempts)
+                        assert walker.hooks.lags[-1][0] == 1, "the lag is known though nothing can be folded"
+                    await asyncio.sleep(0.05)
+                    with pytest.raises(CorruptDataError):
+                        await walker.follow()
+                    assert walker.hooks.lags[-1][1] >= 0.05
                 assert walker.walk == ["loading", "current", "lagging", "broken"]
                 assert_same(await walker.follow(), await rebuilt(store))
                 assert walker.walk[-2:] == ["broken", "current"]
+                assert walker.hooks.lags[-1] == (0, 0.0)
+
+    run(stores, scenario)
+
+
+def test_what_is_learned_is_told_and_how_far_the_newest_snapshot_is_behind(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            await shop.trade(20)
+            before = await worker.residents.follow(NAME)
+            unsaved, age, n_bytes = worker.hooks.backed_by[-1]
+            assert (unsaved, age, n_bytes) == (before.version, 0.0, 0)
+            folded, defaults = worker.hooks.folded_events, worker.hooks.counts["defaults"]
+            await shop.trade(580)
+            model = await worker.residents.follow(NAME)
+            hooks, stats = worker.hooks, await worker.bandits.stats(NAME)
+            assert hooks.folded_events - folded == model.version - before.version
+            assert hooks.counts["defaults"] - defaults == stats.defaults > 0
+            assert hooks.counts["refits"] > 0
+            assert hooks.counts["snapshots"] > 0
+            assert hooks.backed_by[-1][0] == model.version - stats.snapshot_position
+            assert hooks.backed_by[-1][2] == len((await store.load_snapshots(NAME))[0].payload)
 
     run(stores, scenario)
 

@@ -348,8 +348,10 @@ def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, be
             lost = await worker.residents.follow(NAME)
             assert lost.version > kept.version
             rewinder.rewind()
+            assert worker.hooks.counts["logs replaced"] == 0
             if after == 0:
                 assert_same(await follow_patiently(worker), kept)
+                assert worker.hooks.counts["logs replaced"] > 0
                 return
             async with connected(server) as (_, other_stores):
                 other_stores.prefix = stores.prefix  # type: ignore[attr-defined]

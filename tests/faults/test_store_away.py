@@ -255,6 +255,27 @@ def unfinished(service: Service) -> bool:
     return began > sum(message == "the store is back" for message in said)
 
 
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+def test_the_metrics_tell_of_an_outage_while_it_lasts(
+    server: RunningServer, service: Service, channel: grpc.Channel, how: str
+) -> None:
+    def metric(name: str) -> float:
+        lines = service.page("/metrics")[1].splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"topk_bandit_{name} "))
+
+    recommend(channel)
+    until(lambda: metric("store_up") == 1, what="the store is seen", seconds=20)
+    failures, snapshots = metric("store_failures_total"), metric("snapshot_failures_total")
+    with away(server, channel, how):
+        until(lambda: metric("store_up") == 0, what="the store is missed", seconds=20)
+        seen = metric("log_unread_seconds")
+        until(lambda: metric("log_unread_seconds") > seen + 1, what="the age of what was read grows", seconds=20)
+        assert metric("store_failures_total") > failures
+        assert metric("store_memory_bytes") > 0
+    until(lambda: metric("store_up") == 1, what="the store is seen again", seconds=20)
+    assert metric("snapshot_failures_total") == snapshots
+
+
 def test_waiting_for_a_store_is_two_lines_of_the_log(server: RunningServer, folder: Path) -> None:
     server.kill()
     with serving(folder, f"--redis-url={server.url}", start=False) as service:

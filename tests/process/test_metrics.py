@@ -5,12 +5,16 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,12 +23,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
-from topk_bandit.process.metrics_folder import forget_worker, render
+from topk_bandit.process.metrics_folder import forget_worker
 from topk_bandit.process.metrics_page import MetricsServer
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from topk_bandit.rpc.server import served_methods
 
 METHODS = (("topk_bandit.v1.RecommenderService", "Recommend"), ("topk_bandit.v1.RecommenderService", "Reward"))
 
@@ -54,6 +57,33 @@ PROMISED = {
     "topk_bandit_store_seconds": "histogram",
     "topk_bandit_answers_total": "counter",
     "topk_bandit_design_seconds": "histogram",
+    "topk_bandit_call_phase_seconds": "histogram",
+    "topk_bandit_defaults_total": "counter",
+    "topk_bandit_event_loop_lag_seconds": "histogram",
+    "topk_bandit_fold_seconds": "histogram",
+    "topk_bandit_folded_events_total": "counter",
+    "topk_bandit_refit_seconds": "histogram",
+    "topk_bandit_logs_replaced_total": "counter",
+    "topk_bandit_log_unread_seconds": "gauge",
+    "topk_bandit_unsaved_events": "gauge",
+    "topk_bandit_snapshots_total": "counter",
+    "topk_bandit_snapshot_age_seconds": "gauge",
+    "topk_bandit_snapshot_bytes": "gauge",
+    "topk_bandit_store_failures_total": "counter",
+    "topk_bandit_store_up": "gauge",
+    "topk_bandit_store_memory_bytes": "gauge",
+    "topk_bandit_store_memory_limit_bytes": "gauge",
+}
+
+PROMISED_OF_THE_FLEET = {
+    "topk_bandit_build_info": "gauge",
+    "topk_bandit_workers": "gauge",
+    "topk_bandit_workers_ready": "gauge",
+    "topk_bandit_worker_restarts_total": "counter",
+    "process_cpu_seconds_total": "counter",
+    "process_resident_memory_bytes": "gauge",
+    "process_open_fds": "gauge",
+    "process_start_time_seconds": "gauge",
 }
 
 SLATE = Recommendation(
@@ -117,6 +147,7 @@ def bench() -> Bench:
 def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> None:
     metrics.rpc_started(*METHODS[0])
     metrics.rpc_handled(*METHODS[0], "OK", 0.002)
+    metrics.rpc_done(0.0001, 0.0002)
     metrics.decided(SLATE, 0.001)
     metrics.recommended(SLATE)
     metrics.rewarded("accepted", 0.5)
@@ -124,7 +155,13 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.answered("accepted")
     metrics.designed("ready", 0.02)
     metrics.expired(2)
+    metrics.defaulted()
     metrics.followed(bandit, 3, 4.0)
+    metrics.log_replaced(bandit)
+    metrics.folded(3, 0.01)
+    metrics.refitted(0.02)
+    metrics.backed(bandit, unsaved_events=3, age_seconds=60.0, n_bytes=4000)
+    metrics.snapshot_saved()
     metrics.bounded(2**24)
     metrics.posterior(bandit, observations=5, pending=1, rows=4, memory_bytes=2**20)
     metrics.rested("idle")
@@ -133,6 +170,14 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.diverged(bandit)
     metrics.store_called("record_reward", 0.001, failed=False)
     metrics.store_called("record_reward", 0.001, failed=True)
+    metrics.store_examined(0, memory_bytes=2**20, memory_limit_bytes=2**30)
+    metrics.pulsed(0.0001)
+
+
+def series_of(text: str) -> int:
+    """Count the series of a page; `_created` is shown by a single process only, and a service never is one."""
+    families = text_string_to_metric_families(text)
+    return sum(not sample.name.endswith("_created") for family in families for sample in family.samples)
 
 
 def promtool(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
@@ -170,9 +215,6 @@ def test_promtool_would_say_something() -> None:
 
 
 def test_the_number_of_series_is_bounded(bench: Bench) -> None:
-    def series() -> int:
-        return sum(len(family.samples) for family in text_string_to_metric_families(bench.text))
-
     use_everything(bench.metrics)
     bench.metrics.rewarded("made up", 0.0)
     bench.metrics.answered("made up")
@@ -180,7 +222,7 @@ def test_the_number_of_series_is_bounded(bench: Bench) -> None:
     bench.metrics.rpc_started("made", "up")
     bench.metrics.rpc_handled(*METHODS[0], "UNKNOWN", 0.1)
     bench.metrics.rpc_handled("made", "up", "UNIMPLEMENTED", 0.1)
-    before = series()
+    before = series_of(bench.text)
     for number in range(1000):
         use_everything(bench.metrics, bandit=f"tenants/{number}/bandits/b")
         bench.metrics.rpc_started(f"service{number}", "Method")
@@ -189,7 +231,34 @@ def test_the_number_of_series_is_bounded(bench: Bench) -> None:
         bench.metrics.rewarded(f"outcome{number}", 0.0)
         bench.metrics.answered(f"outcome{number}")
         bench.metrics.designed(f"outcome{number}", 1.0)
-    assert series() == before < 400
+    assert series_of(bench.text) == before < 400
+
+
+def test_an_idle_worker_shows_few_series() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry, methods=served_methods())
+    fleet = Fleet(workers=1, ready=1, processes=dict.fromkeys(("supervisor", "worker-1", "store"), os.getpid()))
+    assert len(served_methods()) >= 30
+    assert series_of(generate_latest(registry).decode()) + series_of(fleet_page(fleet)) <= 320
+
+
+def test_a_histogram_of_a_method_begins_with_its_first_call_and_counts_at_zero(bench: Bench) -> None:
+    call = dict(zip(("grpc_service", "grpc_method"), METHODS[0], strict=True))
+    assert bench.value("grpc_server_handling_seconds_count", **call) is None
+    for code in ("OK", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"):
+        assert bench.value("grpc_server_handled_total", **call, grpc_code=code) == 0
+    for name in ("degraded", "store_failures", "fold_failures", "snapshot_failures", "logs_replaced", "defaults"):
+        assert bench.value(f"topk_bandit_{name}_total") == 0
+    bench.metrics.rpc_handled(*METHODS[0], "OK", 0.002)
+    assert bench.value("grpc_server_handling_seconds_count", **call) == 1
+
+
+def test_the_phases_of_calls_are_timed(bench: Bench) -> None:
+    bench.metrics.rpc_done(0.25, 0.5)
+    bench.metrics.rpc_done(0.25, 1.0)
+    assert bench.value("topk_bandit_call_phase_seconds_sum", phase="queue") == 0.5
+    assert bench.value("topk_bandit_call_phase_seconds_sum", phase="encode") == 1.5
+    assert bench.value("topk_bandit_call_phase_seconds_count", phase="encode") == 2
 
 
 def test_calls_are_counted_by_method_and_code(bench: Bench) -> None:
@@ -248,11 +317,50 @@ def test_rewards_are_counted_by_outcome_and_summed_once(bench: Bench) -> None:
     assert bench.value("topk_bandit_reward_delay_seconds_sum") == 90
 
 
-def test_store_calls_are_timed_by_operation_and_outcome(bench: Bench) -> None:
+def test_what_was_folded_is_counted_and_timed(bench: Bench) -> None:
+    bench.metrics.folded(40, 0.5)
+    bench.metrics.folded(2, 0.25)
+    bench.metrics.refitted(0.125)
+    bench.metrics.defaulted()
+    assert bench.value("topk_bandit_folded_events_total") == 42
+    assert bench.value("topk_bandit_fold_seconds_sum") == 0.75
+    assert bench.value("topk_bandit_refit_seconds_sum") == 0.125
+    assert bench.value("topk_bandit_defaults_total") == 1
+
+
+def test_the_store_is_shown_as_it_was_seen_last(bench: Bench) -> None:
+    assert bench.value("topk_bandit_store_up") == 0
+    bench.metrics.store_examined(2, memory_bytes=5, memory_limit_bytes=7)
+    assert bench.value("topk_bandit_store_up") == 1
+    bench.metrics.store_away()
+    assert bench.value("topk_bandit_store_up") == 0
+    assert bench.value("topk_bandit_store_problems") == 2
+    assert bench.value("topk_bandit_store_memory_bytes") == 5
+    assert bench.value("topk_bandit_store_memory_limit_bytes") == 7
+
+
+def test_the_worst_snapshot_of_any_bandit_is_shown(bench: Bench) -> None:
+    bench.metrics.backed("a", unsaved_events=30, age_seconds=100.0, n_bytes=900)
+    bench.metrics.backed("b", unsaved_events=80, age_seconds=0.0, n_bytes=0)
+    assert bench.value("topk_bandit_unsaved_events") == 80
+    assert bench.value("topk_bandit_snapshot_bytes") == 900
+    assert bench.value("topk_bandit_snapshot_age_seconds") == 100
+    bench.clock.now += 5
+    bench.metrics.pulsed(0.0)
+    assert bench.value("topk_bandit_snapshot_age_seconds") == 105
+    bench.metrics.backed("a", unsaved_events=1, age_seconds=2.0, n_bytes=950)
+    assert bench.value("topk_bandit_snapshot_age_seconds") == 2
+    bench.metrics.forgotten("a")
+    bench.metrics.forgotten("b")
+    for name in ("unsaved_events", "snapshot_bytes", "snapshot_age_seconds"):
+        assert bench.value(f"topk_bandit_{name}") == 0
+
+
+def test_store_calls_are_timed_by_operation_and_failures_counted(bench: Bench) -> None:
     bench.metrics.store_called("read_log", 0.25, failed=False)
     bench.metrics.store_called("read_log", 0.5, failed=True)
-    assert bench.value("topk_bandit_store_seconds_sum", operation="read_log", outcome="ok") == 0.25
-    assert bench.value("topk_bandit_store_seconds_count", operation="read_log", outcome="failed") == 1
+    assert bench.value("topk_bandit_store_seconds_sum", operation="read_log") == 0.75
+    assert bench.value("topk_bandit_store_failures_total") == 1
 
 
 def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:
@@ -306,7 +414,7 @@ def test_the_age_grows_while_there_is_work_and_is_zero_when_there_is_none(bench:
     bench.metrics.followed("behind", 5, 2.0)
     assert bench.value(age) == 2
     bench.clock.now += 10
-    bench.metrics.decided(SLATE, 0.001)
+    bench.metrics.pulsed(0.0)
     assert bench.value(age) == 12
     bench.metrics.followed("further behind", 5, 30.0)
     assert bench.value(age) == 30
@@ -314,6 +422,58 @@ def test_the_age_grows_while_there_is_work_and_is_zero_when_there_is_none(bench:
     assert bench.value(age) == 12
     bench.metrics.followed("behind", 0, 0.0)
     assert bench.value(age) == 0
+
+
+def test_a_log_that_nobody_reads_is_seen_though_nothing_is_known_to_lack(bench: Bench) -> None:
+    unread = "topk_bandit_log_unread_seconds"
+    assert bench.value(unread) == 0
+    bench.metrics.followed("read", 0, 0.0)
+    bench.metrics.followed("stuck", 0, 0.0)
+    bench.clock.now += 40
+    bench.metrics.followed("read", 0, 0.0)
+    bench.metrics.pulsed(0.0)
+    assert bench.value(unread) == 40
+    bench.metrics.followed("stuck", 7, 3.0)
+    assert bench.value(unread) == 0
+
+
+def fleet_page(fleet: Fleet) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return render(Path(folder), lambda: fleet).decode()
+
+
+def test_the_fleet_is_told_of_at_every_scrape() -> None:
+    processes = {"supervisor": os.getpid(), "worker-1": ended_process()}
+    text = fleet_page(Fleet(workers=2, ready=1, restarts={"hung": 3}, processes=processes))
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    assert types == PROMISED_OF_THE_FLEET
+    assert "topk_bandit_workers 2.0" in text
+    assert "topk_bandit_workers_ready 1.0" in text
+    assert 'topk_bandit_worker_restarts_total{reason="died"} 0.0' in text
+    assert 'topk_bandit_worker_restarts_total{reason="hung"} 3.0' in text
+    assert f'version="{version("topk-bandit")}"' in text
+    assert 'process="worker-1"' not in text
+    check = promtool("check", "metrics", text=text)
+    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+
+
+def ended_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_what_a_process_takes_is_what_the_system_says() -> None:
+    families = text_string_to_metric_families(
+        fleet_page(Fleet(workers=1, ready=1, processes={"supervisor": os.getpid()}))
+    )
+    seen = {family.name: family.samples[0].value for family in families}
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    assert seen["process_cpu_seconds"] == pytest.approx(used.ru_utime + used.ru_stime, rel=0.1, abs=0.1)
+    assert 0.1 * used.ru_maxrss * 1024 < seen["process_resident_memory_bytes"] <= used.ru_maxrss * 1024
+    assert time.time() - 24 * 3600 < seen["process_start_time_seconds"] < time.time()
+    assert seen["process_open_fds"] >= 3
 
 
 class Worker:
@@ -340,8 +500,12 @@ class Worker:
         self.process.communicate()
 
 
+def rendered(folder: Path) -> bytes:
+    return render(folder, lambda: Fleet(workers=2, ready=2))
+
+
 def samples(folder: Path) -> dict[str, float]:
-    families = text_string_to_metric_families(render(folder).decode())
+    families = text_string_to_metric_families(rendered(folder).decode())
     return {
         sample.name + "".join(f",{value}" for _, value in sorted(sample.labels.items())): sample.value
         for family in families
@@ -359,7 +523,7 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
                 f"metrics.posterior('a', observations={size}, pending=1, rows=2, memory_bytes=9)",
                 f"metrics.followed('a', {size}, {size}.0)",
             )
-        text = render(tmp_path).decode()
+        text = rendered(tmp_path).decode()
         check = promtool("check", "metrics", text=text)
         assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
         seen = samples(tmp_path)

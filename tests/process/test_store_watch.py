@@ -20,10 +20,15 @@ class Clocks:
         self.wall = START
         self.steady = 50.0
         self.problems: list[int] = []
+        self.memory: set[tuple[int, int]] = set()
         self.jumps = 0
 
-    def store_examined(self, problems: int) -> None:
+    def store_examined(self, problems: int, *, memory_bytes: int, memory_limit_bytes: int) -> None:
         self.problems.append(problems)
+        self.memory.add((memory_bytes, memory_limit_bytes))
+
+    def store_away(self) -> None:
+        self.problems.append(-1)
 
     def store_clock_jumped(self) -> None:
         self.jumps += 1
@@ -55,7 +60,7 @@ def test_time_that_passes_is_no_jump(watch: StoreWatch, clocks: Clocks, caplog: 
     look(watch, clocks)
     clocks.go_on(100_000.0)
     look(watch, clocks)
-    assert (clocks.jumps, set(clocks.problems)) == (0, {0})
+    assert (clocks.jumps, set(clocks.problems), clocks.memory) == (0, {0}, {(0, 0)})
     assert caplog.records == []
 
 
@@ -87,4 +92,4 @@ def test_small_corrections_are_passed_over(watch: StoreWatch, clocks: Clocks) ->
     for _ in range(5):
         look(watch, clocks)
         clocks.store += 0.5
-    assert (clocks.jumps, set(clocks.problems)) == (0, {0})
+    assert (clocks.jumps, set(clocks.problems), clocks.memory) == (0, {0}, {(0, 0)})

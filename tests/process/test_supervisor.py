@@ -96,6 +96,9 @@ def test_a_killed_worker_is_replaced_while_the_other_goes_on(service: Service) -
     after = service.worker_pids
     until(lambda: starts(service) > begun, what="the new one serves")
     assert set(before) & set(after) == {before[1]}
+    assert sample(service, "topk_bandit_workers") == sample(service, "topk_bandit_workers_ready") == 2
+    assert sample(service, "topk_bandit_worker_restarts_total", reason="died") >= 1
+    assert sample(service, "process_resident_memory_bytes", process="worker-2") > 2**24
     assert sample(service, "grpc_server_handled_total", grpc_method="Recommend") >= counted
     assert "worker 1 died" in service.log or "worker 2 died" in service.log
     observations(service, connections=16)
@@ -114,6 +117,7 @@ def test_hung_workers_are_noticed_and_replaced(service: Service) -> None:
     # How long a start takes is the machine's; how long a hung worker is put up with is not.
     assert time.monotonic() - began < 30 + starting_seconds(service)
     assert "hangs: no sign of life for" in service.log
+    assert sample(service, "topk_bandit_worker_restarts_total", reason="hung") >= 2
     until(lambda: service.page("/readyz")[0] == 200, what="it is ready again")
 
 

@@ -27,6 +27,7 @@ class Ledger:
         self.started: list[tuple[str, str]] = []
         self.handled: list[tuple[str, str, str]] = []
         self.seconds: list[float] = []
+        self.phases: list[tuple[float, float]] = []
         self._changed = threading.Condition()
 
     def rpc_started(self, service: str, method: str) -> None:
@@ -39,6 +40,9 @@ class Ledger:
             self.handled.append((service, method, code))
             self.seconds.append(seconds)
             self._changed.notify_all()
+
+    def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
+        self.phases.append((queue_seconds, encode_seconds))
 
     def wait_started(self, count: int) -> None:
         with self._changed:

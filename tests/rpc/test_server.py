@@ -72,6 +72,8 @@ def test_calls_are_counted_with_their_codes(server: RunningServer, channel: grpc
     expected = [(*call, code) for call, code in zip(server.ledger.started, codes, strict=True)]
     assert sorted(server.ledger.handled) == sorted(expected)
     assert all(0 < seconds < 10 for seconds in server.ledger.seconds)
+    assert len(server.ledger.phases) == codes.count("OK")
+    assert all(0 <= queue < 10 and 0 < encode < 10 for queue, encode in server.ledger.phases)
 
 
 def test_unknown_methods_are_not_counted(server: RunningServer, channel: grpc.Channel) -> None:

@@ -567,11 +567,24 @@ def test_a_report_names_what_is_wrong_and_what_to_do(bad: dict[str, Any], word: 
     assert word in problem
 
 
+def test_a_report_is_about_the_memory_of_the_fullest_server() -> None:
+    limited = {**GOOD, "used_memory": 60, "maxmemory": 100, "total_system_memory": 1000}
+    unlimited = {**GOOD, "used_memory": 90, "maxmemory": 0, "total_system_memory": 1000}
+    for infos in ({"a": limited, "b": unlimited}, {"b": unlimited, "a": limited}):
+        found = report(infos, mode="cluster", clock_ms=1)
+        assert (found.memory_bytes, found.memory_limit_bytes) == (60, 100)
+    alone = report({"": unlimited}, mode="standalone", clock_ms=1)
+    assert (alone.memory_bytes, alone.memory_limit_bytes) == (90, 1000)
+    silent = report({"": GOOD}, mode="standalone", clock_ms=1)
+    assert (silent.memory_bytes, silent.memory_limit_bytes) == (0, 0)
+
+
 def test_a_report_is_about_the_real_server() -> None:
     async def scenario(store: Store) -> None:
         found = await store.check()
         assert (found.server, found.role, found.mode) == ("redis", "master", "standalone")
         assert found.version.startswith("7.")
+        assert 0 < found.memory_bytes < found.memory_limit_bytes
         assert [word in " ".join(found.problems) for word in ("allkeys-lru", "appendonly")] == [True, True]
         assert len(found.problems) == 2
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
-from topk_bandit.domain.bandits import Rewarded
+from topk_bandit.domain.bandits import Expired, Rewarded
 from topk_bandit.domain.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class Follower:
         It knows all changes of items that the store knew when it was asked. The errors are those of `follow`.
         """
         model, part = await self._restore(limit=SHORT_TAIL + 1)
+        self._report_lag(model, part)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
             model = await self._fold_to_end(model, part)
         if await self.announce_items(model):
@@ -192,10 +194,12 @@ class Follower:
     async def _fold_to_end(self, model: Model | None, part: LogSlice) -> Model:
         """Fold a slice of the log and all that comes after it into a model, and publish what comes out of each."""
         while True:
+            self._report_lag(model, part)
             events = tuple(logged for logged in part.events if model is None or logged.position > model.version)
             newest = await self._fold(model, part.incarnation, events)
             self._publish(newest, log_position=part.log_position)
-            self._report(newest, part)
+            self._report_lag(newest, part)
+            self._report_size(newest)
             if newest.version >= part.log_position:
                 return newest
             model, part = await self._read_next()
@@ -215,6 +219,7 @@ class Follower:
             return self.model, part
         self._enter(FollowerState.LAGGING)
         _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
+        self._hooks.log_replaced(str(self.name))
         return None
 
     async def _restore(self, *, limit: int) -> tuple[Model | None, LogSlice]:
@@ -228,7 +233,7 @@ class Follower:
             if whole:
                 part = await self._store.read_log(self.name, start=part.first_position, limit=limit)
             if whole or _is_same_log(part, model):
-                self._snapshots.resume_after(snapshot)
+                self._snapshots.resume_after(snapshot, at_ms=model.last.at_ms)
                 self._loaded_end = part.log_position
                 return model, part
         part = await self._store.read_log(self.name, start=1, limit=limit)
@@ -251,28 +256,56 @@ class Follower:
         return step.model
 
     def _fold_events(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
-        checkpoint = None
+        checkpoint, start = None, time.perf_counter()
         for logged in events:
             if model is None:
                 model = begin(incarnation, logged, limits=self._limits)
                 continue
-            self._report_delay(logged)
-            model = fold(model, logged)
+            model = self._fold_event(model, logged)
             if model.since_checkpoint == 0:
                 checkpoint = model
         if model is None:
             raise CorruptDataError(f"{self.name}: the log is empty")
+        if events:
+            self._hooks.folded(len(events), time.perf_counter() - start)
         return _Step(model, checkpoint)
 
-    def _report_delay(self, logged: LoggedEvent) -> None:
-        """Report how old a reward's slate is, unless the reward was in the log before it was loaded."""
-        if logged.position > self._loaded_end and isinstance(logged.event, Rewarded):
-            self._hooks.learned(logged.event.value, (logged.at_ms - logged.event.shown.at_ms) / 1e3)
+    def _fold_event(self, model: Model, logged: LoggedEvent) -> Model:
+        self._report_learned(logged)
+        start = time.perf_counter()
+        folded = fold(model, logged)
+        if folded.since_checkpoint == 0:
+            self._hooks.refitted(time.perf_counter() - start)
+        return folded
 
-    def _report(self, model: Model, part: LogSlice) -> None:
-        lag = part.log_position - model.version
-        age_ms = max(0, self._clock_ms() - model.last.at_ms) if lag else 0
-        self._hooks.followed(str(self.name), lag, age_ms / 1e3)
+    def _report_learned(self, logged: LoggedEvent) -> None:
+        """Report a reward with its slate's age, or a default one, unless it was in the log before that was loaded."""
+        if logged.position <= self._loaded_end:
+            return
+        match logged.event:
+            case Rewarded(value=value, shown=shown):
+                self._hooks.learned(value, (logged.at_ms - shown.at_ms) / 1e3)
+            case Expired(default_reward=reward) if reward is not None:
+                self._hooks.defaulted()
+
+    def _report_lag(self, model: Model | None, part: LogSlice) -> None:
+        """Report what a model lacks of its log, and how long the oldest event of that has waited.
+
+        Where the slice ends before that event, its newest one stands for it.
+        """
+        version = 0 if model is None else model.version
+        lacking = [logged for logged in part.events if logged.position > version] or part.events[-1:]
+        waiting_ms = self._clock_ms() - lacking[0].at_ms if lacking and part.log_position > version else 0
+        self._hooks.followed(str(self.name), max(0, part.log_position - version), max(0, waiting_ms) / 1e3)
+
+    def _report_size(self, model: Model) -> None:
+        saved, age_ms = self._snapshots, self._clock_ms() - self._snapshots.at_ms
+        self._hooks.backed(
+            str(self.name),
+            unsaved_events=model.version - saved.position,
+            age_seconds=max(0, age_ms) / 1e3 if saved.position else 0.0,
+            n_bytes=saved.n_bytes,
+        )
         self._hooks.posterior(
             str(self.name),
             observations=model.state.observations,

@@ -1,8 +1,8 @@
 """One bandit's snapshots in the store: read, checked against their digests, and written now and then.
 
-A snapshot that can't be read is logged, counted and passed over; one that can't be written is logged and counted, and
-the next checkpoint is another chance. A model that differs from the snapshot of the same log position, though the
-arithmetic is the same, is logged and counted. No failure here stops a follower.
+A snapshot that can't be read is logged, counted and passed over; one that can't be written is logged, and counted
+unless the store is away, and the next checkpoint is another chance. A model that differs from the snapshot of the same
+log position, though the arithmetic is the same, is logged and counted. No failure here stops a follower.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
-from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
+from topk_bandit.domain.errors import CorruptDataError, TopkBanditError, UnavailableError
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
@@ -41,7 +41,14 @@ BYTES_PER_EVENT = 1024
 
 
 class SavedSnapshots:
-    """Reads and writes the snapshots of one bandit; they are encoded and decoded on `executor`."""
+    """Reads and writes the snapshots of one bandit; they are encoded and decoded on `executor`.
+
+    Attributes
+    ----------
+    position, n_bytes, at_ms
+        Of the newest snapshot that was resumed after or saved: the log position that it stands for, its size, and the
+        time of its last event by the store's clock. All 0 without one.
+    """
 
     def __init__(self, name: BanditName, store: Store, executor: Executor, *, limits: Limits, hooks: Hooks) -> None:
         self._name = name
@@ -49,8 +56,9 @@ class SavedSnapshots:
         self._executor = executor
         self._limits = limits
         self._hooks = hooks
-        self._saved_position = 0
-        self._saved_bytes = 0
+        self.position = 0
+        self.n_bytes = 0
+        self.at_ms = 0
 
     async def load(self) -> Sequence[Snapshot]:
         """Return the snapshots in the store, newest first; a missing newest one is counted."""
@@ -74,28 +82,32 @@ class SavedSnapshots:
             return None
         return model
 
-    def resume_after(self, snapshot: Snapshot | None) -> None:
+    def resume_after(self, snapshot: Snapshot | None, *, at_ms: int = 0) -> None:
         """Count the events until the next snapshot from this one; None means from the beginning of the log."""
-        self._saved_position = snapshot.position if snapshot else 0
-        self._saved_bytes = len(snapshot.payload) if snapshot else 0
+        self.position = snapshot.position if snapshot else 0
+        self.n_bytes = len(snapshot.payload) if snapshot else 0
+        self.at_ms = at_ms
 
     async def save_if_due(self, checkpoint: Model) -> None:
         """Write a snapshot of a model at a checkpoint, unless the last one is too close."""
-        events = max(EVENTS_BETWEEN_SNAPSHOTS, self._saved_bytes // BYTES_PER_EVENT)
-        if checkpoint.version >= self._saved_position + events:
+        events = max(EVENTS_BETWEEN_SNAPSHOTS, self.n_bytes // BYTES_PER_EVENT)
+        if checkpoint.version >= self.position + events:
             await self._save(checkpoint)
 
     async def _save(self, checkpoint: Model) -> None:
         payload = await self._run(lambda: encode_model(checkpoint))
         snapshot = Snapshot(position=checkpoint.version, payload=payload)
         try:
-            if not await self._store.save_snapshot(self._name, snapshot, incarnation=checkpoint.incarnation):
+            if await self._store.save_snapshot(self._name, snapshot, incarnation=checkpoint.incarnation):
+                self._hooks.snapshot_saved()
+            else:
                 await self._compare_with_stored(snapshot)
         except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
             _log.warning("a snapshot can't be saved: %s", error, extra={"bandit": str(self._name)})
-            self._hooks.snapshot_failed(str(self._name))
+            if not isinstance(error, UnavailableError):
+                self._hooks.snapshot_failed(str(self._name))
         else:
-            self.resume_after(snapshot)
+            self.resume_after(snapshot, at_ms=checkpoint.last.at_ms)
 
     async def _compare_with_stored(self, refused: Snapshot) -> None:
         """Compare a snapshot with the one that another worker saved at the same position, if one did."""

@@ -37,8 +37,23 @@ class Hooks:
     def expired(self, count: int) -> None:
         """Note that this worker closed `count` recommendations whose deadline had passed."""
 
-    def followed(self, bandit: str, lag_events: int, model_age_seconds: float) -> None:
-        """Note how far the learner of a bandit is behind the log, and how old the newest event is that it folded in."""
+    def defaulted(self) -> None:
+        """Note that this worker's learner folded in a default reward: a slate's wait was over, and it had none."""
+
+    def folded(self, events: int, seconds: float) -> None:
+        """Note that so many events of one log were folded into its model, in `seconds` of computing."""
+
+    def refitted(self, seconds: float) -> None:
+        """Note that folding one event ended in a refit, after `seconds` of computing."""
+
+    def followed(self, bandit: str, lag_events: int, waiting_seconds: float) -> None:
+        """Note that a bandit's log was read: before its events are folded, and after.
+
+        Its model lacks the last `lag_events` of it, of which the oldest was written `waiting_seconds` ago.
+        """
+
+    def log_replaced(self, bandit: str) -> None:
+        """Note that a bandit's log is not the one that was followed: shorter than the model, or with other events."""
 
     def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
         """Note the size of a bandit's published posterior, and what its whole model takes."""
@@ -52,8 +67,17 @@ class Hooks:
     def forgotten(self, bandit: str) -> None:
         """Note that this worker holds no model of the bandit any more."""
 
+    def backed(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:
+        """Note a bandit's newest snapshot, as far as this worker knows: how many events its model has beyond it.
+
+        Without a snapshot all of the model's events are unsaved, and age and bytes are 0.
+        """
+
+    def snapshot_saved(self) -> None:
+        """Note that this worker saved a snapshot that no other had saved before."""
+
     def snapshot_failed(self, bandit: str) -> None:
-        """Note a snapshot that did not verify or could not be saved."""
+        """Note a snapshot that did not verify or could not be saved; a store that is away is no such failure."""
 
     def fold_failed(self, bandit: str) -> None:
         """Note that an event of the bandit's log can't be folded: its model stays as it was, and it is tried again."""

@@ -26,6 +26,7 @@ from topk_bandit.domain.errors import ConfigurationError, UnavailableError
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
+from topk_bandit.process import pulse
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.doors import read_certificate
 from topk_bandit.process.file_watch import FileWatch
@@ -94,6 +95,7 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         gc.collect()
         gc.freeze()
         await servers.start()
+        stack.callback(loop.create_task(pulse.beat(metrics.pulsed)).cancel)
         if spec.number == WATCHING_WORKER:
             stack.callback(loop.create_task(StoreWatch(connected, hooks=metrics).run()).cancel)
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})

@@ -2,13 +2,12 @@
 
 Counters and histograms are summed over the worker processes, and a gauge is the largest value of any living worker.
 Each worker folds the log of every bandit that it serves, so `topk_bandit_reward_delay_seconds` counts a reward once in
-each of them. What is measured per bandit is shown as a worker's sum (observations, pending, rows, memory) or maximum
-(lag, age, largest model). The number of series never depends on the number of tenants, bandits or items.
+each of them. Counters begin at zero, so that their first increase is seen; a histogram of one method, operation or
+outcome begins with its first value. The number of series never depends on the number of tenants, bandits or items.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from topk_bandit.domain.bandits import RewardOutcome
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.studies import AnswerOutcome, DesignState
+from topk_bandit.process.bandit_gauges import BanditGauges
 from topk_bandit.process.metrics_folder import share_metrics
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ _Metric = TypeVar("_Metric", Counter, Histogram)
 _DECISION_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0)
 _CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _DESIGN_BUCKETS = (0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 25.0, 60.0, 120.0)
-_STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
+_FOLD_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+_LOOP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_PHASE_BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25)
+_STORE_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.25, 1.0)
 _DELAY_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 604800.0)
 
 _REST_REASONS = frozenset({"idle", "memory"})
@@ -60,38 +63,10 @@ _RPC_CODES = frozenset(
         "UNAUTHENTICATED",
     }
 )
+_FIRST_CODES = ("OK", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
+"""Codes whose counts are shown before the first call: what goes well, and what alerts watch."""
+
 _UNKNOWN_METHOD = ("unknown", "unknown")
-
-
-class _NumberPerBandit:
-    """One number per bandit, with their sum and their maximum."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, float] = {}
-        self.total = 0.0
-        self.largest = float("-inf")
-
-    def put(self, bandit: str, value: float) -> None:
-        """Replace a bandit's number."""
-        old = self._values.get(bandit, 0.0)
-        was_largest = bandit in self._values and old == self.largest
-        self._values[bandit] = value
-        self.total += value - old
-        if value >= self.largest:
-            self.largest = value
-        elif was_largest:
-            self.largest = max(self._values.values())
-
-    def drop(self, bandit: str) -> None:
-        """Forget a bandit's number."""
-        if bandit in self._values:
-            value = self._values.pop(bandit)
-            self.total -= value
-            if value == self.largest:
-                self.largest = max(self._values.values(), default=float("-inf"))
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 class Metrics(Hooks):
@@ -117,18 +92,16 @@ class Metrics(Hooks):
     ) -> None:
         self._registry = registry
         self._methods = frozenset(methods)
-        self._clock = clock
-        self._lock = threading.Lock()
         self._known_series: dict[tuple[object, tuple[str, ...]], Any] = {}
-        self._sums = {name: _NumberPerBandit() for name in ("observations", "pending", "rows", "memory_bytes")}
-        self._lags = _NumberPerBandit()
-        self._unfolded = _NumberPerBandit()
+        self._bandits = BanditGauges(registry, clock=clock)
         self._register_calls()
         self._register_decisions()
         self._register_rewards()
-        self._register_models()
+        self._register_learning()
+        self._register_residence()
         self._register_studies()
         self._register_store()
+        self._register_loop()
         self._begin_at_zero()
 
     @classmethod
@@ -154,6 +127,12 @@ class Metrics(Hooks):
         )
         self._handling = self._histogram(
             "grpc_server_handling_seconds", "Time from a call's arrival to its answer.", *call, buckets=_CALL_BUCKETS
+        )
+        self._phases = self._histogram(
+            "topk_bandit_call_phase_seconds",
+            "Time that a call waited for its turn (queue), and for its messages to be parsed and written (encode).",
+            "phase",
+            buckets=_PHASE_BUCKETS,
         )
 
     def _register_decisions(self) -> None:
@@ -195,6 +174,10 @@ class Metrics(Hooks):
             buckets=_DELAY_BUCKETS,
         )
         self._expired = self._counter("topk_bandit_expired_total", "Recommendations closed when their deadline passed.")
+        self._defaults = self._counter(
+            "topk_bandit_defaults_total",
+            "Default rewards that were learned instead of one; counted by each worker that learned it.",
+        )
 
     def _register_studies(self) -> None:
         self._answers = self._counter(
@@ -207,33 +190,29 @@ class Metrics(Hooks):
             buckets=_DESIGN_BUCKETS,
         )
 
-    def _register_models(self) -> None:
-        of_a_worker = "over a worker's bandits, of the worker that has most."
-        self._size_gauges = {
-            "observations": self._gauge("topk_bandit_observations", f"Rewards learned from: the sum {of_a_worker}"),
-            "pending": self._gauge(
-                "topk_bandit_pending", f"Recommendations awaiting their reward: the sum {of_a_worker}"
-            ),
-            "rows": self._gauge("topk_bandit_posterior_rows", f"Rows that the posteriors keep: the sum {of_a_worker}"),
-            "memory_bytes": self._gauge(
-                "topk_bandit_model_memory_bytes", f"What models take in memory, about: the sum {of_a_worker}"
-            ),
-        }
-        self._register_residence()
-        self._lag_gauge = self._gauge(
-            "topk_bandit_learner_lag_events",
-            "Events that a model has not folded in: the maximum over bandits and workers.",
+    def _register_learning(self) -> None:
+        self._folded = self._histogram(
+            "topk_bandit_fold_seconds",
+            "Time to fold what was read of a log into its model; each worker folds.",
+            buckets=_FOLD_BUCKETS,
         )
-        self._age_gauge = self._gauge(
-            "topk_bandit_model_age_seconds",
-            "Age of the newest event that a model has folded in while it lags behind, else 0: the maximum over bandits "
-            "and workers.",
+        self._folded_events = self._counter(
+            "topk_bandit_folded_events_total", "Events of logs that were folded into models; each worker folds."
         )
-        self._snapshot_failures = self._counter(
-            "topk_bandit_snapshot_failures_total", "Snapshots that did not verify or could not be saved."
+        self._refits = self._histogram(
+            "topk_bandit_refit_seconds", "Time to fold an event that ended in a refit.", buckets=_FOLD_BUCKETS
         )
         self._fold_failures = self._counter(
             "topk_bandit_fold_failures_total", "Attempts at an event of a log that could not be folded into its model."
+        )
+        self._logs_replaced = self._counter(
+            "topk_bandit_logs_replaced_total",
+            "Logs that were not those that had been followed: shorter than the model, or with other events.",
+        )
+        self._snapshots = self._counter("topk_bandit_snapshots_total", "Snapshots that were saved.")
+        self._snapshot_failures = self._counter(
+            "topk_bandit_snapshot_failures_total",
+            "Snapshots that did not verify or could not be saved, though the store was there.",
         )
         self._divergences = self._counter(
             "topk_bandit_model_divergences_total",
@@ -241,10 +220,6 @@ class Metrics(Hooks):
         )
 
     def _register_residence(self) -> None:
-        self._models_gauge = self._gauge("topk_bandit_models", "Models in memory, of the worker that has most.")
-        self._largest_gauge = self._gauge(
-            "topk_bandit_largest_model_bytes", "What the largest model of any worker takes in memory, about."
-        )
         self._limit_gauge = self._gauge("topk_bandit_model_limit_bytes", "What one bandit's model may take in memory.")
         self._rested = self._counter(
             "topk_bandit_models_rested_total",
@@ -254,14 +229,30 @@ class Metrics(Hooks):
 
     def _register_store(self) -> None:
         self._store = self._histogram(
-            "topk_bandit_store_seconds", "Time of a call of the store.", "operation", "outcome", buckets=_STORE_BUCKETS
+            "topk_bandit_store_seconds", "Time of a call of the store.", "operation", buckets=_STORE_BUCKETS
         )
-
+        self._store_failures = self._counter(
+            "topk_bandit_store_failures_total", "Calls of the store that it did not answer, or not in time."
+        )
+        self._store_up = self._gauge("topk_bandit_store_up", "Whether the store answered when it was looked at last.")
+        self._store_memory = self._gauge(
+            "topk_bandit_store_memory_bytes", "What the store's data take in memory, of the server that is fullest."
+        )
+        self._store_limit = self._gauge(
+            "topk_bandit_store_memory_limit_bytes", "What that server may take: maxmemory, else its machine's memory."
+        )
         self._store_problems = self._gauge(
             "topk_bandit_store_problems", "What keeps the store from keeping what it acknowledges; `doctor` names it."
         )
         self._store_clock_jumps = self._counter(
             "topk_bandit_store_clock_jumps_total", "Times that the store's clock went on by another time than passed."
+        )
+
+    def _register_loop(self) -> None:
+        self._loop_lag = self._histogram(
+            "topk_bandit_event_loop_lag_seconds",
+            "How late the event loop of a worker woke up, looked at four times a second.",
+            buckets=_LOOP_BUCKETS,
         )
 
     def _begin_at_zero(self) -> None:
@@ -278,8 +269,8 @@ class Metrics(Hooks):
             self._rested.labels(reason)
         for method in self._methods:
             self._started.labels(*method)
-            self._handling.labels(*method)
-            self._handled.labels(*method, "OK")
+            for code in _FIRST_CODES:
+                self._handled.labels(*method, code)
 
     def _series(self, metric: _Metric, *labels: str) -> _Metric:
         """Return one series of a metric: what `labels` does, without its checks, which take longer than counting."""
@@ -299,14 +290,17 @@ class Metrics(Hooks):
         self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
         self._series(self._handling, *call).observe(seconds)
 
+    def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
+        """Note how long a call waited for its turn, and how long its messages took."""
+        self._series(self._phases, "queue").observe(queue_seconds)
+        self._series(self._phases, "encode").observe(encode_seconds)
+
     def _known(self, service: str, method: str) -> tuple[str, str]:
         return (service, method) if (service, method) in self._methods else _UNKNOWN_METHOD
 
     def decided(self, recommendation: Recommendation, seconds: float) -> None:  # noqa: ARG002
-        """Note how long a decision took; a learner that stands still while slates are asked for is seen to age."""
+        """Note how long a decision took."""
         self._decision.observe(seconds)
-        with self._lock:
-            self._show_age()
 
     def recommended(self, recommendation: Recommendation) -> None:
         """Count a slate and its regrets."""
@@ -346,23 +340,32 @@ class Metrics(Hooks):
         """Count recommendations closed without a reward."""
         self._expired.inc(count)
 
-    def followed(self, bandit: str, lag_events: int, model_age_seconds: float) -> None:
+    def defaulted(self) -> None:
+        """Count a default reward."""
+        self._defaults.inc()
+
+    def folded(self, events: int, seconds: float) -> None:
+        """Note how long a part of a log took."""
+        self._folded_events.inc(events)
+        self._folded.observe(seconds)
+
+    def refitted(self, seconds: float) -> None:
+        """Note how long a refit took."""
+        self._refits.observe(seconds)
+
+    def followed(self, bandit: str, lag_events: int, waiting_seconds: float) -> None:
         """Keep a bandit's lag; while it has one, its age grows with the clock until it is noted anew."""
-        with self._lock:
-            self._lags.put(bandit, lag_events)
-            if lag_events > 0:
-                self._unfolded.put(bandit, model_age_seconds - self._clock())
-            else:
-                self._unfolded.drop(bandit)
-            self._show_following()
+        self._bandits.note_read(bandit, lag_events=lag_events, waiting_seconds=waiting_seconds)
+
+    def log_replaced(self, bandit: str) -> None:  # noqa: ARG002
+        """Count a log that is another one."""
+        self._logs_replaced.inc()
 
     def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
         """Keep the size of a bandit's model."""
-        sizes = {"observations": observations, "pending": pending, "rows": rows, "memory_bytes": memory_bytes}
-        with self._lock:
-            for name, value in sizes.items():
-                self._sums[name].put(bandit, value)
-            self._show_sizes()
+        self._bandits.note_size(
+            bandit, observations=observations, pending=pending, rows=rows, memory_bytes=memory_bytes
+        )
 
     def bounded(self, model_bytes: int) -> None:
         """Show what one model may take."""
@@ -374,11 +377,15 @@ class Metrics(Hooks):
 
     def forgotten(self, bandit: str) -> None:
         """Leave a bandit out of the sums and maxima."""
-        with self._lock:
-            for values_of in (*self._sums.values(), self._lags, self._unfolded):
-                values_of.drop(bandit)
-            self._show_sizes()
-            self._show_following()
+        self._bandits.forget(bandit)
+
+    def backed(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:
+        """Keep what is known of a bandit's newest snapshot."""
+        self._bandits.note_snapshot(bandit, unsaved_events=unsaved_events, age_seconds=age_seconds, n_bytes=n_bytes)
+
+    def snapshot_saved(self) -> None:
+        """Count a snapshot."""
+        self._snapshots.inc()
 
     def snapshot_failed(self, bandit: str) -> None:  # noqa: ARG002
         """Count a snapshot that failed."""
@@ -394,26 +401,26 @@ class Metrics(Hooks):
 
     def store_called(self, operation: str, seconds: float, *, failed: bool) -> None:
         """Note one call of the store."""
-        self._series(self._store, operation, "failed" if failed else "ok").observe(seconds)
+        self._series(self._store, operation).observe(seconds)
+        if failed:
+            self._store_failures.inc()
 
-    def store_examined(self, problems: int) -> None:
-        """Show how many problems the store has."""
+    def store_examined(self, problems: int, *, memory_bytes: int, memory_limit_bytes: int) -> None:
+        """Show how many problems the store has, and how full it is."""
+        self._store_up.set(1)
         self._store_problems.set(problems)
+        self._store_memory.set(memory_bytes)
+        self._store_limit.set(memory_limit_bytes)
+
+    def store_away(self) -> None:
+        """Show that the store does not answer."""
+        self._store_up.set(0)
 
     def store_clock_jumped(self) -> None:
         """Count a jump of the store's clock."""
         self._store_clock_jumps.inc()
 
-    def _show_sizes(self) -> None:
-        for name, values_of in self._sums.items():
-            self._size_gauges[name].set(values_of.total)
-        memory = self._sums["memory_bytes"]
-        self._models_gauge.set(len(memory))
-        self._largest_gauge.set(memory.largest if memory else 0)
-
-    def _show_following(self) -> None:
-        self._lag_gauge.set(self._lags.largest if self._lags else 0)
-        self._show_age()
-
-    def _show_age(self) -> None:
-        self._age_gauge.set(max(0.0, self._unfolded.largest + self._clock()) if self._unfolded else 0.0)
+    def pulsed(self, lag_seconds: float) -> None:
+        """Note how late the event loop woke up, and show what grows with time as it is now."""
+        self._loop_lag.observe(lag_seconds)
+        self._bandits.refresh()

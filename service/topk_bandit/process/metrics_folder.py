@@ -16,14 +16,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest, multiprocess, values
+from prometheus_client import multiprocess, values
 
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["PREFIX", "forget_worker", "metrics_folder", "render", "share_metrics"]
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["PREFIX", "collect_workers", "forget_worker", "metrics_folder", "share_metrics"]
 
 _log = logging.getLogger(__name__)
 
@@ -111,8 +113,6 @@ def forget_worker(folder: Path, *, worker: int) -> None:
     multiprocess.mark_process_dead(worker, str(folder))  # type: ignore[no-untyped-call]
 
 
-def render(folder: Path) -> bytes:
-    """Add up what all workers counted into `folder`, in the text format of Prometheus."""
-    registry = CollectorRegistry()
+def collect_workers(folder: Path, registry: CollectorRegistry) -> None:
+    """Let a registry collect what all workers counted into `folder`, added up."""
     multiprocess.MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
-    return generate_latest(registry)

@@ -1,7 +1,8 @@
 """Looks again and again whether the store is still what it was examined to be when the service started.
 
 Somebody may change its settings, or its clock may jump, while the service runs. Each problem is one line of the log
-when it is first seen and one when it is gone, and a metric meanwhile. Nothing is refused for it, and nothing changed.
+when it is first seen and one when it is gone, and a metric meanwhile, beside what the store takes in memory. Nothing
+is refused for it, and nothing changed.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ LOOK_SECONDS = 5.0
 class StoreHooks(Protocol):
     """Where telemetry attaches. Hooks are cheap and don't raise."""
 
-    def store_examined(self, problems: int) -> None:
-        """Note how many problems the store has."""
+    def store_examined(self, problems: int, *, memory_bytes: int, memory_limit_bytes: int) -> None:
+        """Note how many problems the store has, what it takes in memory, and what it may take."""
+
+    def store_away(self) -> None:
+        """Note that the store does not answer."""
 
     def store_clock_jumped(self) -> None:
         """Note that the store's clock went on by another time than has passed."""
@@ -83,6 +87,7 @@ class StoreWatch:
             try:
                 await self.look()
             except UnavailableError:
+                self._hooks.store_away()
                 _log.debug("the store is away, and can't be looked at")
             except Exception:  # noqa: BLE001 - one look that fails must not stop the looking
                 _log.exception("the store can't be looked at")
@@ -98,7 +103,11 @@ class StoreWatch:
         """
         report = await self._store.check()
         clock = report.clock_ms / 1e3
-        self._note_problems(problems_of(report, difference=clock - self._wall()))
+        problems = problems_of(report, difference=clock - self._wall())
+        self._note_problems(problems)
+        self._hooks.store_examined(
+            len(problems), memory_bytes=report.memory_bytes, memory_limit_bytes=report.memory_limit_bytes
+        )
         self._note_clock(clock - self._steady())
 
     def _note_problems(self, problems: tuple[str, ...]) -> None:
@@ -109,7 +118,6 @@ class StoreWatch:
             if problem not in problems:
                 _log.warning("the store has no longer this problem: %s", problem)
         self._known = problems
-        self._hooks.store_examined(len(problems))
 
     def _note_clock(self, ahead: float) -> None:
         before, self._ahead_of_steady = self._ahead_of_steady, ahead

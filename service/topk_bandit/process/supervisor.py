@@ -14,13 +14,15 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import worker
 from topk_bandit.process.descriptors import raise_limit
-from topk_bandit.process.metrics_folder import forget_worker, metrics_folder, render
+from topk_bandit.process.fleet_metrics import Fleet, render
+from topk_bandit.process.metrics_folder import forget_worker, metrics_folder
 from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.store_keeper import StoreKeeper
 from topk_bandit.process.threads import use_one_thread
@@ -31,6 +33,7 @@ from topk_bandit.store.embedded import EmbeddedStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from topk_bandit.process.fleet_metrics import RestartReason
     from topk_bandit.process.settings import Address, Settings
     from topk_bandit.process.worker_process import WorkerMain
 
@@ -94,7 +97,9 @@ class Supervisor:
         self._reported_at = -math.inf
         self._stack = ExitStack()
         self._workers: list[WorkerProcess] = []
+        self._restarts: Counter[RestartReason] = Counter()
         self._store_url = ""
+        self._store: EmbeddedStore | None = None
         self.address = ""
         self.http_address = ""
         self.metrics_port: int | None = None
@@ -182,6 +187,7 @@ class Supervisor:
     def _start_embedded(self) -> str:
         store = EmbeddedStore.start(self._settings.data_dir, fsync=self._settings.fsync)
         self._stack.enter_context(StoreKeeper(store))
+        self._store = store
         _log.info("embedded store is up", extra={"folder": str(store.folder), "store_pid": store.pid})
         return store.url
 
@@ -189,9 +195,20 @@ class Supervisor:
         if self._settings.metrics_listen is None:
             return
         host, port = self._settings.metrics_listen.host, self._settings.metrics_listen.port
-        page = MetricsServer(port, host=host, render=lambda: render(folder), ready=lambda: self.ready)
+        page = MetricsServer(port, host=host, render=lambda: render(folder, self._describe), ready=lambda: self.ready)
         self.metrics_port = page.port
         self._stack.enter_context(page)
+
+    def _describe(self) -> Fleet:
+        """Return what the metrics page tells of the processes."""
+        workers, store = list(self._workers), self._store
+        processes = {"supervisor": os.getpid()} | {f"worker-{one.spec.number}": one.pid for one in workers}
+        return Fleet(
+            workers=self._settings.workers,
+            ready=sum(one.serving for one in workers),
+            restarts=dict(self._restarts),
+            processes=processes if store is None else processes | {"store": store.pid},
+        )
 
     def _start_worker(self, spec: WorkerSpec) -> WorkerProcess:
         return WorkerProcess(self._settings, spec, main=self._worker_main)
@@ -235,8 +252,10 @@ class Supervisor:
                 if not self._hangs(one):
                     continue
                 _log.error("worker %s hangs: no sign of life for %.0f seconds", one.spec.number, one.silent_seconds)
+                self._restarts["hung"] += 1
             else:
                 _log.error("worker %s died", one.spec.number, extra={"exit_code": one.process.exitcode})
+                self._restarts["died"] += 1
             self._workers[index] = self._replaced(one)
 
     def _replaced(self, one: WorkerProcess) -> WorkerProcess:

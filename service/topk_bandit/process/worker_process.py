@@ -70,6 +70,11 @@ class WorkerProcess:
         self._listened_at = time.monotonic()
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid or 0
+
+    @property
     def serving(self) -> bool:
         """Whether it takes calls, as far as is known."""
         return self.ready and self.silent_seconds < NOTICE_SECONDS and self.process.is_alive()

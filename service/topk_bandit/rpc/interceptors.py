@@ -53,6 +53,9 @@ class RpcHooks(Protocol):
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call ended: with its status, or because its client stopped waiting."""
 
+    def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
+        """Note of a call that has a response how long it waited for its turn, and how long its messages took."""
+
 
 class CallsInFlight:
     """The calls under way, at most `limit` of them, and none any more once it is closed."""
@@ -224,7 +227,7 @@ class GuardedMethod:
         guard.hooks.rpc_started(self._service, self._method)
         code = grpc.StatusCode.OK
         try:
-            outcome = await self._outcome(payload, context)
+            outcome = await self._outcome(payload, context, started)
             if isinstance(outcome, Failure):
                 await _abort(context, outcome)
         except grpc.aio.AbortError:
@@ -237,7 +240,7 @@ class GuardedMethod:
             guard.hooks.rpc_handled(self._service, self._method, code.name, guard.clock() - started)
         return outcome
 
-    async def _outcome(self, payload: bytes, context: Context) -> bytes | Failure:
+    async def _outcome(self, payload: bytes, context: Context, started: float) -> bytes | Failure:
         try:
             admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
         except (UnauthenticatedError, ForbiddenError) as error:
@@ -246,26 +249,26 @@ class GuardedMethod:
         if refusal is not None:
             return self._failure(refusal)
         try:
-            return await self._in_flight.run(self._work(payload, context, admission), to_its_end=self._to_its_end)
+            work = self._work(payload, context, admission, started)
+            return await self._in_flight.run(work, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
 
-    async def _work(self, payload: bytes, context: Context, admission: Admission) -> bytes | Failure:
+    async def _work(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes | Failure:
         outcome: bytes | Failure | None = None
         try:
-            outcome = await self._answered(payload, context, admission)
+            outcome = await self._answered(payload, context, admission, started)
         finally:
             # What is told is what was done, whether or not the client was there to hear it.
             given_up = grpc.StatusCode.CANCELLED if outcome is None else grpc.StatusCode.OK
             admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
         return outcome
 
-    async def _answered(self, payload: bytes, context: Context, admission: Admission) -> bytes | Failure:
+    async def _answered(
+        self, payload: bytes, context: Context, admission: Admission, started: float
+    ) -> bytes | Failure:
         try:
-            request = self._parsed(payload)
-            admission.permit(request)
-            response = await self._handler.unary_unary(request, context)
-            serialized: bytes = self._handler.response_serializer(response)
+            return await self._handled(payload, context, admission, started)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -276,8 +279,18 @@ class GuardedMethod:
             raise
         except Exception as error:  # noqa: BLE001, every error becomes a status here
             return self._failure(error)
-        else:
-            return serialized
+
+    async def _handled(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
+        clock = self._guard.clock
+        begun = clock()
+        request = self._parsed(payload)
+        admission.permit(request)
+        parsed = clock()
+        response = await self._handler.unary_unary(request, context)
+        handled = clock()
+        serialized: bytes = self._handler.response_serializer(response)
+        self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
+        return serialized
 
     def _failure(self, error: BaseException) -> Failure:
         return self._guard.failures.failure(error, call=self._full_name)

@@ -187,6 +187,8 @@ class StoreReport:
         What keeps the store from keeping its promises; empty when nothing does.
     clock_ms
         The store's clock.
+    memory_bytes, memory_limit_bytes
+        What the data of the fullest server take, and what that server may take: 0 where it does not tell.
     """
 
     server: str
@@ -195,6 +197,8 @@ class StoreReport:
     mode: str
     problems: tuple[str, ...]
     clock_ms: int
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
 
 
 class Store(Protocol):

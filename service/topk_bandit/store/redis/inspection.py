@@ -28,6 +28,7 @@ def report(infos: Mapping[str, Mapping[str, Any]], *, mode: str, clock_ms: int) 
     problems = [_named(name, problem) for name, info in infos.items() for problem in _problems(info)]
     info = next(iter(infos.values()))
     server, version = _software(info)
+    memory_bytes, limit_bytes = max(map(_memory, infos.values()), key=lambda memory: memory[0] / max(memory[1], 1))
     return StoreReport(
         server=server,
         version=version,
@@ -35,7 +36,15 @@ def report(infos: Mapping[str, Mapping[str, Any]], *, mode: str, clock_ms: int) 
         mode=mode,
         problems=tuple(problems),
         clock_ms=clock_ms,
+        memory_bytes=memory_bytes,
+        memory_limit_bytes=limit_bytes,
     )
+
+
+def _memory(info: Mapping[str, Any]) -> tuple[int, int]:
+    """Return what a server uses and what it may use, in bytes; without a limit of its own its machine's memory is."""
+    limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
+    return int(info.get("used_memory", 0)), limit
 
 
 def _software(info: Mapping[str, Any]) -> tuple[str, str]:
