@@ -9,8 +9,8 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 SLOW := tests/preferences/test_variational.py tests/preferences/test_aggregation.py tests/learning/test_arithmetic.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check protos protos-check protos-folder \
-	peers bench lock clean
+.PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check dashboards \
+	dashboards-check protos protos-check protos-folder peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check protos-check test bits  ## Run all that CI runs
+check: lint types layers client-check docs-check dashboards-check protos-check test bits  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -70,6 +70,12 @@ docs: $(VENV)/dev.stamp  ## Write docs/api from the docstrings
 
 docs-check: $(VENV)/dev.stamp
 	$(BIN)/python tools/api_pages.py --check
+
+dashboards: $(VENV)/dev.stamp  ## Write Grafana's dashboards from tools/panels.py
+	$(BIN)/python tools/dashboards.py
+
+dashboards-check: $(VENV)/dev.stamp
+	$(BIN)/python tools/dashboards.py --check
 
 client: $(VENV)/dev.stamp  ## Generate the synchronous client from the asynchronous one
 	$(BIN)/python tools/generate_client.py

@@ -8,9 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from argparse import ArgumentParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,6 +21,7 @@ from tests.rpc.keys import ring
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.doors import check_doors
+from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.settings import Settings, add_arguments, load
@@ -83,23 +86,169 @@ def test_each_alert_fires_when_it_should_and_none_when_all_is_well() -> None:
     promtool("test", "rules", "rules/topk-bandit.test.yml")
 
 
-def test_every_alert_is_tested() -> None:
-    alerts = re.findall(r"alert: (\w+)", (DEPLOY / "rules/topk-bandit.rules.yml").read_text())
-    tested = re.findall(r'alertname="(\w+)"', (DEPLOY / "rules/topk-bandit.test.yml").read_text())
-    assert sorted(alerts) == sorted(tested)
-    assert len(alerts) > 5
+RULES = (DEPLOY / "rules/topk-bandit.rules.yml").read_text()
+RULE_TESTS = (DEPLOY / "rules/topk-bandit.test.yml").read_text()
+RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
+ALERTS = re.findall(r"alert: (\w+)", RULES)
+METRIC = r"(?<![:\w])(?:topk_bandit|grpc_server|process)_[a-z_]+(?![:\w])"
+
+
+def rule(name: str) -> str:
+    """Return the lines of one rule."""
+    return next(part for part in re.split(r"\n(?= *- (?:alert|record|name): )", RULES) if part.split()[2:3] == [name])
+
+
+def metrics_of(name: str) -> set[str]:
+    """Return the metrics that a rule is made of, through the rules that it names."""
+    expression = rule(name).split("labels:")[0].split("annotations:")[0].partition("expr:")[2]
+    recorded = set(re.findall(r"\w+:\w+:\w+", expression))
+    return set(re.findall(METRIC, expression)).union(*map(metrics_of, recorded))
+
+
+def well() -> str:
+    """Return the test of the rules in which all is well."""
+    return re.split(r"\n  - name: ", RULE_TESTS)[1]
+
+
+def test_there_are_alerts_and_each_has_its_own_name() -> None:
+    assert len(set(ALERTS)) == len(ALERTS) > 20
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_a_test_of_its_firing_and_one_of_its_silence(alert: str) -> None:
+    firing = rf'labels: .*alertname="{alert}".*\n +value: 1'
+    assert re.search(firing, RULE_TESTS)
+    # Its silence tells something only where there is what it looks at.
+    looked_at = metrics_of(alert) or {"up"}
+    given = set(re.findall(r"series: (\w+)", well()))
+    assert looked_at <= given
+    assert "expr: ALERTS\n" in well()
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_a_runbook_and_names_it(alert: str) -> None:
+    entry = re.search(rf"^### {alert}\n(.*?)(?=^##|\Z)", RUNBOOKS, re.MULTILINE | re.DOTALL)
+    assert entry is not None
+    for part in ("Means", "Look at", "Do"):
+        assert len(re.findall(rf"^- \*\*{part}:\*\* \S", entry[1], re.MULTILINE)) == 1, part
+    assert f"runbook_url: docs/runbooks.md#{alert.lower()}\n" in rule(alert) + "\n"
+    assert "summary: " in rule(alert)
+    assert re.search(r"labels: \{severity: (page|ticket)\}", rule(alert))
+
+
+def test_runbooks_are_about_alerts_and_panels_that_exist() -> None:
+    assert re.findall(r"^### (\w+)$", RUNBOOKS, re.MULTILINE) == [
+        alert for alert in re.findall(r"^### (\w+)$", RUNBOOKS, re.MULTILINE) if alert in ALERTS
+    ]
+    assert set(re.findall(r"\(#(\w+)\)", RUNBOOKS)) <= {alert.lower() for alert in ALERTS}
+    titles = {panel["title"] for board in dashboards().values() for panel in panels(board)}
+    asked = set(re.findall(r"\*([A-Z][^*]+\?)\*", " ".join(RUNBOOKS.split())))
+    assert len(asked) > 10
+    assert asked <= titles
 
 
 @pytest.mark.parametrize("name", ["topk-bandit.rules.yml", "topk-bandit.test.yml"])
 def test_the_rules_know_only_metrics_that_exist(name: str) -> None:
+    used = set(re.findall(METRIC, (DEPLOY / "rules" / name).read_text()))
+    assert len(used) > 5
+    assert used <= existing_metrics()
+
+
+def test_the_dashboards_know_only_metrics_that_exist() -> None:
+    for name, board in dashboards().items():
+        used = set(re.findall(METRIC, json.dumps(board["panels"])))
+        assert len(used) > 5, name
+        assert used <= existing_metrics(), name
+
+
+def existing_metrics() -> set[str]:
+    """Return the names of all series that a service can have."""
     registry = CollectorRegistry()
     metrics = Metrics(registry, methods=[("service", "Recommend")])
     metrics.store_called("record_reward", 0.001, failed=True)
-    existing = set(re.findall(r"^([a-z_]+)[{ ]", generate_latest(registry).decode(), re.MULTILINE))
-    text = (DEPLOY / "rules" / name).read_text()
-    used = set(re.findall(r"(?<![:\w])(?:topk_bandit|grpc_server)_[a-z_]+(?![:\w])", text))
-    assert len(used) > 5
-    assert used <= existing
+    metrics.rpc_handled("service", "Recommend", "OK", 0.001)
+    metrics.rpc_done(0.001, 0.001)
+    metrics.designed("ready", 0.001)
+    with tempfile.TemporaryDirectory() as folder:
+        fleet = render(Path(folder), lambda: Fleet(workers=1, ready=1, processes={"supervisor": os.getpid()}))
+    text = generate_latest(registry).decode() + fleet.decode()
+    return {name for name in re.findall(r"^([a-z_]+)[{ ]", text, re.MULTILINE) if not name.endswith("_created")}
+
+
+def test_every_metric_is_told_of_and_no_other() -> None:
+    table = (ROOT / "docs/operations.md").read_text()
+    told = set(
+        re.findall(
+            r"`((?:topk_bandit|grpc_server|process)_[a-z_]+)",
+            table.partition("## Metrics")[2].partition("## Memory")[0],
+        )
+    )
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in existing_metrics()}
+    assert told == families
+
+
+def dashboards() -> dict[str, dict[str, Any]]:
+    """Return the dashboards by their files' names."""
+    return {path.stem: json.loads(path.read_text()) for path in (DEPLOY / "grafana/dashboards").glob("*.json")}
+
+
+def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+def test_the_dashboards_are_those_of_their_description() -> None:
+    command = [sys.executable, str(ROOT / "tools/dashboards.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_dashboard_that_is_out_of_date_is_named(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(DEPLOY / "grafana", tmp_path / "deploy/grafana")
+    (tmp_path / "deploy/grafana/dashboards/service.json").write_text("{}")
+    command = [sys.executable, str(tmp_path / "tools/dashboards.py")]
+    done = subprocess.run([*command, "--check"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (
+        1,
+        "deploy/grafana/dashboards/service.json is out of date: run make dashboards\n",
+    )
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert subprocess.run([*command, "--check"], capture_output=True, check=False).returncode == 0
+
+
+def test_every_panel_says_what_it_shows_in_which_unit_and_stands_alone() -> None:
+    boards = dashboards()
+    assert set(boards) == {"learning", "service", "store-and-fleet"}
+    assert len({board["uid"] for board in boards.values()}) == 3
+    for board in boards.values():
+        places: set[tuple[int, int]] = set()
+        for panel in panels(board):
+            assert len(panel["description"]) > 30, panel["title"]
+            assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+            assert panel["targets"], panel["title"]
+            at = panel["gridPos"]
+            here = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+            assert at["x"] + at["w"] <= 24
+            assert not here & places, panel["title"]
+            places |= here
+        titles = [panel["title"] for panel in panels(board)]
+        assert len(set(titles)) == len(titles)
+        assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_grafana_is_given_the_dashboards_and_where_prometheus_is() -> None:
+    provisioning = DEPLOY / "grafana/provisioning"
+    source = (provisioning / "datasources/prometheus.yml").read_text()
+    assert "url: http://prometheus:9090" in source
+    uid = re.search(r"uid: (\S+)", source)
+    assert uid is not None
+    assert all(board["templating"]["list"][0]["current"]["value"] == uid[1] for board in dashboards().values())
+    provider = (provisioning / "dashboards/topk-bandit.yml").read_text()
+    folder = re.search(r"path: (\S+)", provider)
+    assert folder is not None
+    mounts = [line.removeprefix("- ").split(":") for line in compose()["services"]["grafana"] if line.endswith(":ro")]
+    assert ["./grafana/dashboards", folder[1], "ro"] in mounts
+    assert ["./grafana/provisioning", "/etc/grafana/provisioning", "ro"] in mounts
 
 
 def test_the_image_takes_settings_that_exist_and_listens_where_it_says() -> None:
@@ -138,7 +287,7 @@ def test_the_health_check_passes_when_the_service_is_ready(ready: bool) -> None:
 def test_compose_joins_parts_that_exist() -> None:
     sections = compose()
     assert set(sections) == {"name", "services", "volumes"}
-    assert set(sections["services"]) == {"topk-bandit", "valkey", "prometheus"}
+    assert set(sections["services"]) == {"topk-bandit", "valkey", "prometheus", "grafana"}
     service = sections["services"]["topk-bandit"]
     assert "dockerfile: deploy/Containerfile" in service
     assert all(any(line.startswith("image: ") for line in lines) for lines in sections["services"].values())
@@ -146,7 +295,7 @@ def test_compose_joins_parts_that_exist() -> None:
     for mount in mounts:
         source = mount.removeprefix("- ").partition(":")[0]
         assert source in sections["volumes"] or (DEPLOY / source).exists(), mount
-    assert len(mounts) == 4
+    assert len(mounts) == 6
     assert 'targets: ["topk-bandit:9464"]' in (DEPLOY / "prometheus.yml").read_text()
 
 
