@@ -1,0 +1,178 @@
+"""A real Prometheus looks at a real service: every query of a panel or rule has an answer, also after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections import deque
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.faults.service import serving
+from tests.servers import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.service import Service
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+PATIENCE = 40.0
+WAIT = timedelta(seconds=1)
+COMPARISON = re.compile(r" (==|!=|<|>|<=|>=) (?!bool )")
+
+
+class Prometheus:
+    """A Prometheus with the configuration that is deployed, but for the names of machines and the pace."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+
+    def ask(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - what JSON may hold
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=10) as response:
+            return json.load(response)["data"]
+
+    def values(self, expression: str) -> list[float]:
+        return [float(one["value"][1]) for one in self.ask("query", query=expression)["result"]]
+
+    def rules(self) -> dict[str, str]:
+        """Return the query of each rule; that of an alert says of its condition whether it holds, and not only when."""
+        rules = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
+        assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+        return {
+            rule["name"]: COMPARISON.sub(r" \1 bool ", rule["query"]) if rule["type"] == "alerting" else rule["query"]
+            for rule in rules
+        }
+
+    def unanswered(self) -> dict[str, list[float]]:
+        """Return the names of the queries without an answer, or with one that is no number."""
+        answers = {name: self.values(query) for name, query in {**self.rules(), **panel_queries()}.items()}
+        return {name: values for name, values in answers.items() if not values or any(map(math.isnan, values))}
+
+    def wait_for_answers(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while left := self.unanswered():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.2)
+
+
+def panel_queries() -> dict[str, str]:
+    """Return the query of each target of each panel, with Grafana's variables replaced."""
+    boards = [json.loads(path.read_text()) for path in sorted((DEPLOY / "grafana/dashboards").glob("*.json"))]
+    queries = {
+        f"{board['title']}: {panel['title']} {target['refId']}": target["expr"].replace("$__rate_interval", "30s")
+        for board in boards
+        for panel in board["panels"]
+        for target in panel.get("targets", [])
+    }
+    assert len(boards) == 3
+    return {name: query.replace("$job", "topk-bandit") for name, query in queries.items()}
+
+
+@contextlib.contextmanager
+def watching(folder: Path, target: str) -> Iterator[Prometheus]:
+    """Run a Prometheus of its own, which remembers nothing, until the end of the block."""
+    program = shutil.which("prometheus")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("prometheus is missing")
+        pytest.skip("prometheus is missing")
+    shutil.copytree(DEPLOY / "rules", folder / "rules")
+    config = (DEPLOY / "prometheus.yml").read_text().replace("topk-bandit:9464", target).replace("15s", "1s")
+    (folder / "prometheus.yml").write_text(config)
+    port = free_port()
+    options = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=error")
+    with (folder / "log").open("wb") as log:
+        command = [program, *options, f"--web.listen-address=127.0.0.1:{port}"]
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        prometheus = Prometheus(port)
+        wait_until_up(prometheus, process, folder / "log")
+        yield prometheus
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_up(prometheus: Prometheus, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if prometheus.values("up") == [1.0]:
+                return
+        except OSError:
+            pass
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, "Prometheus sees nothing"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def trading(service: Service) -> Iterator[None]:
+    """Let a shop ask for slates and post rewards, some of them late and some never, until the end of the block."""
+    closed = threading.Event()
+    shop = threading.Thread(target=trade, args=(service, closed))
+    shop.start()
+    try:
+        yield
+        assert shop.is_alive(), "the shop has failed"
+    finally:
+        closed.set()
+        shop.join()
+
+
+def trade(service: Service, closed: threading.Event) -> None:
+    waiting: deque[tuple[float, str]] = deque()
+    with service.client() as client:
+        client.create_bandit("home", slate_size=2, item_capacity=8, reward_wait=WAIT, default_reward=0.0)
+        client.upsert_items("home", ["tea", "coffee", "cocoa", "milk"])
+        number = 0
+        while not closed.wait(0.02):
+            number += 1
+            slate = client.recommend("home")
+            if number % 4 == 1:
+                waiting.append((time.monotonic() + 2 * WAIT.total_seconds(), slate.id))
+            elif number % 4 > 1:
+                client.reward("home", slate.id, float("tea" in slate.items))
+            while waiting and waiting[0][0] < time.monotonic():
+                client.reward("home", waiting.popleft()[1], 1.0)
+
+
+def test_every_query_of_every_panel_and_rule_has_an_answer(tmp_path: Path) -> None:
+    target = f"127.0.0.1:{free_port()}"
+    folders = [tmp_path / name for name in ("data", "before", "after")]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        serving(folders[0], "--workers=1", f"--metrics-listen={target}") as service,
+        watching(folders[1], target) as prometheus,
+    ):
+        with trading(service):
+            prometheus.wait_for_answers()
+        os.kill(service.pid, signal.SIGTERM)
+        assert service.wait() == 0
+        service.start()
+        # What a fresh one sees, the service has shown since its restart; the other sees all counters begin again.
+        with watching(folders[2], target) as fresh, trading(service):
+            fresh.wait_for_answers()
+            prometheus.wait_for_answers()
+            assert len(fresh.rules()) > 50
+            assert len(panel_queries()) > 60
+
+
+def test_a_condition_is_asked_for_as_a_number() -> None:
+    asked = COMPARISON.sub(r" \1 bool ", 'a{job="x"} == 0 or (b > 1 and c < d)')
+    assert asked == 'a{job="x"} == bool 0 or (b > bool 1 and c < bool d)'
