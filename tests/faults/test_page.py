@@ -13,11 +13,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
 from tests.faults.service import page, serving, until
+from tests.rpc.keys import ring, shown
 
+from topk_bandit.rpc.keys import print_keys
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.browsers import Chrome
     from tests.faults.service import Service
@@ -83,6 +86,15 @@ def test_a_slate_and_its_reward_with_the_send_buttons_alone(service: Service, op
     assert opened.get_log("browser") == []
     with service.client(tenant="acme") as client:
         assert client.stats("home").observation_count == 1
+
+
+def test_calls_show_the_key_that_was_typed(browser: Chrome, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text(print_keys(ring()), encoding="utf-8")
+    with serving(tmp_path / "data", f"--keys-file={tmp_path / 'keys.json'}") as locked:
+        open_page(locked, browser)
+        assert send(browser, "BanditService_CreateBandit")[0] == "401 refused"
+        browser.find_element(By.ID, "key").send_keys(shown("root"))
+        assert send(browser, "BanditService_CreateBandit")[0] == "200 OK"
 
 
 def test_it_has_every_call_with_its_fields(opened: Chrome) -> None:
