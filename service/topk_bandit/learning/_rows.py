@@ -146,8 +146,9 @@ class PendingRows:
         factor = np.zeros((size + 1, size + 1))
         factor[:-1, :-1] = self.factor
         factor[-1, :-1], factor[-1, -1] = ell, diagonal
-        whitened = np.zeros((columns + 1, size + 1))
+        whitened = np.empty((columns + 1, size + 1))
         whitened[:-1, :-1] = self.whitened
+        whitened[-1, :-1] = 0.0
         whitened[:, -1] = row
         return PendingRows(
             factor,
@@ -158,10 +159,10 @@ class PendingRows:
         )
 
     def without(self, chosen: int, factor: FloatArray, whitened: FloatArray) -> PendingRows:
-        """Return the others; `factor` and `whitened` are what was rotated and cut so that it is theirs."""
+        """Return the others; `factor` and `whitened`, which is new, were rotated and cut so that they are theirs."""
         return PendingRows(
             factor=lay_out(factor),
-            whitened=lay_out(whitened),
+            whitened=whitened,
             contexts=_without(self.contexts, chosen),
             rankings=_without(self.rankings, chosen),
             content=_without(self.content, chosen),

@@ -370,9 +370,10 @@ class Posterior:
         if not math.isfinite(value):
             raise InvalidArgumentError("value", f"expected a finite number, got {value}")
         n, old = self.n_rows, self._pending
-        factor, whitened = old.factor.copy(), _move_row(old.whitened, n + chosen, n)
-        kendall.rotate_to_front(factor, whitened, chosen)
-        row = whitened[: n + 1, 0]
+        factor = old.factor.copy()
+        rotations = kendall.rotate_to_front(factor, chosen)
+        whitened, first = _rotated(old.whitened, _moved(len(old.whitened), n + chosen, n), rotations, gone=0)
+        row = first[: n + 1]
         context, ranking = old.contexts[chosen], old.rankings[chosen]
         targets = self._targets_of(context, ranking, value)
         z = self._rows.targets[:, :n] @ row[:n] + targets * row[n]
@@ -381,7 +382,7 @@ class Posterior:
         products, observations, squares = self._sums
         return replace(
             self._with_row(row, context, ranking, old.content[chosen], targets),
-            _pending=old.without(chosen, factor[1:, 1:], whitened[:, 1:]),
+            _pending=old.without(chosen, factor[1:, 1:], whitened),
             _weights=weights,
             _sums=_Sums(products + z[:, None] * z, observations + 1.0, squares + float(context @ context)),
         )
@@ -429,10 +430,11 @@ class Posterior:
         """Forget a pending row as if it had never been shown: O(P (N + P)); parameter and errors as for `reward`."""
         self._check_pending(chosen)
         n, old = self.n_rows, self._pending
-        factor, whitened = old.factor.copy(), old.whitened.copy()
-        kendall.rotate_out(factor, whitened, chosen)
-        whitened = _move_row(whitened, n + chosen, n + old.size - 1)
-        return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened[:-1, :-1]))
+        factor = old.factor.copy()
+        rotations = kendall.rotate_out(factor, chosen)
+        others = np.delete(np.arange(len(old.whitened)), n + chosen)
+        whitened, _ = _rotated(old.whitened, others, rotations, gone=old.size - 1)
+        return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened))
 
     def rescaled(self, *, offset: float, amplitude: float, slope: float = 0.0) -> Posterior:
         """Return this posterior with its rewards centred on b + s h and its kernel scaled by `amplitude`."""
@@ -759,11 +761,21 @@ def _content_of(kernel: KendallKernel, rankings: Rankings) -> FloatArray:
     return np.zeros((len(rankings), 0)) if content is None else content.of_slates(rankings)
 
 
-def _move_row(rows: FloatArray, source: int, target: int) -> FloatArray:
-    """Return a copy with row `source` taken out and put in again as row `target`."""
-    order = list(range(len(rows)))
-    order.insert(target, order.pop(source))
-    return rows[order]
+def _moved(count: int, source: int, target: int) -> NDArray[np.intp]:
+    """Return 0 .. count - 1 with `source` taken out and put in again at place `target`, which is not after it."""
+    order = np.arange(count)
+    order[target + 1 : source + 1] = order[target:source]
+    order[target] = source
+    return order
+
+
+def _rotated(
+    whitened: FloatArray, order: NDArray[np.intp], rotations: FloatArray, *, gone: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rows `order` of M', rotated: all columns but `gone`, and that one."""
+    others, column = np.empty((len(order), whitened.shape[1] - 1)), np.empty(len(order))
+    kendall.rotate_rows(whitened, order, rotations, gone, others, column)
+    return others, column
 
 
 def capacity_for(n_rows: int) -> int:

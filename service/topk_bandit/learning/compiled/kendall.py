@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["gram", "gram_of", "rotate_out", "rotate_to_front", "sum_rows"]
+__all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
 
 
 @njit(nogil=True, cache=True)
@@ -96,43 +96,109 @@ def sum_rows(features, rankings, weights):
 
 
 @njit(nogil=True, cache=True)
-def _annihilate(factor, whitened, row, first):
-    """Rotate columns `first`, `first + 1` of the factor, and so of M', such that factor[row, first + 1] = 0."""
+def _annihilate(factor, row, first, rotations, count):
+    """Rotate columns `first`, `first + 1` of the factor such that factor[row, first + 1] = 0; return the new count."""
     x = factor[row, first]
     y = factor[row, first + 1]
     norm = np.hypot(x, y)
     if y == 0.0 or norm == 0.0:
-        return
-    _rotate(factor, first, x / norm, y / norm)
-    _rotate(whitened, first, x / norm, y / norm)
+        return count
+    cosine, sine = x / norm, y / norm
+    for i in range(factor.shape[0]):
+        left = factor[i, first]
+        right = factor[i, first + 1]
+        factor[i, first] = cosine * left + sine * right
+        factor[i, first + 1] = cosine * right - sine * left
+    rotations[count, 0], rotations[count, 1], rotations[count, 2] = first, cosine, sine
+    return count + 1
 
 
 @njit(nogil=True, cache=True)
-def _rotate(array, first, cosine, sine):
-    for i in range(array.shape[0]):
-        left = array[i, first]
-        right = array[i, first + 1]
-        array[i, first] = cosine * left + sine * right
-        array[i, first + 1] = cosine * right - sine * left
-
-
-@njit(nogil=True, cache=True)
-def rotate_to_front(factor, whitened, chosen):
-    """Make pending row `chosen` the first: `factor` becomes L of the permuted matrix, `whitened` its part of M'."""
+def rotate_to_front(factor, chosen):
+    """Make `factor` L of the permuted matrix whose first row is pending row `chosen`; return the rotations for M'."""
     moved = factor[chosen].copy()
     for i in range(chosen, 0, -1):
         factor[i] = factor[i - 1]
     factor[0] = moved
+    rotations, count = np.empty((chosen, 3)), 0
     for t in range(chosen - 1, -1, -1):
-        _annihilate(factor, whitened, 0, t)
+        count = _annihilate(factor, 0, t, rotations, count)
+    return rotations[:count]
 
 
 @njit(nogil=True, cache=True)
-def rotate_out(factor, whitened, chosen):
-    """Make pending row `chosen` removable: the last row and column of `factor`, and the last of M', can go then."""
+def rotate_out(factor, chosen):
+    """Make pending row `chosen` the last, so that it can go from `factor`; return the rotations for M'."""
     size = factor.shape[0]
     for i in range(chosen, size - 1):
         factor[i] = factor[i + 1]
     factor[size - 1] = 0.0
+    rotations, count = np.empty((size, 3)), 0
     for t in range(chosen, size - 1):
-        _annihilate(factor, whitened, t, t)
+        count = _annihilate(factor, t, t, rotations, count)
+    return rotations[:count]
+
+
+_ROWS_AT_ONCE = 16
+
+# Of a signed index the compiler has to ask whether it counts from the end.
+_index = np.uint64
+
+
+@njit(nogil=True, cache=True)
+def _rotate_block(block, rotations):
+    for r in range(_index(rotations.shape[0])):
+        first, cosine, sine = _index(rotations[r, 0]), rotations[r, 1], rotations[r, 2]
+        for i in range(_index(_ROWS_AT_ONCE)):
+            left = block[first, i]
+            right = block[first + _index(1), i]
+            block[first, i] = cosine * left + sine * right
+            block[first + _index(1), i] = cosine * right - sine * left
+
+
+@njit(nogil=True, cache=True)
+def _touched(rotations, size):
+    """Return the first column that any rotation changes, and the one after the last."""
+    first, end = size, 0
+    for r in range(rotations.shape[0]):
+        first, end = min(first, int(rotations[r, 0])), max(end, int(rotations[r, 0]) + 2)
+    return min(first, end), end
+
+
+@njit(nogil=True, cache=True)
+def _copy(target, row, shift, source, source_row, first, end):
+    for j in range(_index(first), _index(end)):
+        target[row, j - shift] = source[source_row, j]
+
+
+@njit(nogil=True, cache=True)
+def _copy_turned(target, row, shift, block, i, first, end):
+    for j in range(_index(first), _index(end)):
+        target[row, j - shift] = block[j, i]
+
+
+@njit(nogil=True, cache=True)
+def rotate_rows(whitened, order, rotations, gone, others, column):
+    """Rotate the columns of the rows `order` of M'; set `column` to the column `gone`, and `others` to all but that.
+
+    It is the first or the last one. A few rows at a time are turned in a block that stays in the processor's nearest
+    cache. Each number is computed as if all rows were rotated by one rotation after the other.
+    """
+    size, shift = whitened.shape[1], _index(1 if gone == 0 else 0)
+    first, end = _touched(rotations, size)
+    least, most = (1, size) if gone == 0 else (0, size - 1)
+    block = np.zeros((size, _ROWS_AT_ONCE))
+    for start in range(0, order.shape[0], _ROWS_AT_ONCE):
+        count = min(_ROWS_AT_ONCE, order.shape[0] - start)
+        for i in range(_index(count)):
+            source = _index(order[_index(start) + i])
+            for j in range(_index(first), _index(end)):
+                block[j, i] = whitened[source, j]
+        _rotate_block(block, rotations)
+        for i in range(_index(count)):
+            row = _index(start) + i
+            source = _index(order[row])
+            _copy(others, row, shift, whitened, source, least, max(first, least))
+            _copy_turned(others, row, shift, block, i, max(first, least), min(end, most))
+            _copy(others, row, shift, whitened, source, max(end, least), most)
+            column[row] = block[gone, i] if first <= gone < end else whitened[source, gone]
