@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contracts.harness import whole_log
 from tests.faults.service import serving, until
+from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 from tests.servers import running_server, valkey_binary
@@ -230,7 +231,8 @@ def test_a_store_that_forgets_is_refused(folder: Path, *, append_only: bool, pol
         assert service.everything() == set()
 
 
-@pytest.mark.parametrize("how", ["frozen", "killed"])
+@pytest.mark.long_form
+@pytest.mark.parametrize("how", usual_or_long(["killed"], long=["frozen", "killed"]))
 def test_an_outage_is_two_lines_of_the_log(
     server: RunningServer, service: Service, channel: grpc.Channel, how: str
 ) -> None:
@@ -255,7 +257,8 @@ def unfinished(service: Service) -> bool:
     return began > sum(message == "the store is back" for message in said)
 
 
-@pytest.mark.parametrize("how", ["frozen", "killed"])
+@pytest.mark.long_form
+@pytest.mark.parametrize("how", usual_or_long(["frozen"], long=["frozen", "killed"]))
 def test_the_metrics_tell_of_an_outage_while_it_lasts(
     server: RunningServer, service: Service, channel: grpc.Channel, how: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.long_forms import usual_or_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,8 @@ def told(service: Service, setting: str) -> list[str]:
     return [record["level"] for record in service.records if word in record.get("message", "")]
 
 
-@pytest.mark.parametrize("setting", UNSAFE)
+@pytest.mark.long_form
+@pytest.mark.parametrize("setting", usual_or_long(["appendonly"], long=list(UNSAFE)))
 def test_an_unsafe_setting_is_told_as_long_as_it_lasts(service: Service, data: Path, setting: str) -> None:
     unsafe, safe = UNSAFE[setting]
     socket = next(data.glob("valkey.sock"))
