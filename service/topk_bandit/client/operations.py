@@ -307,13 +307,7 @@ class Operations:
         paths += [name for name, value in changes.items() if value is not UNCHANGED]
         message = bandit_pb.Bandit(
             name=self._name(bandit),
-            exploration=_exploration(
-                _or_none(constant_beta),
-                _or_none(schedule_scale),
-                _or_none(uniform_share),
-                _or_none(near_share),
-                _or_none(shares_fall_after),
-            ),
+            exploration=_exploration(*map(_or_none, explored)),
             reward_wait=_duration(_or_none(reward_wait)),
             default_reward=_or_none(default_reward),
             prior_study=self._study_name(_or_none(prior_study)),
@@ -389,22 +383,11 @@ def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
     return bandit_pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
 
 
-def _exploration(
-    constant_beta: float | None,
-    schedule_scale: float | None,
-    uniform_share: float | None,
-    near_share: float | None,
-    shares_fall_after: int | None,
-) -> bandit_pb.Exploration:
-    if constant_beta is not None and schedule_scale is not None:
+def _exploration(*explored: Any) -> bandit_pb.Exploration:  # noqa: ANN401 - numbers of two types, or none
+    values = dict(zip(_EXPLORATION, explored, strict=True))
+    if values["constant_beta"] is not None and values["schedule_scale"] is not None:
         raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
-    return bandit_pb.Exploration(
-        constant_beta=constant_beta,
-        schedule_scale=schedule_scale,
-        uniform_share=uniform_share,
-        near_share=near_share,
-        shares_fall_after=shares_fall_after,
-    )
+    return bandit_pb.Exploration(**values)
 
 
 def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendation:
