@@ -253,7 +253,7 @@ def test_an_item_that_comes_later_and_is_like_the_best_ones_is_soon_shown() -> N
             await worker.recommender.reward(NAME, given.recommendation_id, worth + 0.1 * float(rng.normal()))
         assert shown_at
         assert shown_at[0] <= 142, shown_at
-        assert (await worker.bandits.stats(NAME)).content_share >= 1.0
+        assert (await worker.bandits.stats(NAME)).hyperparameters.content_share >= 1.0
 
     with_worker(scenario)
 

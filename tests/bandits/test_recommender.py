@@ -107,13 +107,13 @@ def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> N
         async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, kernel=kernel))
-            assert (await worker.bandits.stats(NAME)).rank_weight_power == power
+            assert (await worker.bandits.stats(NAME)).hyperparameters.rank_weight_power == power
             if kernel is Kernel.ADAPTIVE:
                 await shop.trade(60)
                 model = await worker.residents.follow(NAME)
                 chosen = model.state.posterior.kernel.shape
                 assert chosen is not None
-                stats = await worker.bandits.stats(NAME)
+                stats = (await worker.bandits.stats(NAME)).hyperparameters
                 assert (stats.rank_weight_power, stats.pair_scale, stats.constant_variance) == chosen[:3]
                 assert (stats.shared_context, stats.edges_reached) == (model.state.shared, model.state.edges_reached)
 

@@ -327,6 +327,16 @@ def test_an_update_of_nothing_is_refused(client: EitherClient, home: str) -> Non
     assert caught.value.field == "update_mask"
 
 
+def test_a_setting_that_there_is_not_is_named_and_nothing_is_sent(client: EitherClient, home: str) -> None:
+    before = client.get_bandit(home)
+    with pytest.raises(TypeError, match="no setting 'uniform_shares'"):
+        client.update_bandit(home, uniform_shares=0.5)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no setting 'halflife'"):
+        client.create_bandit("other", slate_size=1, item_capacity=2, halflife=None)  # type: ignore[call-arg]
+    assert client.get_bandit(home) == before
+    assert "other" not in {bandit.name for bandit in client.list_bandits()}
+
+
 def test_two_betas_are_refused(client: EitherClient, home: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         client.update_bandit(home, constant_beta=1.0, schedule_scale=1.0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_items
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
-from topk_bandit.domain.bandits import BanditStats, Kernel
+from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, UnavailableError
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.learning.usual_contexts import NO_CONTEXTS
@@ -190,7 +190,7 @@ class Bandits:
 
 def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes: int) -> BanditStats:
     state, tally = model.state, model.tally
-    posterior, shape = state.posterior, state.posterior.kernel.shape
+    posterior = state.posterior
     return BanditStats(
         log_position=max(record.log_position, model.version),
         model_version=model.version,
@@ -218,14 +218,7 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         regret_bound_sum=tally.regret_bound_sum,
         estimated_regret_sum=tally.estimated_regret_sum,
         explored=tally.explored,
-        noise_variance=posterior.amplitude * posterior.noise_variance,
-        prior_variance=posterior.amplitude * (1.0 + state.shared),
-        prior_slope=posterior.slope,
-        rank_weight_power=_find_rank_weight_power(model),
-        pair_scale=1.0 if shape is None else shape.pair_scale,
-        constant_variance=posterior.kernel.constant,
-        shared_context=state.shared,
-        edges_reached=state.edges_reached,
+        hyperparameters=_describe_hyperparameters(model),
         outliers=state.usual.outliers,
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
@@ -235,7 +228,22 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         arithmetic=digests.arithmetic,
         context_features=_describe_features(model),
         item_features=() if model.item_features is None else _describe_records(model.item_features.encoder),
+    )
+
+
+def _describe_hyperparameters(model: Model) -> HyperparameterStats:
+    state, posterior = model.state, model.state.posterior
+    shape = posterior.kernel.shape
+    return HyperparameterStats(
+        noise_variance=posterior.amplitude * posterior.noise_variance,
+        prior_variance=posterior.amplitude * (1.0 + state.shared),
+        prior_slope=posterior.slope,
+        rank_weight_power=_find_rank_weight_power(model),
+        pair_scale=1.0 if shape is None else shape.pair_scale,
+        constant_variance=posterior.kernel.constant,
+        shared_context=state.shared,
         content_share=state.content_share,
+        edges_reached=state.edges_reached,
     )
 
 

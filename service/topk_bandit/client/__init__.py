@@ -1,6 +1,7 @@
 """What a storefront imports: ``Client``, its asynchronous twin ``AsyncClient``, their values and their errors."""
 
 from topk_bandit.client.asynchronous import AsyncClient
+from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
 from topk_bandit.client.errors import (
     AlreadyExists,
     Cancelled,
@@ -44,7 +45,6 @@ from topk_bandit.client.study_values import (
 )
 from topk_bandit.client.synchronous import Client
 from topk_bandit.client.values import (
-    UNCHANGED,
     ActivationOutcome,
     ActivationReceipt,
     Aggregation,
@@ -58,11 +58,9 @@ from topk_bandit.client.values import (
     RewardRange,
     RewardReceipt,
     Tls,
-    Unchanged,
 )
 
 __all__ = [
-    "UNCHANGED",
     "ActivationOutcome",
     "ActivationReceipt",
     "Aggregation",
@@ -72,6 +70,8 @@ __all__ = [
     "AnswersOutcome",
     "AsyncClient",
     "Bandit",
+    "BanditChanges",
+    "BanditSettings",
     "BanditStats",
     "BatchOutcome",
     "Cancelled",
@@ -107,7 +107,6 @@ __all__ = [
     "Tls",
     "Unauthenticated",
     "Unavailable",
-    "Unchanged",
     "Unexpected",
     "boolean",
     "categorical",

@@ -15,14 +15,14 @@ from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
-from topk_bandit.client.values import UNCHANGED, Aggregation, Kernel
+from topk_bandit.client.values import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-    from datetime import timedelta
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
+    from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.retries import RetryPolicy
     from topk_bandit.client.values import (
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
         BatchOutcome,
         Item,
         Recommendation,
-        RewardRange,
         RewardReceipt,
         Tls,
-        Unchanged,
     )
-    from topk_bandit.domain.features import Feature
 
 __all__ = ["AsyncClient"]
 
@@ -267,45 +264,17 @@ class AsyncClient(AsyncStudies):
         item_capacity: int,
         context_dimension: int = 0,
         kernel: Kernel = Kernel.ADAPTIVE,
-        constant_beta: float | None = None,
-        schedule_scale: float | None = None,
-        uniform_share: float | None = None,
-        near_share: float | None = None,
-        shares_fall_after: int | None = None,
-        reward_wait: timedelta | None = None,
-        default_reward: float | None = None,
-        prior_study: str | None = None,
-        half_life: timedelta | None = None,
-        reward_range: RewardRange | None = None,
-        reward_aggregation: Aggregation = Aggregation.FIRST,
-        requires_activation: bool = False,
-        baseline_item_ids: Iterable[str] = (),
-        context_schema: Iterable[Feature] | None = None,
-        item_schema: Iterable[Feature] | None = None,
         timeout: float | None = None,
+        **settings: Unpack[BanditSettings],
     ) -> Bandit:
-        """Create a bandit, or return the equal one that is there; None and 0 stand for the service's default."""
+        """Create a bandit, or return the equal one that is there; see `BanditSettings` for what else can be set."""
         operation = self._operations.create_bandit(
             bandit,
             slate_size=slate_size,
             item_capacity=item_capacity,
             context_dimension=context_dimension,
             kernel=kernel,
-            constant_beta=constant_beta,
-            schedule_scale=schedule_scale,
-            uniform_share=uniform_share,
-            near_share=near_share,
-            shares_fall_after=shares_fall_after,
-            reward_wait=reward_wait,
-            default_reward=default_reward,
-            prior_study=prior_study,
-            half_life=half_life,
-            reward_range=reward_range,
-            reward_aggregation=reward_aggregation,
-            requires_activation=requires_activation,
-            baseline_item_ids=baseline_item_ids,
-            context_schema=context_schema,
-            item_schema=item_schema,
+            settings=settings,
         )
         return await self._run(operation, timeout)
 
@@ -318,51 +287,10 @@ class AsyncClient(AsyncStudies):
         return self._pages(self._operations.list_bandits, timeout)
 
     async def update_bandit(
-        self,
-        bandit: str,
-        *,
-        constant_beta: float | Unchanged | None = UNCHANGED,
-        schedule_scale: float | Unchanged | None = UNCHANGED,
-        uniform_share: float | Unchanged | None = UNCHANGED,
-        near_share: float | Unchanged | None = UNCHANGED,
-        shares_fall_after: int | Unchanged | None = UNCHANGED,
-        reward_wait: timedelta | Unchanged | None = UNCHANGED,
-        default_reward: float | Unchanged | None = UNCHANGED,
-        prior_study: str | Unchanged | None = UNCHANGED,
-        half_life: timedelta | Unchanged | None = UNCHANGED,
-        reward_range: RewardRange | Unchanged | None = UNCHANGED,
-        reward_aggregation: Aggregation | Unchanged | None = UNCHANGED,
-        requires_activation: bool | Unchanged | None = UNCHANGED,
-        item_capacity: int | Unchanged = UNCHANGED,
-        baseline_item_ids: Iterable[str] | Unchanged | None = UNCHANGED,
-        context_schema: Iterable[Feature] | Unchanged = UNCHANGED,
-        item_schema: Iterable[Feature] | Unchanged = UNCHANGED,
-        timeout: float | None = None,
+        self, bandit: str, *, timeout: float | None = None, **changes: Unpack[BanditChanges]
     ) -> Bandit:
-        """Change the fields that are given; None takes a field back to its default. What was learned is kept.
-
-        The item capacity can only be raised.
-        """
-        operation = self._operations.update_bandit(
-            bandit,
-            constant_beta=constant_beta,
-            schedule_scale=schedule_scale,
-            uniform_share=uniform_share,
-            near_share=near_share,
-            shares_fall_after=shares_fall_after,
-            reward_wait=reward_wait,
-            default_reward=default_reward,
-            prior_study=prior_study,
-            half_life=half_life,
-            reward_range=reward_range,
-            reward_aggregation=reward_aggregation,
-            requires_activation=requires_activation,
-            item_capacity=item_capacity,
-            baseline_item_ids=baseline_item_ids,
-            context_schema=context_schema,
-            item_schema=item_schema,
-        )
-        return await self._run(operation, timeout)
+        """Change the settings that are given; None takes one back to its default. What was learned is kept."""
+        return await self._run(self._operations.update_bandit(bandit, changes), timeout)
 
     async def delete_bandit(self, bandit: str, *, timeout: float | None = None) -> None:
         """Remove a bandit and all that it learned, for good."""

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
-from datetime import UTC, timedelta
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.field_mask_pb2 import FieldMask
-
+from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, invalid_argument
-from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_message, schema_of
+from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
 from topk_bandit.client.values import (
-    UNCHANGED,
     ActivationOutcome,
     ActivationReceipt,
-    Aggregation,
     Bandit,
     BanditStats,
     BatchOutcome,
@@ -39,8 +35,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topk_bandit.client.errors import ClientError
-    from topk_bandit.client.values import Unchanged
-    from topk_bandit.domain.features import Feature
 
 __all__ = ["Operation", "Operations", "Page", "merged"]
 
@@ -64,16 +58,8 @@ _KERNELS = {
     bandit_pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
     bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
 }
-_AGGREGATIONS = {
-    bandit_pb.REWARD_AGGREGATION_FIRST: Aggregation.FIRST,
-    bandit_pb.REWARD_AGGREGATION_LAST: Aggregation.LAST,
-    bandit_pb.REWARD_AGGREGATION_SUM: Aggregation.SUM,
-    bandit_pb.REWARD_AGGREGATION_MEAN: Aggregation.MEAN,
-    bandit_pb.REWARD_AGGREGATION_MAX: Aggregation.MAX,
-}
-_AGGREGATIONS_ON_THE_WIRE = {kind: number for number, kind in _AGGREGATIONS.items()}
+_AGGREGATIONS = {number: kind for kind, number in AGGREGATIONS.items()}
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
-_EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share", "near_share", "shares_fall_after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +106,6 @@ class Operations:
 
     def _name(self, bandit: str) -> str:
         return f"{self._parent}/bandits/{bandit}"
-
-    def _study_name(self, study: str | None) -> str:
-        return f"{self._parent}/studies/{study}" if study else ""
 
     def recommend(
         self,
@@ -218,41 +201,14 @@ class Operations:
         item_capacity: int,
         context_dimension: int,
         kernel: Kernel,
-        constant_beta: float | None,
-        schedule_scale: float | None,
-        uniform_share: float | None,
-        near_share: float | None,
-        shares_fall_after: int | None,
-        reward_wait: timedelta | None,
-        default_reward: float | None,
-        prior_study: str | None,
-        half_life: timedelta | None,
-        reward_range: RewardRange | None,
-        reward_aggregation: Aggregation,
-        requires_activation: bool,
-        baseline_item_ids: Iterable[str],
-        context_schema: Iterable[Feature] | None,
-        item_schema: Iterable[Feature] | None,
+        settings: Mapping[str, Any],
     ) -> Operation[Bandit]:
         """Create a bandit."""
-        message = bandit_pb.Bandit(
-            name=self._name(bandit),
-            slate_size=slate_size,
-            item_capacity=item_capacity,
-            context_dimension=context_dimension,
-            kernel=_KERNELS_ON_THE_WIRE[kernel],
-            exploration=_exploration(constant_beta, schedule_scale, uniform_share, near_share, shares_fall_after),
-            reward_wait=_duration(reward_wait),
-            default_reward=default_reward,
-            prior_study=self._study_name(prior_study),
-            half_life=_duration(half_life),
-            reward_range=_range(reward_range),
-            reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[reward_aggregation],
-            requires_activation=requires_activation,
-            baseline_item_ids=baseline_item_ids,
-            context_schema=schema_message(context_schema),
-            item_schema=schema_message(item_schema),
-        )
+        message = settings_message({**settings, "item_capacity": item_capacity}, parent=self._parent)
+        message.name = self._name(bandit)
+        message.slate_size = slate_size
+        message.context_dimension = context_dimension
+        message.kernel = _KERNELS_ON_THE_WIRE[kernel]
         request = bandit_pb.CreateBanditRequest(bandit=message)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
 
@@ -266,61 +222,11 @@ class Operations:
         request = bandit_pb.ListBanditsRequest(parent=self._parent, page_token=token)
         return Operation(BanditServiceStub, "ListBandits", request, _bandits)
 
-    def update_bandit(
-        self,
-        bandit: str,
-        *,
-        constant_beta: float | Unchanged | None,
-        schedule_scale: float | Unchanged | None,
-        uniform_share: float | Unchanged | None,
-        near_share: float | Unchanged | None,
-        shares_fall_after: int | Unchanged | None,
-        reward_wait: timedelta | Unchanged | None,
-        default_reward: float | Unchanged | None,
-        prior_study: str | Unchanged | None,
-        half_life: timedelta | Unchanged | None,
-        reward_range: RewardRange | Unchanged | None,
-        reward_aggregation: Aggregation | Unchanged | None,
-        requires_activation: bool | Unchanged | None,
-        item_capacity: int | Unchanged,
-        baseline_item_ids: Iterable[str] | Unchanged | None,
-        context_schema: Iterable[Feature] | Unchanged,
-        item_schema: Iterable[Feature] | Unchanged,
-    ) -> Operation[Bandit]:
-        """Change the fields that are not UNCHANGED. Sent again it could undo somebody else's change in between."""
-        explored = (constant_beta, schedule_scale, uniform_share, near_share, shares_fall_after)
-        exploration = dict(zip(_EXPLORATION, explored, strict=True))
-        changes = {
-            "reward_wait": reward_wait,
-            "default_reward": default_reward,
-            "prior_study": prior_study,
-            "half_life": half_life,
-            "reward_range": reward_range,
-            "reward_aggregation": reward_aggregation,
-            "requires_activation": requires_activation,
-            "item_capacity": item_capacity,
-            "baseline_item_ids": baseline_item_ids,
-            "context_schema": context_schema,
-            "item_schema": item_schema,
-        }
-        paths = [f"exploration.{name}" for name, value in exploration.items() if value is not UNCHANGED]
-        paths += [name for name, value in changes.items() if value is not UNCHANGED]
-        message = bandit_pb.Bandit(
-            name=self._name(bandit),
-            exploration=_exploration(*map(_or_none, explored)),
-            reward_wait=_duration(_or_none(reward_wait)),
-            default_reward=_or_none(default_reward),
-            prior_study=self._study_name(_or_none(prior_study)),
-            half_life=_duration(_or_none(half_life)),
-            reward_range=_range(_or_none(reward_range)),
-            reward_aggregation=_aggregation(reward_aggregation),
-            requires_activation=requires_activation is True,
-            item_capacity=_or_none(item_capacity),
-            baseline_item_ids=_or_none(baseline_item_ids),
-            context_schema=schema_message(_or_none(context_schema)),
-            item_schema=schema_message(_or_none(item_schema)),
-        )
-        request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=FieldMask(paths=paths))
+    def update_bandit(self, bandit: str, changes: Mapping[str, Any]) -> Operation[Bandit]:
+        """Change the settings that are given. Sent again it could undo somebody else's change in between."""
+        message = settings_message(changes, parent=self._parent)
+        message.name = self._name(bandit)
+        request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=settings_mask(changes))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
 
     def delete_bandit(self, bandit: str) -> Operation[None]:
@@ -358,36 +264,6 @@ def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
 def _item_message(item: Item) -> bandit_pb.Item:
     told = feature_values(item.features, field=f'items["{item.item_id}"].features')
     return bandit_pb.Item(item_id=item.item_id, unavailable=not item.available, features=told)
-
-
-def _or_none(value: T | Unchanged) -> T | None:
-    return None if value is UNCHANGED else value
-
-
-def _duration(wait: timedelta | None) -> Duration | None:
-    if wait is None:
-        return None
-    duration = Duration()
-    duration.FromTimedelta(wait)
-    return duration
-
-
-def _aggregation(kind: Aggregation | Unchanged | None) -> bandit_pb.RewardAggregation:
-    return _AGGREGATIONS_ON_THE_WIRE[kind if isinstance(kind, Aggregation) else Aggregation.FIRST]
-
-
-def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
-    if taken is None:
-        return None
-    outside = bandit_pb.OUT_OF_RANGE_CLAMPED if taken.clamp else bandit_pb.OUT_OF_RANGE_REFUSED
-    return bandit_pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
-
-
-def _exploration(*explored: Any) -> bandit_pb.Exploration:  # noqa: ANN401 - numbers of two types, or none
-    values = dict(zip(_EXPLORATION, explored, strict=True))
-    if values["constant_beta"] is not None and values["schedule_scale"] is not None:
-        raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
-    return bandit_pb.Exploration(**values)
 
 
 def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendation:

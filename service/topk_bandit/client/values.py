@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Feature
 
 __all__ = [
-    "UNCHANGED",
     "ActivationOutcome",
     "ActivationReceipt",
     "Aggregation",
@@ -38,18 +36,7 @@ __all__ = [
     "RewardRange",
     "RewardReceipt",
     "Tls",
-    "Unchanged",
 ]
-
-
-class Unchanged(Enum):
-    """The type of `UNCHANGED`."""
-
-    UNCHANGED = "unchanged"
-
-
-UNCHANGED = Unchanged.UNCHANGED
-"""Leaves a field as it is, where None would take it back to its default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ __all__ = [
     "Event",
     "Expired",
     "Exploration",
+    "HyperparameterStats",
     "Item",
     "ItemUtility",
     "ItemsChanged",
@@ -495,6 +496,46 @@ class LoggedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class HyperparameterStats:
+    """What the kernel and the noise are like, as last chosen at a refit.
+
+    Attributes
+    ----------
+    noise_variance
+        Variance of a reward around its expectation, in squared reward units.
+    prior_variance
+        Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
+    prior_slope
+        Reward units that a standard deviation of the prior's utilities is worth; 0 without a prior.
+    rank_weight_power
+        p of the kernel's rank weights dcg^p; 0 for a kernel without weights.
+    pair_scale
+        tau of the kernel: how much the order of a slate's items among each other counts; 1 for a kernel
+        that stays as it is.
+    constant_variance
+        kappa of the kernel: the variance of what a context does to all slates alike, in units of what
+        slates differ by.
+    shared_context
+        lambda: what all contexts have in common, in the unit of their dot products.
+    content_share
+        rho of the kernel: the variance of what the items' features say of a slate, in units of what
+        slates differ by; 0 where they count for nothing.
+    edges_reached
+        Which of "noise", "constant", "content" and "shared" were chosen at the end of their range.
+    """
+
+    noise_variance: float
+    prior_variance: float
+    prior_slope: float
+    rank_weight_power: float
+    pair_scale: float
+    constant_variance: float
+    shared_context: float
+    content_share: float
+    edges_reached: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BanditStats:
     """Where a bandit stands.
 
@@ -527,26 +568,10 @@ class BanditStats:
         Candidates that were passed over, over all recommendations.
     unplaced_rewards
         Rewards that were not learned because an item of their slate had lost its place.
-    noise_variance
-        Variance of a reward around its expectation, in squared reward units, as last chosen.
-    prior_variance
-        Variance of the expected reward before any observation for a context of norm 1, in squared reward units.
-    prior_slope
-        Reward units that a standard deviation of the prior's utilities is worth, as last learned; 0 without a prior.
+    hyperparameters
+        What the kernel and the noise are like.
     outliers
         Rewards so far from all others that they were learned as the farthest usual one.
-    pair_scale
-        tau of the kernel, as last chosen: how much the order of a slate's items among each other counts; 1 for a kernel
-        that stays as it is.
-    constant_variance
-        kappa of the kernel, as last chosen: the variance of what a context does to all slates alike, in units of what
-        slates differ by.
-    shared_context
-        lambda, as last chosen: what all contexts have in common, in the unit of their dot products.
-    edges_reached
-        Which of "noise", "constant", "content" and "shared" were chosen at the end of their range.
-    rank_weight_power
-        p of the kernel's rank weights dcg^p, as last chosen; 0 for a kernel without weights.
     memory_bytes
         What the answering worker's model takes in memory, about.
     memory_limit_bytes
@@ -562,9 +587,6 @@ class BanditStats:
         What was seen of each feature of the schema, in its order; of the whole context without one.
     item_features
         What was seen of each feature of the item schema, in its order.
-    content_share
-        rho of the kernel, as last chosen: the variance of what the items' features say of a slate, in units of what
-        slates differ by; 0 where they count for nothing.
     """
 
     log_position: int
@@ -593,14 +615,7 @@ class BanditStats:
     regret_bound_sum: float
     estimated_regret_sum: float
     explored: int
-    noise_variance: float
-    prior_variance: float
-    prior_slope: float
-    rank_weight_power: float
-    pair_scale: float
-    constant_variance: float
-    shared_context: float
-    edges_reached: tuple[str, ...]
+    hyperparameters: HyperparameterStats
     outliers: int
     snapshot_position: int
     memory_bytes: int
@@ -610,4 +625,3 @@ class BanditStats:
     arithmetic: str
     context_features: tuple[FeatureStats, ...]
     item_features: tuple[FeatureStats, ...]
-    content_share: float

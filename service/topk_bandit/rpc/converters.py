@@ -6,7 +6,7 @@ wire; what takes a bandit's settings or items to judge is left to the use cases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -330,14 +330,6 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         regret_bound_sum=stats.regret_bound_sum,
         estimated_regret_sum=stats.estimated_regret_sum,
         explored_count=stats.explored,
-        noise_variance=stats.noise_variance,
-        prior_variance=stats.prior_variance,
-        prior_slope=stats.prior_slope,
-        rank_weight_power=stats.rank_weight_power,
-        pair_scale=stats.pair_scale,
-        constant_variance=stats.constant_variance,
-        shared_context=stats.shared_context,
-        edges_reached=stats.edges_reached,
         outlier_count=stats.outliers,
         passed_over_count=stats.passed_over,
         place_count=stats.places,
@@ -350,5 +342,5 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         arithmetic=stats.arithmetic,
         context_features=map(feature_stats_to_proto, stats.context_features),
         item_features=map(feature_stats_to_proto, stats.item_features),
-        content_share=stats.content_share,
+        **asdict(stats.hyperparameters),
     )
