@@ -33,10 +33,9 @@ from topk_bandit.learning.compiled.contraction import (
     slate_mean,
     slates,
 )
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
 
 __all__ = ["best_seen", "search"]
-
-_REASSOCIATE = {"reassoc", "contract", "nsz"}
 
 # Moves must gain more than rounding can.
 _GAIN = 1e-6
@@ -51,17 +50,17 @@ _SLATES_TO_LOOK_AROUND = 4
 _STARTS_TO_WEIGH_ITEMS_FROM = 2
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _gains(score, value):
     return score > value + _GAIN * (_GAIN + abs(value))
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _score(mean, explained, bound):
     return mean + bound[1] * np.sqrt(max(bound[0] - explained, 0.0))
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _shows(slate, item):
     for a in range(slate.shape[0]):  # noqa: SIM110 - compiled
         if slate[a] == item:
@@ -69,7 +68,7 @@ def _shows(slate, item):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _same(slates, row, places, other):
     for a in range(slates.shape[1]):  # noqa: SIM110
         if slates[row, a] != places[other, a]:
@@ -77,7 +76,7 @@ def _same(slates, row, places, other):
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
     """Return up to `count` different slates of the rewarded rows with all items eligible, the largest means first."""
     k = places.shape[1]
@@ -99,7 +98,7 @@ def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
     return best[: (values > -np.inf).sum()]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _draw(order, uniforms, slate):
     """Set `slate` to the beginning of a random order of 0 .. len(order) - 1."""
     n = order.shape[0]
@@ -111,7 +110,7 @@ def _draw(order, uniforms, slate):
         slate[a] = order[a]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _coarse_row(scores, means, cross, diagonal, u, v, rest, bound):
     n_eligible = scores.shape[0]
     for j in range(n_eligible):
@@ -120,7 +119,7 @@ def _coarse_row(scores, means, cross, diagonal, u, v, rest, bound):
         scores[j] = means[j] + bound[1] * np.sqrt(max(bound[0] - explained, 0.0))
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross):
     """Set `scores` and `means`, (E,), to those of the slate with each item at `position`; `cross` is (2E + 1,)."""
     n_eligible, k, real = pair_weights.shape[0], slate.shape[0], cross.dtype.type
@@ -137,7 +136,7 @@ def _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound
     _coarse_row(scores, means, cross, diagonal, u[position], v[position], rest, bound)
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, s, scores, means, cross):
     """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
@@ -158,14 +157,14 @@ def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, 
     return value, tried
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _take_content_off(gram, content):
     """Take what content adds to the prior variance off the part of a Gram matrix that is of the items' u."""
     if content.shape[1] > 0:
         gram[: content.shape[0], : content.shape[0]] -= np.dot(content, content.T)
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
     """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 
@@ -214,19 +213,19 @@ def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, s
     return np.argsort(-matters)[:size], climbed[ranked], tried
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _take(target, row, source, source_row):
     for i in range(target.shape[1]):
         target[row, i] = source[source_row, i]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _negate(array, row):
     for i in range(array.shape[1]):
         array[row, i] = -array[row, i]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _fine_features(at, items):
     """Return the Gram matrix, the weights and the pairs' features (m, m), -1 where there is none, among some items."""
     features, weights, pair_weights, pairs, starts = at.features, at.weights, at.pair_weights, at.pairs, at.starts
@@ -259,14 +258,14 @@ def _fine_features(at, items):
     return gram, out[:n_features], inner
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _coefficient(d, item, position, other, other_position):
     """Return D of two items at their positions, as the coefficient of their pair, whose smaller item comes first."""
     weight = d[position, other_position] if position < other_position else -d[other_position, position]
     return weight if item < other else -weight
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _terms(pairs, slate, position, item, u, d, v, columns, values):
     """Set `columns` and `values` to what `item` at `position` brings in beside the rest of `slate`."""
     columns[0], values[0] = item, u[position]
@@ -280,7 +279,7 @@ def _terms(pairs, slate, position, item, u, d, v, columns, values):
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _exchange_terms(pairs, slate, a, b, u, d, v, columns, values):
     """Set `columns` and `values` to how the features change when positions a and b change places; return how many."""
     m, i, j = pairs.shape[0], slate[a], slate[b]
@@ -307,7 +306,7 @@ def _exchange_terms(pairs, slate, a, b, u, d, v, columns, values):
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _change(gram, weights, products, columns, values, count):
     """Return by how much x' G x and the mean change with these terms, given the `products` G x."""
     explained, mean = 0.0, 0.0
@@ -321,13 +320,13 @@ def _change(gram, weights, products, columns, values, count):
     return explained, mean
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _add_four_rows(target, array, r, q, s, t, a, b, c, d):
     for j in range(target.shape[0]):
         target[j] += a * array[r, j] + b * array[q, j] + c * array[s, j] + d * array[t, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _apply(gram, products, columns, values, count):
     """Add the terms' part of G x; several rows at a time, so that the sum is read and written less often."""
     real = products.dtype.type
@@ -343,7 +342,7 @@ def _apply(gram, products, columns, values, count):
         add(products, gram, columns[i], real(values[i]))
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _weigh(gram, weights, pairs, slate, gap, u, d, v, s, products, columns, values):
     """Set `products` to G x of a slate, without the item at `gap` unless that is -1; return its mean and x' G x."""
     k, m = slate.shape[0], pairs.shape[0]
@@ -369,7 +368,7 @@ def _weigh(gram, weights, pairs, slate, gap, u, d, v, s, products, columns, valu
     return mean, explained
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _best_replacement(
     gram, weights, pairs, slate, among, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
 ):
@@ -393,7 +392,7 @@ def _best_replacement(
     return chosen, value, best_mean, best_explained, highest
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _best_exchange(
     gram, weights, pairs, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
 ):
@@ -410,7 +409,7 @@ def _best_exchange(
     return first, second, value, best_mean, best_explained, highest
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _number(slate, m):
     number = np.int64(0)
     for a in range(slate.shape[0]):
@@ -418,7 +417,7 @@ def _number(slate, m):
     return number
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _holds(numbers, count, number):
     for i in range(count):  # noqa: SIM110
         if numbers[i] == number:
@@ -426,7 +425,7 @@ def _holds(numbers, count, number):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products, columns, values, settled, n_settled):
     """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many are `settled`.
 
@@ -467,7 +466,7 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
     return value, highest, tried, n_settled
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _opened(slate, source, target, out):
     """Set `out` to the slate with the item at `source` taken out and the others moved up, for a gap at `target`."""
     for a in range(slate.shape[0]):
@@ -480,7 +479,7 @@ def _opened(slate, source, target, out):
     out[target] = slate[source]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, out):
     """Set `out` to the best slate with one item taken out, at any place, and one put in, at any other.
 
@@ -507,7 +506,7 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
     return gains, highest, tried
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, u, d, v, s, products, columns, values):
     """Climb from `starts` that show no other items, and from random slates; return ends, scores and what `_fine` does.
 
@@ -528,7 +527,7 @@ def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, 
     return slates, reached, highest, tried
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u, d, v, s):
     """Climb from `starts` that show no other items and from random slates of the first `among`, and on from the best.
 
@@ -572,7 +571,7 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
     return items[best], highest, tried
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _exchanges(slate):
     """Return the slate and then each that has two of its positions exchanged."""
     k = slate.shape[0]
@@ -587,7 +586,7 @@ def _exchanges(slate):
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _replace_all(at, slate, among, bound, u, d, v, s):
     """Go through the positions once and put the best of `among` into each; return the largest mean and whether any."""
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
@@ -611,7 +610,7 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
     return highest, moved
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _exchange(at, slate, bound, u, d, v, s):
     """Make the best exchange of two positions; return the largest mean and whether there is one that gains."""
     around = _exchanges(slate)
@@ -627,7 +626,7 @@ def _exchange(at, slate, bound, u, d, v, s):
     return highest, best > 0
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _polish(at, slate, inside, bound, u, d, v, s):
     """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried.
 
@@ -650,7 +649,7 @@ def _polish(at, slate, inside, bound, u, d, v, s):
     return highest, tried
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d, v, s):
     """Return the best slate found, the largest mean met and how many slates were scored.
 

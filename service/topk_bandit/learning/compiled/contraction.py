@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
+
 __all__ = [
     "Contraction",
     "add",
@@ -39,7 +41,6 @@ __all__ = [
 ]
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
-_REASSOCIATE = {"reassoc", "contract", "nsz"}
 
 
 class Contraction(NamedTuple):
@@ -67,25 +68,25 @@ class Contraction(NamedTuple):
 _index = np.uint64
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _add_one(features, f, source, row, weight, first, last, shift):
     for i in range(_index(first), _index(last)):
         features[f, i + _index(shift)] += weight * source[row, i]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _add_two(features, f, source, r, q, a, b, first, last):
     for i in range(_index(first), _index(last)):
         features[f, i] += a * source[r, i] + b * source[q, i]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
     for i in range(_index(first), _index(last)):
         features[f, i] += a * source[r, i] + b * source[q, i] + c * source[s, i] + d * source[t, i]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
     """Set feature f to the sum of `values` times the rows `rows` of M', ascending, from `start` to `end`."""
     for j in range(features.shape[1]):
@@ -108,7 +109,7 @@ def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
             _add_one(features, f, pending, rows[j], values[j], 0, n_pending, n_rows)
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _places(rankings, place):
     places = np.empty(rankings.shape, dtype=np.int32)
     for r in range(rankings.shape[0]):
@@ -117,7 +118,7 @@ def _places(rankings, place):
     return places
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _numbered(places, pairs):
     """Set `pairs` to the numbers, from 0, of pairs that are shown together; return where each pair's list starts."""
     n_rows, k = places.shape
@@ -138,7 +139,7 @@ def _numbered(places, pairs):
     return np.cumsum(together[: n_pairs + 1])
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _add_item(features, u_row, v_row, row, of_u, of_v, first):
     """Add the row, from column `first` on, times two numbers to the features of an item's u and v."""
     for i in range(_index(first), _index(row.shape[0])):
@@ -146,7 +147,7 @@ def _add_item(features, u_row, v_row, row, of_u, of_v, first):
         features[v_row, i] += of_v * row[i]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n_items, u, v, s):
     """Return room for all features, those of the items and of s made: M times the sparse rows, row by row."""
     n_all, n_rows = places.shape[0], places.shape[0] - pending.shape[1]
@@ -169,7 +170,7 @@ def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n
     return features
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _weighted(places, similarities, row_weights, pairs, starts, n_items, u, d, v, s):
     """Return the weights, and the rows and values of the pairs' lists."""
     n_eligible, k = pairs.shape[0], places.shape[1]
@@ -199,7 +200,7 @@ def _weighted(places, similarities, row_weights, pairs, starts, n_items, u, d, v
     return weights, pair_weights, rows, values
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def contract(rankings, similarities, row_weights, whitener, pending, place, n_eligible, n_items, u, d, v, s):
     """Return the contraction but for the pairs' features, and the places of all rows' items, (N + P, k).
 
@@ -222,7 +223,7 @@ def contract(rankings, similarities, row_weights, whitener, pending, place, n_el
     return places, features, weights, pair_weights, pairs, starts, rows, values
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, left, right):
     """Make the features of all pairs of an item of `left` and one of `right` that are not there yet."""
     first = features.shape[0] - made.shape[0]
@@ -236,34 +237,34 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
                 made[f - first] = True
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def make_own_pairs(features, pairs, made, starts, rows, values, whitener, pending, chosen):
     """Make the features of the pairs of items of each slate of `chosen` (A, k) that are not there yet."""
     for a in range(chosen.shape[0]):
         make_pairs(features, pairs, made, starts, rows, values, whitener, pending, chosen[a], chosen[a])
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_PYTHON, fastmath=REASSOCIATE)
 def add(target, features, row, weight):
     """Add `weight` times row `row` of the features to `target`."""
     for i in range(target.shape[0]):
         target[i] += weight * features[row, i]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_PYTHON, fastmath=REASSOCIATE)
 def add_pair(target, features, row, weight, other_row, other_weight):
     """Add two rows of the features, each times its weight, to `target`."""
     for i in range(target.shape[0]):
         target[i] += weight * features[row, i] + other_weight * features[other_row, i]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _set_sum(target, base, features, row, weight, other_row, other_weight):
     for i in range(target.shape[0]):
         target[i] = base[i] + weight * features[row, i] + other_weight * features[other_row, i]
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _norm2(vector):
     total = vector.dtype.type(0)
     for i in range(vector.shape[0]):
@@ -271,7 +272,7 @@ def _norm2(vector):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _terms(pairs, slate, position, item, d, columns, values):
     """Set `columns` and `values` to D of `item` at `position` with the rest of `slate`; return how many there are."""
     count = 0
@@ -286,7 +287,7 @@ def _terms(pairs, slate, position, item, d, columns, values):
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _place(target, base, features, pairs, slate, position, item, u, d, v, columns, values):
     """Set target = base + what `item` at `position` brings in beside the rest of `slate`; scratch is of k numbers."""
     real = target.dtype.type
@@ -299,7 +300,7 @@ def _place(target, base, features, pairs, slate, position, item, u, d, v, column
         add(target, features, columns[count - 1], real(values[count - 1]))
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _norm2_of_seven(base, features, columns, weights):
     """Return |base + seven weighted features|^2 in one pass."""
     p, q, r, s, t, u, v = columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6]
@@ -312,7 +313,7 @@ def _norm2_of_seven(base, features, columns, weights):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def slate_mean(weights, pair_weights, slate, u, d, v, s):
     """Return x.m of one slate: O(k^2)."""
     n_eligible = pair_weights.shape[0]
@@ -324,7 +325,7 @@ def slate_mean(weights, pair_weights, slate, u, d, v, s):
     return mean
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _slate_vector(target, features, pairs, slate, u, d, v, s):
     real = target.dtype.type
     n_eligible = pairs.shape[0]
@@ -338,7 +339,7 @@ def _slate_vector(target, features, pairs, slate, u, d, v, s):
                 add(target, features, f, real(d[a, b] if slate[a] < slate[b] else -d[a, b]))
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def means(weights, pair_weights, chosen, u, d, v, s):
     """Return x.m for each slate of `chosen` (A, k), shape (A,): O(k^2) each."""
     out = np.empty(chosen.shape[0])
@@ -347,7 +348,7 @@ def means(weights, pair_weights, chosen, u, d, v, s):
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _sum_content(target, content, slate, gap, u):
     """Set `target` to the content of a slate, without the item at `gap` unless that is -1."""
     target[:] = 0
@@ -356,7 +357,7 @@ def _sum_content(target, content, slate, gap, u):
             add(target, content, slate[a], target.dtype.type(u[a]))
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def _norm2_with(base, content, item, weight):
     total = base.dtype.type(0)
     for i in range(base.shape[0]):
@@ -365,7 +366,7 @@ def _norm2_with(base, content, item, weight):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def slates(features, content, pairs, chosen, u, d, v, s):
     """Return |R x|^2, less what content adds, of slates `chosen` (A, k), (A,); their pairs' features must be there."""
     explained = np.empty(chosen.shape[0])
@@ -378,7 +379,7 @@ def slates(features, content, pairs, chosen, u, d, v, s):
     return explained
 
 
-@njit(nogil=True, cache=True, fastmath=_REASSOCIATE)
+@njit(**FOR_PYTHON, fastmath=REASSOCIATE)
 def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
     """Set `out` to x.m of the slate with each item in turn at `position`; of no use for items that it shows, (E,)."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
@@ -397,7 +398,7 @@ def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
             add(out, pair_weights, slate[a], d[a, position] if a < position else -d[position, a])
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _take_content_off(content, slate, position, among, u, explained):
     """Take off `explained` what content adds to the slate with each item of `among` at `position`."""
     rest = np.empty(content.shape[1], dtype=content.dtype)
@@ -406,7 +407,7 @@ def _take_content_off(content, slate, position, among, u, explained):
         explained[item] -= _norm2_with(rest, content, item, content.dtype.type(u[position]))
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def replacements(features, content, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
     """Set `mean` and `explained` to those of the slate with each item of `among` at `position`, both (E,).
 
@@ -445,7 +446,7 @@ def replacements(features, content, weights, pair_weights, pairs, slate, positio
         explained[slate[a]] = own_explained
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def neighbourhoods(features, content, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
     mean = np.empty((chosen.shape[0], pairs.shape[0]))

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def gram(left, right, n_items, u, d, v, s):
     """Return the brackets D.D' + n u.u' + u.v' + v.u' - s s' for all pairs, (A, B)."""
     k = left.shape[1]
@@ -42,7 +44,7 @@ def gram(left, right, n_items, u, d, v, s):
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _listed(rankings, n_items):
     """Return where each item's list starts in an array of all entries of all rankings, by items."""
     starts = np.zeros(n_items + 1, dtype=np.int64)
@@ -52,7 +54,7 @@ def _listed(rankings, n_items):
     return np.cumsum(starts)
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def gram_of(rankings, n_items, u, d, v, s):
     """Return the brackets of all pairs of rankings (A, k), shape (A, A), in time that grows with the items shared.
 
@@ -83,7 +85,7 @@ def gram_of(rankings, n_items, u, d, v, s):
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def sum_rows(features, rankings, weights):
     """Return the rows of `features` (n, q) of each ranking's items, added up by weights of positions, (A, q)."""
     out = np.zeros((rankings.shape[0], features.shape[1]))
@@ -95,7 +97,7 @@ def sum_rows(features, rankings, weights):
     return out
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _annihilate(factor, row, first, rotations, count):
     """Rotate columns `first`, `first + 1` of the factor such that factor[row, first + 1] = 0; return the new count."""
     x = factor[row, first]
@@ -113,7 +115,7 @@ def _annihilate(factor, row, first, rotations, count):
     return count + 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def rotate_to_front(factor, chosen):
     """Make `factor` L of the permuted matrix whose first row is pending row `chosen`; return the rotations for M'."""
     moved = factor[chosen].copy()
@@ -126,7 +128,7 @@ def rotate_to_front(factor, chosen):
     return rotations[:count]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def rotate_out(factor, chosen):
     """Make pending row `chosen` the last, so that it can go from `factor`; return the rotations for M'."""
     size = factor.shape[0]
@@ -145,7 +147,7 @@ _ROWS_AT_ONCE = 16
 _index = np.uint64
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _rotate_block(block, rotations):
     for r in range(_index(rotations.shape[0])):
         first, cosine, sine = _index(rotations[r, 0]), rotations[r, 1], rotations[r, 2]
@@ -156,7 +158,7 @@ def _rotate_block(block, rotations):
             block[first + _index(1), i] = cosine * right - sine * left
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _touched(rotations, size):
     """Return the first column that any rotation changes, and the one after the last."""
     first, end = size, 0
@@ -165,19 +167,19 @@ def _touched(rotations, size):
     return min(first, end), end
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _copy(target, row, shift, source, source_row, first, end):
     for j in range(_index(first), _index(end)):
         target[row, j - shift] = source[source_row, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _copy_turned(target, row, shift, block, i, first, end):
     for j in range(_index(first), _index(end)):
         target[row, j - shift] = block[j, i]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def rotate_rows(whitened, order, rotations, gone, others, column):
     """Rotate the columns of the rows `order` of M'; set `column` to the column `gone`, and `others` to all but that.
 

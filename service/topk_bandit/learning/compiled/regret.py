@@ -13,11 +13,12 @@ import numpy as np
 from numba import njit
 
 from topk_bandit.learning.compiled.contraction import make_own_pairs, slate_mean, slates
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["regrets"]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _put_best(scores, slate):
     """Set `slate` to the items with the largest scores, the first of equal ones, and these scores to -inf."""
     for a in range(slate.shape[0]):
@@ -25,7 +26,7 @@ def _put_best(scores, slate):
         scores[slate[a]] = -np.inf
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _variance_of_items(covariance, slate, u):
     """Return the variance of the sum of u_p r_i over the items of the slate."""
     total = 0.0
@@ -35,7 +36,7 @@ def _variance_of_items(covariance, slate, u):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d, v, s):
     """Return by how much the best of some slates is better than the one shown in each draw, shape (G,).
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+
 __all__ = ["climb"]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def climb(singles, weight, pairs, turned, slates, gain, most_sweeps):
     """Move each of `slates` (A, k), in place, to where no replacement and no exchange gains more than `gain`.
 
@@ -33,7 +35,7 @@ def climb(singles, weight, pairs, turned, slates, gain, most_sweeps):
             shown[item] = False
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _replace(singles, weight, pairs, turned, slate, shown, scores, gain):
     moved = False
     for a in range(slate.shape[0]):
@@ -54,13 +56,13 @@ def _replace(singles, weight, pairs, turned, slate, shown, scores, gain):
     return moved
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _add(scores, factor, row):
     for item in range(scores.shape[0]):
         scores[item] += factor * row[item]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _exchange(singles, weight, pairs, slate, gain):
     first, second, most = -1, -1, _value(singles, weight, pairs, slate) + gain
     for a in range(slate.shape[0]):
@@ -75,7 +77,7 @@ def _exchange(singles, weight, pairs, slate, gain):
     return first >= 0
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _value(singles, weight, pairs, slate):
     total = 0.0
     for a in range(slate.shape[0]):

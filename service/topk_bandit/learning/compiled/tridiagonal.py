@@ -12,10 +12,12 @@ import math
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+
 __all__ = ["profile"]
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _eliminate(diagonal, beside, targets, ratio, pivots, solved):
     """Set L^-1 times the targets and D, with L D L' = T + r; return log|T + r|. No pivot is less than r."""
     determinant = 0.0
@@ -31,7 +33,7 @@ def _eliminate(diagonal, beside, targets, ratio, pivots, solved):
     return determinant
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_LOOPS)
 def _product(left, right, mean_left, mean_right, ones, pivots):
     """Return the product of two targets less their means, weighted by the inverse pivots."""
     total = 0.0
@@ -40,7 +42,7 @@ def _product(left, right, mean_left, mean_right, ones, pivots):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**FOR_PYTHON)
 def profile(diagonal, beside, targets, left, ratios):
     """Return the targets' generalised least squares means, what is left of their products, and log|T + r|, for each r.
 

@@ -1,0 +1,20 @@
+"""How the learner's loops are compiled.
+
+A wrapper that nobody calls costs a tenth of a second to compile: none is made for C, and none for Python where only
+compiled code calls a function. All of them together are a fifth of a first start's work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["FOR_LOOPS", "FOR_PYTHON", "REASSOCIATE"]
+
+FOR_PYTHON: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
+"""Of a function that Python calls."""
+
+FOR_LOOPS: dict[str, Any] = {**FOR_PYTHON, "no_cpython_wrapper": True}
+"""Of a function that only compiled functions call."""
+
+REASSOCIATE = {"reassoc", "contract", "nsz"}
+"""Of sums whose order the compiler may choose, so that it can use wide registers."""
