@@ -116,7 +116,7 @@ def test_a_model_stays_within_its_bound(stores: Stores) -> None:
 @pytest.mark.long_form
 @pytest.mark.parametrize(
     ("stores", "rounds"),
-    [("memory", 40), ("embedded", 40), ("embedded", usual_or_long(160, long=700))],
+    [("memory", 40), ("embedded", usual_or_long(40, long=700))],
     indirect=["stores"],
 )
 def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: int) -> None:

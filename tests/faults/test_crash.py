@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = BanditName("shop", "home")
 KILLS = usual_or_long(
-    ["store"] * 3 + ["worker"] * 2 + ["supervisor", "everything", "everything while it starts"],
+    ["store", "store", "worker", "supervisor", "everything", "everything while it starts"],
     long=["store"] * 14 + ["worker"] * 5 + ["supervisor"] * 5 + ["everything"] * 3 + ["everything while it starts"] * 3,
 )
 

@@ -324,10 +324,10 @@ def slow_bodies(port: int) -> Iterator[list[socket.socket]]:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_requests_that_nobody_should_send(service: Service) -> None:
     port, (worker,) = port_of(service), service.worker_pids
-    fuzz(port, count=usual_or_long(400, long=2000), seed=1)
+    fuzz(port, count=usual_or_long(300, long=2000), seed=1)
     memory, files = memory_of(worker), open_files_of(worker)
     with slow_bodies(port) as begun:
-        assert fuzz(port, count=usual_or_long(1200, long=20_000), seed=2) > 1000
+        assert fuzz(port, count=usual_or_long(700, long=20_000), seed=2) > 500
         for one in begun:
             assert [(answer.status, answer.code) for answer in answers_in(received(one))] == [
                 (504, "deadline_exceeded")

@@ -17,6 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 
@@ -159,7 +160,10 @@ def test_a_flood_that_is_worked_off_is_answered_or_refused(folder: Path) -> None
         assert recorded(service) == len(given)
 
 
-@pytest.mark.parametrize("how", ["SIGTERM to the supervisor", "Ctrl-C at a terminal"])
+@pytest.mark.long_form
+@pytest.mark.parametrize(
+    "how", usual_or_long(["Ctrl-C at a terminal"], long=["SIGTERM to the supervisor", "Ctrl-C at a terminal"])
+)
 def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: str) -> None:
     with (
         serving(folder, "--workers=2", PATIENT) as service,

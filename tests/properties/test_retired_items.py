@@ -19,7 +19,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.faults.service import serving, until
-from tests.long_forms import examples
+from tests.long_forms import examples, usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import recommend, refused
 from tests.servers import running_server, valkey_binary
@@ -201,7 +201,8 @@ def test_a_retired_candidate_is_passed_over_by_every_worker_at_once(service: Ser
                 assert (set(answer.item_ids), answer.passed_over_count) == (set(ALWAYS), 1)
 
 
-@pytest.mark.parametrize("change", ["retire", "hide"])
+@pytest.mark.long_form
+@pytest.mark.parametrize("change", usual_or_long(["retire"], long=["retire", "hide"]))
 def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:
     """The store freezes as soon as the change is answered, so that no worker can look at the log any more."""
     name = "tenants/acme/bandits/degraded"
