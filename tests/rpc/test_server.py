@@ -110,6 +110,28 @@ def test_the_limit_refuses_early_spares_health_and_recovers(narrow: RunningServe
     assert sorted(narrow.ledger.codes) == ["OK"] * 6 + ["RESOURCE_EXHAUSTED"]
 
 
+def test_what_became_of_slates_has_room_of_its_own(narrow: RunningServer) -> None:
+    with channel_to(narrow.target) as channel:
+        create(channel)
+        stub = RecommenderServiceStub(channel)
+        shown = recommend(channel).recommendation_id
+        narrow.close_gate()
+        told: list[tuple[Callable[..., grpc.Future], object]] = [
+            (stub.Reward.future, pb.RewardRequest(bandit=HOME, recommendation_id=shown, value=1.0)),
+            (stub.Activate.future, pb.ActivateRequest(bandit=HOME, recommendation_id=shown)),
+        ]
+        calls = [stub.Recommend.future(RECOMMEND, timeout=30) for _ in range(2)]
+        eventually(lambda: narrow.shop.calls.count("recommend") == 3)
+        assert refused(stub.Recommend, RECOMMEND).reason == "CALLS_IN_FLIGHT"
+        calls += [method(request, timeout=30) for method, request in told]
+        eventually(lambda: {"reward", "activate"} <= set(narrow.shop.calls))
+        for method in ("Reward", "BatchReward", "Activate", "VoidReward", "AmendReward"):
+            refusal = refused(channel.unary_unary(f"/{RECOMMENDER}/{method}"), b"\xff not even parsed")
+            assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
+        narrow.open_gate()
+        assert [call.code() for call in calls] == [grpc.StatusCode.OK] * 4
+
+
 def test_failed_calls_give_their_place_back(narrow: RunningServer) -> None:
     with channel_to(narrow.target) as channel:
         create(channel)

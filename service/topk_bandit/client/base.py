@@ -41,6 +41,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.enable_retries", 0),
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    # A connection of its own: those that a process shares among its clients all end at one worker.
+    ("grpc.use_local_subchannel_pool", 1),
     # A service that comes back is found again within a retry or two, not after the seconds that are gRPC's default.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),

@@ -275,7 +275,10 @@ class Settings:
         604_800.0, _real(1.0, 31_536_000.0), "how long a closed recommendation is remembered", metavar="SECONDS"
     )
     max_calls_in_flight: int = _setting(
-        32, _whole(1, 100_000), "calls that a worker handles at once before it refuses more", metavar="COUNT"
+        32,
+        _whole(1, 100_000),
+        "calls that a worker handles at once before it refuses more; rewards and corrections have as much room again",
+        metavar="COUNT",
     )
     max_bandits_per_tenant: int = _setting(
         1000, _whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import grpc
@@ -57,24 +59,32 @@ class RpcHooks(Protocol):
         """Note of a call that has a response how long it waited for its turn, and how long its messages took."""
 
 
+class Room(Enum):
+    """What takes places from calls of its own kind alone: no flood of requests may keep a reward out."""
+
+    REQUESTS = auto()
+    FEEDBACK = auto()
+
+
 class CallsInFlight:
-    """The calls under way, at most `limit` of them, and none any more once it is closed."""
+    """The calls under way, at most `limit` of them in each room, and none any more once it is closed."""
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
         self._closed = False
+        self._taken = dict.fromkeys(Room, 0)
         self._works: dict[asyncio.Task[bytes | Failure], asyncio.Future[None]] = {}
 
-    def refusal(self) -> ExhaustedError | UnavailableError | None:
+    def refusal(self, room: Room) -> ExhaustedError | UnavailableError | None:
         """Return why there is no place for another call, None when there is."""
         if self._closed:
             return _shutting_down()
-        if len(self._works) < self._limit:
+        if self._taken[room] < self._limit:
             return None
-        message = f"{self._limit} calls are in flight already"
+        message = f"{self._limit} such calls are in flight already"
         return ExhaustedError("CALLS_IN_FLIGHT", message, retry_after=_REFUSED_RETRY_SECONDS)
 
-    async def run(self, work: Coroutine[Any, Any, bytes | Failure], *, to_its_end: bool) -> bytes | Failure:
+    async def run(self, work: Coroutine[Any, Any, bytes | Failure], room: Room, *, to_its_end: bool) -> bytes | Failure:
         """Do `work`.
 
         Parameters
@@ -90,7 +100,8 @@ class CallsInFlight:
         loop = asyncio.get_running_loop()
         task, ended = loop.create_task(work), loop.create_future()
         self._works[task] = ended
-        task.add_done_callback(self._note_end)
+        self._taken[room] += 1
+        task.add_done_callback(partial(self._note_end, room))
         try:
             await ended
         except asyncio.CancelledError:
@@ -101,7 +112,8 @@ class CallsInFlight:
             raise _shutting_down()
         return task.result()
 
-    def _note_end(self, task: asyncio.Task[bytes | Failure]) -> None:
+    def _note_end(self, room: Room, task: asyncio.Task[bytes | Failure]) -> None:
+        self._taken[room] -= 1
         ended = self._works.pop(task)
         if not ended.done():
             ended.set_result(None)
@@ -146,6 +158,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         Decides who may call.
     in_flight
         Refuses calls beyond its limit, before their request is parsed.
+    feedback_methods
+        Full names of methods that tell what became of slates, and have a room of their own.
     read_only_methods
         Full names of methods that stop at once when their client stops waiting.
     clock
@@ -159,6 +173,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         failures: FailureReporter,
         access: Access,
         in_flight: CallsInFlight,
+        feedback_methods: frozenset[str],
         read_only_methods: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -168,6 +183,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self.in_flight = in_flight
         self.clock = clock
         self._exempt = CallsInFlight(limit=sys.maxsize)
+        self._feedback_methods = feedback_methods
         self._read_only_methods = read_only_methods
         self._handlers: dict[str, Handler] = {}
 
@@ -195,6 +211,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
             handler,
             rule=None if exempt else RULES[method],
             in_flight=self._exempt if exempt else self.in_flight,
+            room=Room.FEEDBACK if method in self._feedback_methods else Room.REQUESTS,
             to_its_end=not exempt and method not in self._read_only_methods,
         )
 
@@ -210,6 +227,7 @@ class GuardedMethod:
         *,
         rule: Rule | None,
         in_flight: CallsInFlight,
+        room: Room,
         to_its_end: bool,
     ) -> None:
         self._guard = guard
@@ -218,6 +236,7 @@ class GuardedMethod:
         self._handler = handler
         self._rule = rule
         self._in_flight = in_flight
+        self._room = room
         self._to_its_end = to_its_end
 
     async def call(self, payload: bytes, context: Context) -> bytes:
@@ -245,12 +264,12 @@ class GuardedMethod:
             admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
         except (UnauthenticatedError, ForbiddenError) as error:
             return self._failure(error)
-        refusal = self._in_flight.refusal()
+        refusal = self._in_flight.refusal(self._room)
         if refusal is not None:
             return self._failure(refusal)
         try:
             work = self._work(payload, context, admission, started)
-            return await self._in_flight.run(work, to_its_end=self._to_its_end)
+            return await self._in_flight.run(work, self._room, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
 

@@ -155,7 +155,7 @@ def _sizes(*, max_in_flight: int, max_message_bytes: int) -> list[tuple[str, int
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         # Many more streams than calls in flight: a call beyond those is refused here, which tells it when to try again.
-        ("grpc.max_concurrent_streams", max(LEAST_STREAMS, 2 * max_in_flight)),
+        ("grpc.max_concurrent_streams", max(LEAST_STREAMS, 3 * max_in_flight)),
     ]
 
 

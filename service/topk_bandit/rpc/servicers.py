@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
+__all__ = ["FEEDBACK_METHODS", "READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
 
 # GetBanditStats is not among them: it closes what is overdue before it counts.
 READ_ONLY_METHODS = frozenset(
     f"/{bandit_pb.DESCRIPTOR.services_by_name['BanditService'].full_name}/{method}"
     for method in ("GetBandit", "ListBandits", "ListItems")
+)
+
+FEEDBACK_METHODS = frozenset(
+    f"/{recommender_pb.DESCRIPTOR.services_by_name['RecommenderService'].full_name}/{method}"
+    for method in ("Reward", "BatchReward", "Activate", "VoidReward", "AmendReward")
 )
 
 

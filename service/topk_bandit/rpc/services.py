@@ -15,7 +15,7 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
-from topk_bandit.rpc.servicers import READ_ONLY_METHODS, BanditServicer, RecommenderServicer
+from topk_bandit.rpc.servicers import FEEDBACK_METHODS, READ_ONLY_METHODS, BanditServicer, RecommenderServicer
 from topk_bandit.v1 import bandit_service_pb2, preference_service_pb2, recommender_service_pb2
 from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
 from topk_bandit.v1.preference_service_pb2_grpc import add_PreferenceServiceServicer_to_server
@@ -53,7 +53,7 @@ class Services:
     access
         Decides who may call.
     max_in_flight
-        How many calls may be under way; further ones are refused at once.
+        How many calls may be under way, beside as many that tell what became of slates; further ones are refused.
     new_reference
         Makes a reference under which an internal failure is logged.
     clock
@@ -86,6 +86,7 @@ class Services:
             failures=failures,
             access=access,
             in_flight=CallsInFlight(limit=max_in_flight),
+            feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS,
             clock=clock,
         )
