@@ -39,6 +39,7 @@ from topk_bandit.client import (
     RewardOutcome,
     RewardRange,
     RewardReceipt,
+    Source,
     Tls,
     Unauthenticated,
     Unavailable,
@@ -82,7 +83,7 @@ def test_recommend(client: EitherClient, home: str) -> None:
         model_version=1,
         observations=0,
         reward_deadline=START.replace(microsecond=123_000) + timedelta(hours=24),
-        degraded=False,
+        source=Source.SERVICE,
         position_propensities=(0.975, 0.95),
         regret_confidence=0.9,
         passed_over=1,
@@ -412,7 +413,7 @@ def test_a_degraded_recommendation_has_no_deadline(server: RunningServer, client
         type(recommendation)(**{**fields, "recommendation_id": "", "deadline_ms": 0, "degraded": True}),
     )
     degraded = client.recommend(home, request_id="r1")
-    assert (degraded.id, degraded.degraded, degraded.reward_deadline) == ("", True, None)
+    assert (degraded.id, degraded.source, degraded.reward_deadline) == ("", Source.DEGRADED, None)
     assert degraded.items == answer.items
 
 

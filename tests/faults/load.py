@@ -71,7 +71,7 @@ class Customers:
             self._post(client, chosen, unanswered)
             return
         slate = client.recommend(self._bandit, rng.normal(size=self._context_dim).tolist())
-        if slate.degraded:
+        if not slate.id:
             return
         self.sent[slate.id] = float(rng.normal())
         self._post(client, slate.id, unanswered)

@@ -2,6 +2,7 @@
 
 from topk_bandit.client.asynchronous import AsyncClient
 from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
+from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import (
     AlreadyExists,
     Cancelled,
@@ -57,6 +58,7 @@ from topk_bandit.client.values import (
     RewardOutcome,
     RewardRange,
     RewardReceipt,
+    Source,
     Tls,
 )
 
@@ -74,6 +76,7 @@ __all__ = [
     "BanditSettings",
     "BanditStats",
     "BatchOutcome",
+    "BreakerPolicy",
     "Cancelled",
     "Client",
     "ClientError",
@@ -103,6 +106,7 @@ __all__ = [
     "RewardOutcome",
     "RewardRange",
     "RewardReceipt",
+    "Source",
     "Study",
     "Tls",
     "Unauthenticated",

@@ -11,6 +11,7 @@ import grpc
 from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.errors import ClientError, DeadlineExceeded, ErrorDetails
+from topk_bandit.client.fallbacks import Fallbacks
 from topk_bandit.client.operations import Operations
 from topk_bandit.client.retries import Attempts, RetryPolicy
 from topk_bandit.client.study_operations import StudyOperations
@@ -21,6 +22,7 @@ from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topk_bandit.client.breakers import BreakerPolicy
     from topk_bandit.client.operations import Operation
     from topk_bandit.client.study_values import Design, Study
     from topk_bandit.client.values import Tls
@@ -67,6 +69,8 @@ class BaseClient:
         key: str | None,
         timeout: float,
         retry: RetryPolicy | None,
+        fallback_timeout: float,
+        breaker: BreakerPolicy | None,
         clock: Callable[[], float],
         random: Callable[[], float],
         new_request_id: Callable[[], str],
@@ -75,6 +79,8 @@ class BaseClient:
         self._studies = StudyOperations(tenant, new_request_id=new_request_id)
         self._metadata = _authorization(key)
         self._timeout = _checked(timeout)
+        self._fallback_timeout = _checked(fallback_timeout)
+        self._fallbacks = Fallbacks(breaker, clock=clock)
         self._retry = retry or RetryPolicy()
         self._clock = clock
         self._random = random

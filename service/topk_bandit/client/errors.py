@@ -51,6 +51,7 @@ __all__ = [
     "error_of_entry",
     "error_of_status",
     "invalid_argument",
+    "is_final",
 ]
 
 _STATUS_KEY = "grpc-status-details-bin"
@@ -213,6 +214,16 @@ def _error(details: ErrorDetails) -> ClientError:
 def invalid_argument(field: str, problem: str) -> InvalidArgument:
     """Return the error for a field that the client itself refuses."""
     return InvalidArgument(ErrorDetails("INVALID_ARGUMENT", f"{field}: {problem}", field=field))
+
+
+_FINAL = (Unauthenticated, PermissionDenied, InvalidArgument, NotFound, AlreadyExists, FailedPrecondition)
+
+
+def is_final(error: ClientError) -> bool:
+    """Return whether only another call, or another key, can do better: the service has answered, and said no."""
+    if isinstance(error, ResourceExhausted):
+        return error.retry_after is None
+    return isinstance(error, _FINAL)
 
 
 def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, the two kinds of call share no such type

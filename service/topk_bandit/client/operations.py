@@ -23,6 +23,7 @@ from topk_bandit.client.values import (
     RewardOutcome,
     RewardRange,
     RewardReceipt,
+    Source,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -74,6 +75,8 @@ class Operation(Generic[T]):
         Makes the result from the response.
     repeatable
         Whether sending it again, after it may have had its effect, does no harm.
+    hedged
+        Whether it may be sent a second time while the first one goes on, where the client hedges.
     """
 
     stub: type[Any]
@@ -81,6 +84,7 @@ class Operation(Generic[T]):
     request: Message
     read: Callable[[Any], T]
     repeatable: bool = True
+    hedged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class Operations:
             strict_candidates=strict_candidates,
             features=None if features is None else feature_values(features),
         )
-        return Operation(RecommenderServiceStub, "Recommend", request, _recommendation)
+        return Operation(RecommenderServiceStub, "Recommend", request, _recommendation, hedged=True)
 
     def activate(self, bandit: str, recommendation_id: str, shown: Iterable[str]) -> Operation[ActivationReceipt]:
         """Say that a slate was shown."""
@@ -281,7 +285,7 @@ def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendatio
         model_version=response.model_version,
         observations=response.observation_count,
         reward_deadline=deadline,
-        degraded=response.degraded,
+        source=Source.DEGRADED if response.degraded else Source.SERVICE,
         position_propensities=tuple(response.position_propensities),
         regret_confidence=response.regret_confidence,
         passed_over=response.passed_over_count,

@@ -7,19 +7,23 @@ from __future__ import annotations
 import random as random_module
 import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
+from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
+from topk_bandit.client.fallbacks import FALLBACK_SECONDS
+from topk_bandit.client.hedging import HEDGE_OPTIONS, Hedged, checked_delay
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
 from topk_bandit.client.synchronous_studies import Studies
 from topk_bandit.client.values import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
         Item,
         Recommendation,
         RewardReceipt,
+        Source,
         Tls,
     )
 
@@ -60,6 +65,13 @@ class Client(Studies):
         Seconds that a call may take, all tries and pauses together, if it does not say otherwise.
     tls
         How to talk TLS; None talks plain text.
+    fallback_timeout
+        The same for a slate that there is a fallback for.
+    breaker
+        When such slates are not asked for, because the service does not answer; None asks always.
+    hedge_after
+        Seconds after which a Recommend that is not answered is sent once more, over a second connection, where another
+        worker may answer. None sends it once, as each costs the service a decision.
     raise_late
         Whether a reward that came after its deadline is an error, `FailedPrecondition` (REWARD_LATE). Else the first of
         each bandit is logged as a warning, and all are counted in `late_rewards`.
@@ -76,6 +88,9 @@ class Client(Studies):
         timeout: float = 2.0,
         tls: Tls | None = None,
         retry: RetryPolicy | None = None,
+        fallback_timeout: float = FALLBACK_SECONDS,
+        breaker: BreakerPolicy | None = BreakerPolicy(),
+        hedge_after: float | None = None,
         raise_late: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -87,6 +102,8 @@ class Client(Studies):
             key=key,
             timeout=timeout,
             retry=retry,
+            fallback_timeout=fallback_timeout,
+            breaker=breaker,
             clock=clock,
             random=random,
             new_request_id=new_request_id,
@@ -94,12 +111,16 @@ class Client(Studies):
         self._sleep = sleep
         self._late = LateRewards(raises=raise_late)
         self._target = target
-        self._channel = _open(target, tls)
-        self._stubs = {stub: stub(self._channel) for stub in STUBS}
+        self._hedge_after = checked_delay(hedge_after)
+        self._channels = [_open(target, tls)]
+        if hedge_after is not None:
+            self._channels.append(_open(target, tls, HEDGE_OPTIONS))
+        self._stubs = [{stub: stub(channel) for stub in STUBS} for channel in self._channels]
 
     def close(self) -> None:
         """Let go of the connection; calls under way are cancelled."""
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +132,7 @@ class Client(Studies):
 
     def _run(self, operation: Operation[T], timeout: float | None) -> T:
         attempts = self._attempts(operation, timeout)
-        call = getattr(self._stubs[operation.stub], operation.method)
+        call = self._call(operation)
         while True:
             try:
                 answer = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
@@ -122,6 +143,12 @@ class Client(Studies):
                 if pause is None:
                     raise error from None
             self._sleep(pause)
+
+    def _call(self, operation: Operation[Any]) -> Callable[..., Any]:
+        first, *others = (getattr(stubs[operation.stub], operation.method) for stubs in self._stubs)
+        if self._hedge_after is None or not operation.hedged:
+            return first  # type: ignore[no-any-return]
+        return Hedged(first, *others, after=self._hedge_after)
 
     def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> Iterator[T]:
         token, more = "", True
@@ -135,6 +162,20 @@ class Client(Studies):
         """How many of the rewards posted here came after their deadline and were not learned, by bandit."""
         return dict(self._late.counts)
 
+    @property
+    def slates(self) -> Mapping[Source, int]:
+        """How many slates were given here, by where they come from."""
+        return self._fallbacks.sources
+
+    @property
+    def fallbacks(self) -> Mapping[str, int]:
+        """How many slates were the shop's own ranking, by why.
+
+        An error's reason, or its code: ``UNAVAILABLE``, ``DEADLINE_EXCEEDED``, ``INVALID_ARGUMENT``; ``BREAKER_OPEN``,
+        when the service was not asked.
+        """
+        return self._fallbacks.reasons
+
     def recommend(
         self,
         bandit: str,
@@ -143,11 +184,17 @@ class Client(Studies):
         request_id: str | None = None,
         *,
         features: object = None,
+        fallback: Sequence[str] | None = None,
+        fallback_size: int | None = None,
         min_model_version: int = 0,
         strict_candidates: bool = False,
         timeout: float | None = None,
     ) -> Recommendation:
         """Return the slate to show.
+
+        With a `fallback` it raises nothing: whatever goes wrong, it returns the shop's own slate, within `timeout`, or
+        else the client's `fallback_timeout`. What goes wrong for the first time is logged, as an error where the call
+        itself has to be changed, and `fallbacks` counts it.
 
         Parameters
         ----------
@@ -162,6 +209,10 @@ class Client(Studies):
         features
             The features by name, for a bandit with a context schema: a mapping, such as a dict or a TypedDict,
             or a dataclass. Those that are None, or left out, are missing. See `docs/contexts.md`.
+        fallback
+            Item ids in the shop's own order, to show when the service gives no slate in time.
+        fallback_size
+            How many of these to show; None for as many as the bandit's last slate had, and for all before the first.
         min_model_version
             The slate is chosen by a model that has learned from the log up to there at least, such as the
             `log_position` of one's own last reward; 0 takes the model as it is. `FailedPrecondition` if the log ends
@@ -169,7 +220,8 @@ class Client(Studies):
         strict_candidates
             Whether a candidate that is unknown or retired is `NotFound`, instead of passed over and counted.
         """
-        operation = self._operations.recommend(
+        asked = partial(
+            self._operations.recommend,
             bandit,
             context,
             candidates=candidates,
@@ -178,7 +230,16 @@ class Client(Studies):
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
         )
-        return self._run(operation, timeout)
+        if fallback is None:
+            return self._fallbacks.came(bandit, self._run(asked(), timeout))
+        own = partial(self._fallbacks.instead, bandit, fallback, size=fallback_size)
+        if not self._fallbacks.asks():
+            return own(error=None)
+        try:
+            slate = self._run(asked(), self._fallback_timeout if timeout is None else timeout)
+        except Exception as error:  # noqa: BLE001, a page that has a fallback never breaks
+            return own(error=error)
+        return self._fallbacks.came(bandit, slate)
 
     def activate(
         self,
@@ -319,7 +380,8 @@ class Client(Studies):
         return self._run(self._operations.stats(bandit), timeout)
 
 
-def _open(target: str, tls: Tls | None) -> grpc.Channel:
+def _open(target: str, tls: Tls | None, more: tuple[tuple[str, int], ...] = ()) -> grpc.Channel:
+    options = CHANNEL_OPTIONS + more
     if tls is None:
-        return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
-    return grpc.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)
+        return grpc.insecure_channel(target, options=options)
+    return grpc.secure_channel(target, channel_credentials(tls), options=options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
@@ -35,6 +36,7 @@ __all__ = [
     "RewardOutcome",
     "RewardRange",
     "RewardReceipt",
+    "Source",
     "Tls",
 ]
 
@@ -48,14 +50,25 @@ class Tls:
     certificate_chain: bytes | None = None
 
 
+class Source(StrEnum):
+    """Where a slate comes from."""
+
+    SERVICE = "service"
+    """Chosen by the service and recorded: post what it earns."""
+    DEGRADED = "degraded"
+    """Chosen by the service, which could not record it: show it, and post no reward."""
+    FALLBACK = "fallback"
+    """The shop's own ranking: the service gave none in time. Show it, and post no reward."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """One slate to show.
+    """One slate to show. All numbers of the shop's own ranking are 0: the service said nothing of it.
 
     Attributes
     ----------
     id
-        What its reward is posted for; empty when `degraded`.
+        What its reward is posted for; empty unless `source` is the service.
     items
         Item ids, best first.
     propensity
@@ -70,9 +83,9 @@ class Recommendation:
     observations
         Rewards that the model had learned from.
     reward_deadline
-        When its reward comes too late, in UTC; None when `degraded`.
-    degraded
-        Whether the service could not record it: show it, and post no reward.
+        When its reward comes too late, in UTC; None unless `source` is the service.
+    source
+        Where it comes from: the service, the service while its store is away, or the shop's own ranking.
     position_propensities
         Probability with which each of its items is shown at its position.
     regret_confidence
@@ -93,7 +106,7 @@ class Recommendation:
     model_version: int
     observations: int
     reward_deadline: datetime | None
-    degraded: bool
+    source: Source
     position_propensities: tuple[float, ...]
     regret_confidence: float
     passed_over: int

@@ -1,0 +1,131 @@
+"""The shop's own ranking in place of a slate that did not come: cut, counted, and heard of."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from topk_bandit.client.breakers import Breaker
+from topk_bandit.client.errors import ClientError, is_final
+from topk_bandit.client.values import Recommendation, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from topk_bandit.client.breakers import BreakerPolicy
+
+__all__ = ["FALLBACK_SECONDS", "Fallbacks"]
+
+FALLBACK_SECONDS = 0.15
+"""How long a page waits for a slate that it has a fallback for, unless told otherwise."""
+
+_OPEN = "BREAKER_OPEN"
+
+_log = logging.getLogger("topk_bandit.client")
+
+
+class Fallbacks:
+    """What one client showed, and why; safe to share between threads.
+
+    Parameters
+    ----------
+    breaker
+        When not to ask at all; None asks always.
+    clock
+        Seconds, monotonic.
+    """
+
+    def __init__(self, breaker: BreakerPolicy | None, *, clock: Callable[[], float]) -> None:
+        self._breaker = Breaker(breaker, clock=clock)
+        self._lock = threading.Lock()
+        self._sources: Counter[Source] = Counter()
+        self._kinds: Counter[tuple[str, str]] = Counter()
+        self._sizes: dict[str, int] = {}
+
+    @property
+    def sources(self) -> Mapping[Source, int]:
+        """How many slates came from where."""
+        with self._lock:
+            return dict(self._sources)
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """How many slates were the shop's own ranking, by why."""
+        reasons: Counter[str] = Counter()
+        with self._lock:
+            for (_, reason), count in self._kinds.items():
+                reasons[reason] += count
+        return dict(reasons)
+
+    def asks(self) -> bool:
+        """Return whether to ask the service at all."""
+        return self._breaker.lets_through()
+
+    def came(self, bandit: str, slate: Recommendation) -> Recommendation:
+        """Note a slate of the service, and return it."""
+        self._breaker.note(answered=True)
+        with self._lock:
+            self._sources[slate.source] += 1
+            self._sizes[bandit] = len(slate.items)
+        return slate
+
+    def instead(
+        self, bandit: str, ranking: Sequence[str], *, size: int | None, error: Exception | None
+    ) -> Recommendation:
+        """Return the shop's own slate, because of an error, or because the service was not asked."""
+        if error is not None:
+            self._breaker.note(answered=_is_mistake(error))
+        reason = _OPEN if error is None else _reason(error)
+        with self._lock:
+            size = self._sizes.get(bandit) if size is None else size
+            self._sources[Source.FALLBACK] += 1
+            self._kinds[bandit, reason] += 1
+            first = self._kinds[bandit, reason] == 1
+        if first and error is not None:
+            _tell(bandit, error)
+        return _own_slate(tuple(ranking)[:size])
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Return whether the caller has to change something; the service itself is well, as far as one can tell."""
+    return is_final(error) if isinstance(error, ClientError) else True
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ClientError):
+        return error.details.reason or error.details.code
+    return type(error).__name__
+
+
+def _tell(bandit: str, error: Exception) -> None:
+    level = logging.ERROR if _is_mistake(error) else logging.WARNING
+    _log.log(
+        level,
+        "%s shows the shop's own ranking: %s (this is said once, Client.fallbacks counts)",
+        bandit,
+        error,
+        exc_info=None if isinstance(error, ClientError) else error,
+    )
+
+
+def _own_slate(items: tuple[str, ...]) -> Recommendation:
+    return Recommendation(
+        id="",
+        items=items,
+        propensity=0.0,
+        mean=0.0,
+        standard_deviation=0.0,
+        regret_bound=0.0,
+        estimated_regret=0.0,
+        explored=False,
+        baseline=False,
+        model_version=0,
+        observations=0,
+        reward_deadline=None,
+        source=Source.FALLBACK,
+        position_propensities=(),
+        regret_confidence=0.0,
+        passed_over=0,
+    )

@@ -1,0 +1,119 @@
+"""A slow call is sent once more, over another connection; the first answer counts."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import queue
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["HEDGE_OPTIONS", "AsyncHedged", "Hedged", "checked_delay"]
+
+# Without it a second channel to the same address would share the first one's connection, and so its worker.
+HEDGE_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.use_local_subchannel_pool", 1),)
+
+
+def checked_delay(after: float | None) -> float | None:
+    """Return the delay before a second attempt, None for none, or raise `ValueError`."""
+    if after is not None and not 0.0 < after < math.inf:
+        raise ValueError(f"hedge_after must be a positive number of seconds, not {after!r}")
+    return after
+
+
+class AsyncHedged:
+    """Two asynchronous calls for one; the losing one is cancelled.
+
+    Parameters
+    ----------
+    first, second
+        The same method on two channels.
+    after
+        Seconds that the first has alone.
+    """
+
+    def __init__(self, first: Any, second: Any, *, after: float) -> None:
+        self._first = first
+        self._second = second
+        self._after = after
+
+    async def __call__(self, request: Any, *, timeout: float, metadata: Any) -> Any:
+        """Return the first answer, or raise the last error."""
+        attempts = {_started(self._first(request, timeout=timeout, metadata=metadata))}
+        try:
+            done, _ = await asyncio.wait(attempts, timeout=self._after)
+            if not done and timeout > self._after:
+                attempts.add(
+                    _started(self._second(request, timeout=timeout - self._after, metadata=metadata)),
+                )
+            return await _first_answer(attempts)
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+            await asyncio.wait(attempts)
+
+
+def _started(call: Any) -> asyncio.Task[Any]:
+    async def ended() -> Any:
+        return await call
+
+    return asyncio.create_task(ended())
+
+
+async def _first_answer(attempts: Iterable[asyncio.Task[Any]]) -> Any:
+    pending = set(attempts)
+    while True:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        for attempt in sorted(done, key=_failed):
+            if not (_failed(attempt) and pending):
+                return attempt.result()
+
+
+def _failed(attempt: asyncio.Task[Any]) -> bool:
+    return attempt.cancelled() or attempt.exception() is not None
+
+
+class Hedged:
+    """Two calls for one; the losing one is cancelled.
+
+    Parameters
+    ----------
+    first, second
+        The same method on two channels.
+    after
+        Seconds that the first has alone.
+    """
+
+    def __init__(self, first: Any, second: Any, *, after: float) -> None:
+        self._first = first
+        self._second = second
+        self._after = after
+
+    def __call__(self, request: Any, *, timeout: float, metadata: Any) -> Any:
+        """Return the first answer, or raise the last error."""
+        ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        attempts = [self._first.future(request, timeout=timeout, metadata=metadata)]
+        attempts[0].add_done_callback(ended.put)
+        try:
+            done = _next(ended, seconds=self._after)
+            if done is None and timeout > self._after:
+                attempts.append(self._second.future(request, timeout=timeout - self._after, metadata=metadata))
+                attempts[1].add_done_callback(ended.put)
+            done = ended.get() if done is None else done
+            if done.code() is not grpc.StatusCode.OK and len(attempts) == 2:
+                done = ended.get()
+            return done.result()
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+
+
+def _next(ended: queue.SimpleQueue[Any], *, seconds: float) -> Any:
+    try:
+        return ended.get(timeout=seconds)
+    except queue.Empty:
+        return None
