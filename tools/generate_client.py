@@ -11,14 +11,16 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "service" / "topk_bandit" / "client"
-SOURCES = ("asynchronous.py", "asynchronous_studies.py")
+SOURCES = ("asynchronous.py", "asynchronous_outbox.py", "asynchronous_studies.py")
 
 # Each pattern and what stands for it in the synchronous client, in docstrings too. The order matters.
 REWRITES = (
     (r"\bMake it inside the event loop .*\n", "Safe to share between threads.\n"),
     (r"\ban ``async with``", "a ``with``"),
     (r"\basync (?=def|for|with)", ""),
+    (r"\bawait asyncio\.to_thread\(([\w.]+)(?:, )?", r"\1("),
     (r"\bawait ", ""),
+    (r"\bon_this_loop\(([\w.]+)\)", r"\1"),
     (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\basynchronous", "synchronous"),

@@ -200,7 +200,7 @@ def test_a_second_attempt_has_the_same_request_id(make: Callable[..., EitherClie
     asked: list[object] = []
     answer = server.shop.recommend
 
-    async def first_is_held(name: BanditName, request: RecommendationRequest, **named: Any) -> Recommendation:
+    async def first_is_held(name: BanditName, request: RecommendationRequest, **named: int) -> Recommendation:
         asked.append(request.request_id)
         if len(asked) == 1:
             await asyncio.Event().wait()

@@ -2,6 +2,7 @@
 
 from topk_bandit.client.asynchronous import AsyncClient
 from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
+from topk_bandit.client.asynchronous_outbox import AsyncOutbox
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import (
     AlreadyExists,
@@ -45,6 +46,7 @@ from topk_bandit.client.study_values import (
     Study,
 )
 from topk_bandit.client.synchronous import Client
+from topk_bandit.client.synchronous_outbox import Outbox
 from topk_bandit.client.values import (
     ActivationOutcome,
     ActivationReceipt,
@@ -54,7 +56,9 @@ from topk_bandit.client.values import (
     BatchOutcome,
     Item,
     Kernel,
+    OutboxStatus,
     Recommendation,
+    Refusal,
     RewardOutcome,
     RewardRange,
     RewardReceipt,
@@ -71,6 +75,7 @@ __all__ = [
     "AnswerOutcome",
     "AnswersOutcome",
     "AsyncClient",
+    "AsyncOutbox",
     "Bandit",
     "BanditChanges",
     "BanditSettings",
@@ -95,12 +100,15 @@ __all__ = [
     "ItemPreference",
     "Kernel",
     "NotFound",
+    "Outbox",
+    "OutboxStatus",
     "PermissionDenied",
     "Preferences",
     "QueryPreferences",
     "Question",
     "Questions",
     "Recommendation",
+    "Refusal",
     "ResourceExhausted",
     "RetryPolicy",
     "RewardOutcome",

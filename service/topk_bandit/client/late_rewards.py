@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.values import RewardReceipt
 
-__all__ = ["LateRewards"]
+__all__ = ["LateRewards", "error_of_late"]
 
 _log = logging.getLogger("topk_bandit.client")
 
@@ -31,6 +32,7 @@ class LateRewards:
     def __init__(self, *, raises: bool) -> None:
         self.counts: Counter[str] = Counter()
         self._raises = raises
+        self._lock = threading.Lock()
 
     def note(self, bandit: str, receipts: Iterable[RewardReceipt]) -> None:
         """Look for late rewards among what was posted.
@@ -44,9 +46,23 @@ class LateRewards:
         if not late:
             return
         told_before = bandit in self.counts
-        self.counts[bandit] += late
-        problem = f"{late} of the rewards posted to {bandit} came after their deadline and were not learned"
+        self.count(bandit, late)
+        error = error_of_late(bandit, late)
         if self._raises:
-            raise FailedPrecondition(ErrorDetails("FAILED_PRECONDITION", problem, reason="REWARD_LATE"))
+            raise error
         if not told_before:
-            _log.warning("%s; a longer reward_wait takes them (this is said once, Client.late_rewards counts)", problem)
+            _log.warning(
+                "%s; a longer reward_wait takes them (this is said once, Client.late_rewards counts)",
+                error.details.message,
+            )
+
+    def count(self, bandit: str, late: int) -> None:
+        """Count late rewards that are told of elsewhere."""
+        with self._lock:
+            self.counts[bandit] += late
+
+
+def error_of_late(bandit: str, late: int) -> FailedPrecondition:
+    """Return the error that says so."""
+    problem = f"{late} of the rewards posted to {bandit} came after their deadline and were not learned"
+    return FailedPrecondition(ErrorDetails("FAILED_PRECONDITION", problem, reason="REWARD_LATE"))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topk_bandit.client.errors import ClientError
+    from topk_bandit.client.outbox_file import KeptReward
 
 __all__ = ["Operation", "Operations", "Page", "merged"]
 
@@ -105,8 +106,9 @@ class Operations:
     """
 
     def __init__(self, tenant: str, *, new_request_id: Callable[[], str]) -> None:
+        self.tenant = tenant
+        self.new_request_id = new_request_id
         self._parent = f"tenants/{tenant}"
-        self._new_request_id = new_request_id
 
     def _name(self, bandit: str) -> str:
         return f"{self._parent}/bandits/{bandit}"
@@ -131,7 +133,7 @@ class Operations:
             bandit=self._name(bandit),
             context=map(float, context),
             candidate_item_ids=wanted,
-            request_id=request_id or self._new_request_id(),
+            request_id=request_id or self.new_request_id(),
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
             features=None if features is None else feature_values(features),
@@ -192,10 +194,23 @@ class Operations:
             )
             for one in values
         ]
-        request = recommender_pb.BatchRewardRequest(bandit=self._name(bandit), rewards=rewards)
-        return Operation(
-            RecommenderServiceStub, "BatchReward", request, lambda response: _batch_outcome(values, response)
-        )
+        return self._batch_of(bandit, rewards, lambda response: _batch_outcome(values, response))
+
+    def kept_rewards(self, bandit: str, rewards: Iterable[KeptReward]) -> Operation[list[RewardReceipt | ClientError]]:
+        """Post rewards that an outbox has kept; what became of each comes back in their order."""
+        entries = [
+            recommender_pb.RewardEntry(
+                recommendation_id=one.recommendation_id, value=one.value, reward_id=one.reward_id, final=bool(one.final)
+            )
+            for one in rewards
+        ]
+        return self._batch_of(bandit, entries, lambda response: list(map(_result, response.results)))
+
+    def _batch_of(
+        self, bandit: str, entries: list[recommender_pb.RewardEntry], read: Callable[[Any], T]
+    ) -> Operation[T]:
+        request = recommender_pb.BatchRewardRequest(bandit=self._name(bandit), rewards=entries)
+        return Operation(RecommenderServiceStub, "BatchReward", request, read)
 
     def create_bandit(
         self,
@@ -303,6 +318,10 @@ def _receipt(
     | recommender_pb.AmendRewardResponse,
 ) -> RewardReceipt:
     return RewardReceipt(_OUTCOMES[response.outcome], response.log_position)
+
+
+def _result(result: recommender_pb.RewardResult) -> RewardReceipt | ClientError:
+    return error_of_entry(result.error) if result.HasField("error") else _receipt(result)
 
 
 def _batch_outcome(ids: Iterable[str], response: recommender_pb.BatchRewardResponse) -> BatchOutcome:

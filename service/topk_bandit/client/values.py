@@ -17,6 +17,7 @@ from topk_bandit.domain.bandits import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from topk_bandit.client.errors import ClientError
@@ -32,7 +33,9 @@ __all__ = [
     "BatchOutcome",
     "Item",
     "Kernel",
+    "OutboxStatus",
     "Recommendation",
+    "Refusal",
     "RewardOutcome",
     "RewardRange",
     "RewardReceipt",
@@ -133,6 +136,39 @@ class BatchOutcome:
 
     receipts: dict[str, RewardReceipt]
     errors: dict[str, ClientError]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reward that was taken out of an outbox, because the service will never learn it."""
+
+    bandit: str
+    recommendation_id: str
+    value: float
+    reward_id: str
+    error: ClientError
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxStatus:
+    """Where an outbox stands.
+
+    Attributes
+    ----------
+    pending
+        Rewards that are on disk and not delivered, of all processes that share the file.
+    oldest
+        When the oldest of these was written, in UTC; None where there is none.
+    delivered
+        Rewards that this outbox has delivered since it was made.
+    refused
+        Rewards that it took out because the service will never learn them, by reason, such as ``REWARD_LATE``.
+    """
+
+    pending: int
+    oldest: datetime | None
+    delivered: int
+    refused: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

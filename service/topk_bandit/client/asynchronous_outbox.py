@@ -1,0 +1,146 @@
+"""The asynchronous client's outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import TYPE_CHECKING
+
+from topk_bandit.client.courier import Courier
+from topk_bandit.client.errors import invalid_argument
+from topk_bandit.client.loops import on_this_loop
+from topk_bandit.client.outbox_file import OutboxFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+    from types import TracebackType
+    from typing import Self
+
+    from topk_bandit.client.asynchronous import AsyncClient
+    from topk_bandit.client.values import OutboxStatus, Refusal
+
+__all__ = ["AsyncOutbox"]
+
+# As many characters as the service takes.
+_LONGEST_ID = 128
+
+
+class AsyncOutbox:
+    """Rewards that can't be lost: on disk before a call returns, and delivered when the service takes them.
+
+    Make it inside the event loop that it is used on; the file is written and emptied on other threads.
+    What is written stays until the service has answered for it, across restarts of both; the service counts a reward
+    once, however often it is sent. Several processes of a machine may share a file, on a local disk; each delivers what
+    it finds there. After a fork make another one. Close it before its client, or use it in an ``async with`` statement:
+    what is left then is delivered by whoever opens the file next.
+
+    Parameters
+    ----------
+    path
+        Of a SQLite file, which is made if there is none; two others with longer names come and go beside it.
+    client
+        Delivers; its tenant is the file's.
+    max_rewards
+        How many rewards may wait. With more, `reward` raises `ResourceExhausted` (OUTBOX_FULL).
+    timeout
+        Seconds that a call of the delivery may take; None takes the client's. Twice as long others leave alone what a
+        process was delivering when it was killed.
+    on_refused
+        Called with a `Refusal` for each reward that the service will never take (LATE, NOT_FOUND, ALREADY_EXISTS,
+        INVALID_ARGUMENT, FAILED_PRECONDITION), on another thread, perhaps twice for one; without it the first of each
+        kind is logged. All are counted in `status`.
+    now
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        client: AsyncClient,
+        *,
+        max_rewards: int = 100_000,
+        timeout: float | None = None,
+        on_refused: Callable[[Refusal], object] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        seconds = client._timeout if timeout is None else timeout
+        self._new_reward_id = client._operations.new_request_id
+        tenant = client._operations.tenant
+        self._courier = Courier(
+            OutboxFile(path, tenant=tenant, max_rewards=max_rewards, lease=2.0 * seconds, now=now),
+            operations=client._operations,
+            send=on_this_loop(client._run),
+            timeout=seconds,
+            late=client._late,
+            retry=client._retry,
+            random=client._random,
+            on_refused=on_refused,
+        )
+
+    async def reward(
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str | None = None,
+        final: bool = False,
+    ) -> bool:
+        """Write down what a slate earned; it will be delivered, also if this process is killed now.
+
+        Return whether there was something to write: a slate without an id, degraded or the shop's own, takes no reward.
+
+        Parameters
+        ----------
+        reward_id
+            The same id is the same reward, which counts once; None makes an id for each call.
+        final
+            Whether no more will come; those of a slate are delivered in the order they were written.
+
+        Raises
+        ------
+        InvalidArgument
+            The value is no finite number, or an id is too long.
+        ResourceExhausted
+            OUTBOX_FULL: too many are waiting.
+        Unavailable
+            OUTBOX_FAILED: the file can't be written, because its disk is full for example.
+        """
+        if not recommendation_id:
+            return False
+        number = _checked(bandit, recommendation_id, reward_id or "", value)
+        identity = self._new_reward_id() if reward_id is None else reward_id
+        await asyncio.to_thread(self._courier.add, bandit, recommendation_id, number, reward_id=identity, final=final)
+        return True
+
+    async def status(self) -> OutboxStatus:
+        """Return how many rewards wait, since when, and what became of the others."""
+        return await asyncio.to_thread(self._courier.status)
+
+    async def flush(self, timeout: float) -> int:
+        """Wait until no reward is left, for so many seconds at most; return how many are left."""
+        return await asyncio.to_thread(self._courier.flush, timeout)
+
+    async def close(self) -> None:
+        """Let go of the file, after the call under way; what is left stays on disk."""
+        await asyncio.to_thread(self._courier.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _checked(bandit: str, recommendation_id: str, reward_id: str, value: float) -> float:
+    for field, text in (("bandit", bandit), ("recommendation_id", recommendation_id), ("reward_id", reward_id)):
+        if len(text) > _LONGEST_ID:
+            raise invalid_argument(field, f"must have at most {_LONGEST_ID} characters")
+    number = float(value)
+    if not math.isfinite(number):
+        raise invalid_argument("value", f"must be a finite number, not {value!r}")
+    return number

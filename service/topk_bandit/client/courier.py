@@ -1,0 +1,231 @@
+"""Delivers what an outbox has on disk, one batch after the other, until the service has answered for each reward."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.client.errors import (
+    AlreadyExists,
+    ClientError,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+)
+from topk_bandit.client.late_rewards import error_of_late
+from topk_bandit.client.loops import LoopClosedError
+from topk_bandit.client.values import OutboxStatus, Refusal, RewardOutcome, RewardReceipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from topk_bandit.client.late_rewards import LateRewards
+    from topk_bandit.client.operations import Operations
+    from topk_bandit.client.outbox_file import KeptReward, OutboxFile
+    from topk_bandit.client.retries import RetryPolicy
+
+__all__ = ["Courier"]
+
+_MAX_BATCH = 500
+# Between two looks for what other processes have left behind.
+_LOOK_SECONDS = 1.0
+_FLUSH_PAUSE_SECONDS = 0.01
+
+# What another attempt would be answered with, too. A key can be mended, and most quotas pass.
+_REFUSALS = (InvalidArgument, NotFound, AlreadyExists, FailedPrecondition)
+_FINAL_QUOTA = "REWARD_COUNT"
+
+_log = logging.getLogger("topk_bandit.client")
+
+
+class Courier:
+    """A thread that empties an outbox's file into the service.
+
+    Parameters
+    ----------
+    send
+        Makes a call within so many seconds, and returns its result.
+    on_refused
+        Told of each reward that is taken out undelivered, before it is (perhaps twice); None logs the first of a kind.
+    """
+
+    def __init__(
+        self,
+        file: OutboxFile,
+        *,
+        operations: Operations,
+        send: Callable[..., Any],
+        timeout: float,
+        late: LateRewards,
+        retry: RetryPolicy,
+        random: Callable[[], float],
+        on_refused: Callable[[Refusal], object] | None,
+    ) -> None:
+        self._file = file
+        self._operations = operations
+        self._send = send
+        self._timeout = timeout
+        self._late = late
+        self._retry = retry
+        self._random = random
+        self._on_refused = on_refused
+        self._lock = threading.Lock()
+        self._delivered = 0
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._troubles: set[str] = set()
+        self._failures = 0
+        self._batch = _MAX_BATCH
+        self._woken = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="topk-bandit outbox", daemon=True)
+        self._thread.start()
+
+    def add(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
+        """Write a reward to disk, and see to it soon."""
+        self._file.add(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        self._woken.set()
+
+    def status(self) -> OutboxStatus:
+        """Return where the outbox stands."""
+        pending, oldest = self._file.pending(), self._file.oldest()
+        reasons: Counter[str] = Counter()
+        with self._lock:
+            for (_, reason), count in self._refused.items():
+                reasons[reason] += count
+            delivered = self._delivered
+        return OutboxStatus(
+            pending=pending,
+            oldest=None if oldest is None else datetime.fromtimestamp(oldest, tz=UTC),
+            delivered=delivered,
+            refused=dict(reasons),
+        )
+
+    def flush(self, timeout: float) -> int:
+        """Wait until nothing is left, or the time is up; return how many rewards are left."""
+        end = time.monotonic() + timeout
+        self._woken.set()
+        while (left := self._file.pending()) and time.monotonic() < end and not self._stopped.is_set():
+            time.sleep(_FLUSH_PAUSE_SECONDS)
+        return left
+
+    def close(self) -> None:
+        """End after the call under way."""
+        self._stopped.set()
+        self._woken.set()
+        self._thread.join()
+        self._file.close()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            self._woken.clear()
+            try:
+                pause = self._deliver_some()
+            except LoopClosedError:
+                return
+            if pause is None:
+                self._woken.wait(_LOOK_SECONDS)
+            else:
+                self._stopped.wait(pause)
+
+    def _deliver_some(self) -> float | None:
+        """Deliver a batch; return how many seconds to wait before the next one, None if there is nothing to deliver."""
+        taken: Sequence[KeptReward] = ()
+        try:
+            taken = self._file.take(self._batch)
+            if not taken:
+                return None
+            troubles = self._settle(taken, self._answers(taken))
+        except LoopClosedError:
+            self._put_back(taken, 0.0)
+            raise
+        except Exception as error:  # noqa: BLE001, a thread that ends would leave all that comes later undelivered
+            self._batch = max(self._batch // 2, 1)  # a service that is slow may answer for fewer in time
+            return self._failed(taken, error)
+        self._batch = min(2 * self._batch, _MAX_BATCH)
+        if troubles:
+            return self._failed([reward for reward, _ in troubles], troubles[0][1])
+        self._failures = 0
+        if self._troubles:
+            self._troubles.clear()
+            _log.warning("rewards are delivered again")
+        return 0.0
+
+    def _answers(self, taken: Sequence[KeptReward]) -> Sequence[RewardReceipt | ClientError]:
+        operation = self._operations.kept_rewards(taken[0].bandit, taken)
+        try:
+            answers: list[RewardReceipt | ClientError] = self._send(operation, self._timeout)
+        except _REFUSALS as error:
+            return [error] * len(taken)
+        return answers
+
+    def _settle(
+        self, taken: Sequence[KeptReward], answers: Iterable[RewardReceipt | ClientError]
+    ) -> list[tuple[KeptReward, ClientError]]:
+        """Take out what was answered for; return what has to be sent again, and why."""
+        again: list[tuple[KeptReward, ClientError]] = []
+        ended: list[KeptReward] = []
+        refused = 0
+        for reward, answer in zip(taken, answers, strict=True):
+            error = self._error_of(reward, answer)
+            if error is not None and not _is_refusal(error):
+                again.append((reward, error))
+                continue
+            ended.append(reward)
+            if error is not None:
+                self._refuse(reward, error)
+                refused += 1
+        self._file.remove(ended)
+        with self._lock:
+            self._delivered += len(ended) - refused
+        return again
+
+    def _error_of(self, reward: KeptReward, answer: RewardReceipt | ClientError) -> ClientError | None:
+        if isinstance(answer, ClientError):
+            return answer
+        if answer.outcome is not RewardOutcome.LATE:
+            return None
+        self._late.count(reward.bandit, 1)
+        return error_of_late(reward.bandit, 1)
+
+    def _refuse(self, reward: KeptReward, error: ClientError) -> None:
+        kind = (reward.bandit, error.details.reason or error.details.code)
+        with self._lock:
+            self._refused[kind] += 1
+            first = self._refused[kind] == 1
+        if self._on_refused is not None:
+            refusal = Refusal(reward.bandit, reward.recommendation_id, reward.value, reward.reward_id, error)
+            _tell(self._on_refused, refusal)
+        elif first:
+            _log.warning("a reward of %s is not learned: %s (this is said once, status() counts)", kind[0], error)
+
+    def _failed(self, rewards: Sequence[KeptReward], error: Exception) -> float:
+        pause = self._retry.pause(self._failures, random=self._random)
+        self._failures += 1
+        kind = type(error).__name__
+        if kind not in self._troubles:
+            self._troubles.add(kind)
+            _log.warning("rewards wait in the outbox: %s (this is said once until it works again)", error)
+        self._put_back(rewards, pause)
+        return pause
+
+    def _put_back(self, rewards: Sequence[KeptReward], seconds: float) -> None:
+        try:
+            if rewards:
+                self._file.put_back(rewards, seconds=seconds)
+        except ClientError:
+            _log.debug("the outbox can't be written; others may have its rewards when the lease is over")
+
+
+def _is_refusal(error: ClientError) -> bool:
+    return isinstance(error, _REFUSALS) or error.details.reason == _FINAL_QUOTA
+
+
+def _tell(on_refused: Callable[[Refusal], object], refusal: Refusal) -> None:
+    try:
+        on_refused(refusal)
+    except Exception:  # noqa: BLE001, a thread that ends would leave all that comes later undelivered
+        _log.exception("on_refused failed for the reward of %s", refusal.recommendation_id)

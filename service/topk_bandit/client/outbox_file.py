@@ -1,0 +1,234 @@
+"""Rewards on disk that the service has not acknowledged yet: a SQLite file that several processes may share."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topk_bandit.client.errors import ErrorDetails, ResourceExhausted, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["KeptReward", "OutboxFile"]
+
+_VERSION = 1
+_PATIENCE_SECONDS = 5.0
+
+# Numbers are never used again (AUTOINCREMENT): a process that was frozen while another one delivered what it had taken
+# removes these numbers when it goes on, and they must not be those of newer rewards.
+_SCHEMA = (
+    "CREATE TABLE owner (tenant TEXT NOT NULL)",
+    "CREATE TABLE size (rewards INTEGER NOT NULL)",
+    "INSERT INTO size VALUES (0)",
+    """CREATE TABLE rewards (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, bandit TEXT NOT NULL, recommendation_id TEXT NOT NULL,
+        value REAL NOT NULL, reward_id TEXT NOT NULL, final INTEGER NOT NULL, written REAL NOT NULL,
+        due REAL NOT NULL DEFAULT 0)""",
+    "CREATE INDEX rewards_of_a_slate ON rewards (bandit, recommendation_id, number)",
+    "CREATE TRIGGER one_more AFTER INSERT ON rewards BEGIN UPDATE size SET rewards = rewards + 1; END",
+    "CREATE TRIGGER one_less AFTER DELETE ON rewards BEGIN UPDATE size SET rewards = rewards - 1; END",
+    f"PRAGMA user_version = {_VERSION}",
+)
+
+# Rewards of one slate go one after the other, in the order they were written: a final one must be the last.
+_DUE = """
+SELECT number, bandit, recommendation_id, value, reward_id, final FROM rewards AS one
+WHERE bandit = :bandit AND (due <= :now OR due > :farthest) AND NOT EXISTS (
+    SELECT 1 FROM rewards AS earlier WHERE earlier.bandit = one.bandit
+    AND earlier.recommendation_id = one.recommendation_id AND earlier.number < one.number)
+ORDER BY number LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReward:
+    """A reward that is on disk; `number` is its place in the file."""
+
+    number: int
+    bandit: str
+    recommendation_id: str
+    value: float
+    reward_id: str
+    final: bool
+
+
+class OutboxFile:
+    """One connection to the file, safe to share between threads; it must not be taken over a fork.
+
+    Parameters
+    ----------
+    tenant
+        Whose rewards these are; a file is for one tenant.
+    max_rewards
+        How many it may hold.
+    lease
+        Seconds for which those who take rewards have them alone.
+    now
+        Seconds since 1970; all processes that share the file have to agree on it.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, tenant: str, max_rewards: int, lease: float, now: Callable[[], float]
+    ) -> None:
+        self._path = Path(path)
+        self._max_rewards = max_rewards
+        self._lease = lease
+        self._now = now
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._connection = _open(self._path)
+        try:
+            self._prepare(tenant)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def add(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
+        """Write a reward; it is on disk when this returns.
+
+        Raises
+        ------
+        ResourceExhausted
+            OUTBOX_FULL.
+        Unavailable
+            OUTBOX_FAILED: the file can't be written.
+        """
+        with self._changing() as connection:
+            [(held,)] = connection.execute("SELECT rewards FROM size")
+            if held >= self._max_rewards:
+                raise _full(self._path, self._max_rewards)
+            connection.execute(
+                "INSERT INTO rewards (bandit, recommendation_id, value, reward_id, final, written)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (bandit, recommendation_id, value, reward_id, final, self._now()),
+            )
+
+    def take(self, limit: int) -> list[KeptReward]:
+        """Return the oldest rewards that nobody else has, of one bandit and one of each slate, and have them alone."""
+        now = self._now()
+        # A time beyond the longest lease is from a clock that was set back: it binds nobody.
+        times = {"now": now, "farthest": now + self._lease}
+        with self._changing() as connection:
+            oldest = "SELECT bandit FROM rewards WHERE due <= :now OR due > :farthest ORDER BY number LIMIT 1"
+            for (bandit,) in connection.execute(oldest, times).fetchall():
+                rows = connection.execute(_DUE, {**times, "bandit": bandit, "limit": limit}).fetchall()
+                taken = [KeptReward(*row) for row in rows]
+                _set_due(connection, taken, now + self._lease)
+                return taken
+        return []
+
+    def put_back(self, rewards: Iterable[KeptReward], *, seconds: float) -> None:
+        """Let others have them, after a pause of at most the lease."""
+        with self._changing() as connection:
+            _set_due(connection, rewards, self._now() + min(seconds, self._lease))
+
+    def remove(self, rewards: Iterable[KeptReward]) -> None:
+        """Take them out for good."""
+        with self._changing() as connection:
+            connection.executemany("DELETE FROM rewards WHERE number = ?", [(one.number,) for one in rewards])
+
+    def pending(self) -> int:
+        """Return how many rewards it holds, of all processes."""
+        with self._using() as connection:
+            [(held,)] = connection.execute("SELECT rewards FROM size")
+            return int(held)
+
+    def oldest(self) -> float | None:
+        """Return when the oldest of them was written, in seconds since 1970; None where there is none."""
+        with self._using() as connection:
+            found = connection.execute("SELECT written FROM rewards ORDER BY number LIMIT 1").fetchone()
+            return None if found is None else float(found[0])
+
+    def close(self) -> None:
+        """Let go of the file; it may be closed twice."""
+        with self._lock:
+            self._connection.close()
+
+    def _prepare(self, tenant: str) -> None:
+        with self._changing() as connection:
+            [(version,)] = connection.execute("PRAGMA user_version")
+            if version not in {0, _VERSION}:
+                raise ValueError(f"{self._path} is an outbox of another version, or none")
+            if version == 0:
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO owner VALUES (?)", (tenant,))
+            [(owner,)] = connection.execute("SELECT tenant FROM owner")
+            if owner != tenant:
+                raise ValueError(f"{self._path} is the outbox of the tenant {owner}, not of {tenant}")
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._process:
+            raise RuntimeError("an outbox can't be taken over a fork: make it in the process that uses it")
+        with self._lock:
+            try:
+                yield self._connection
+            except sqlite3.Error as error:
+                raise _failed(self._path, error) from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._using() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Open the file for several threads and processes.
+
+    Every commit is synced (FULL): with the usual setting of a write-ahead log the newest ones are lost in a power cut,
+    and the page was told that they are kept.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise _failed(path, error) from error
+    try:
+        _use_write_ahead_log(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # of macOS, where a plain sync does not reach the disk
+    except sqlite3.Error as error:
+        connection.close()
+        raise _failed(path, error) from error
+    return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file's mode; SQLite does not wait for another process that does so at the same time."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            with closing(connection.execute("PRAGMA journal_mode = WAL")) as answer:
+                answer.fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _set_due(connection: sqlite3.Connection, rewards: Iterable[KeptReward], due: float) -> None:
+    connection.executemany("UPDATE rewards SET due = ? WHERE number = ?", [(due, one.number) for one in rewards])
+
+
+def _full(path: Path, max_rewards: int) -> ResourceExhausted:
+    problem = f"the outbox {path} holds {max_rewards} rewards that are not delivered yet, as many as it may"
+    return ResourceExhausted(ErrorDetails("RESOURCE_EXHAUSTED", problem, reason="OUTBOX_FULL"))
+
+
+def _failed(path: Path, error: sqlite3.Error) -> Unavailable:
+    return Unavailable(ErrorDetails("UNAVAILABLE", f"the outbox {path}: {error}", reason="OUTBOX_FAILED"))

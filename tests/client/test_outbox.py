@@ -1,0 +1,325 @@
+"""What is in an outbox is delivered once, or told of; nothing of it is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sqlite3
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.client.outboxes import outbox_of
+
+from topk_bandit.client import (
+    AsyncClient,
+    AsyncOutbox,
+    Client,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Outbox,
+    Refusal,
+    ResourceExhausted,
+    Unavailable,
+)
+from topk_bandit.domain import errors
+from topk_bandit.domain.bandits import BanditName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.client.conftest import EitherClient
+    from tests.client.outboxes import EitherOutbox
+    from tests.rpc.harness import RunningServer
+
+NAME = BanditName("acme", "home")
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rewards.db"
+
+
+@pytest.fixture
+def ids(client: EitherClient) -> list[str]:
+    client.create_bandit("home", slate_size=1, item_capacity=9)
+    client.upsert_items("home", ["a"])
+    return [client.recommend("home").id for _ in range(5)]
+
+
+@pytest.fixture
+def make_outbox(client: EitherClient, path: Path) -> Iterator[Callable[..., EitherOutbox]]:
+    made: list[EitherOutbox] = []
+
+    def make(**options: Any) -> EitherOutbox:  # noqa: ANN401
+        made.append(outbox_of(client, path, **options))
+        return made[-1]
+
+    yield make
+    for outbox in made:
+        outbox.close()
+
+
+def until_left(outbox: EitherOutbox, count: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while outbox.flush(0.05) != count:
+        assert time.monotonic() < end
+
+
+def test_rewards_are_written_and_delivered_once(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    outbox = make_outbox()
+    assert [outbox.reward("home", one, 0.5) for one in ids] == [True] * 5
+    assert outbox.flush(PATIENCE) == 0
+    assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
+    status = outbox.status()
+    assert (status.pending, status.oldest, status.delivered, status.refused) == (0, None, 5, {})
+    assert len({reward_id for reward_id, _ in server.shop.reward_ids}) == 5
+
+
+def test_a_slate_without_an_id_takes_no_reward(make_outbox: Callable[..., EitherOutbox]) -> None:
+    outbox = make_outbox()
+    assert outbox.reward("home", "", 1.0) is False
+    assert outbox.status().pending == 0
+
+
+def test_rewards_wait_while_the_service_can_not_take_them(
+    server: RunningServer,
+    make_outbox: Callable[..., EitherOutbox],
+    ids: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.shop.away = True
+    outbox = make_outbox(timeout=0.3)
+    before = datetime.now(tz=UTC)
+    for one in ids:
+        outbox.reward("home", one, 0.5)
+    assert outbox.flush(0.5) == 5
+    status = outbox.status()
+    assert status.pending == 5
+    assert status.oldest is not None
+    assert before <= status.oldest <= datetime.now(tz=UTC)
+    server.shop.away = False
+    assert outbox.flush(PATIENCE) == 0
+    assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
+    told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
+    assert [line.partition(":")[0] for line in told] == ["rewards wait in the outbox", "rewards are delivered again"]
+
+
+def test_what_one_leaves_the_next_one_delivers(
+    server: RunningServer, client: EitherClient, path: Path, ids: list[str]
+) -> None:
+    server.shop.away = True
+    first = outbox_of(client, path, timeout=0.2)
+    for one in ids:
+        first.reward("home", one, 0.25)
+    first.close()
+    with pytest.raises(Unavailable, match="closed"):
+        first.reward("home", ids[0], 0.25)
+    server.shop.away = False
+    second = outbox_of(client, path)
+    assert second.flush(PATIENCE) == 0
+    second.close()
+    assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.25)
+
+
+def test_a_full_outbox_says_so(server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]) -> None:
+    server.shop.away = True
+    outbox = make_outbox(max_rewards=3, timeout=0.2)
+    for one in ids[:3]:
+        outbox.reward("home", one, 0.5)
+    with pytest.raises(ResourceExhausted, match="holds 3 rewards that are not delivered yet") as caught:
+        outbox.reward("home", ids[3], 0.5)
+    assert (caught.value.reason, caught.value.retry_after) == ("OUTBOX_FULL", None)
+    assert outbox.status().pending == 3
+    server.shop.away = False
+    assert outbox.flush(PATIENCE) == 0
+    assert outbox.reward("home", ids[3], 0.5)
+    assert outbox.flush(PATIENCE) == 0
+    assert set(server.shop.loops[NAME].rewards) == set(ids[:4])
+
+
+def test_what_the_service_will_never_take_is_told_and_taken_out(
+    server: RunningServer, client: EitherClient, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    told: list[Refusal] = []
+
+    def note(refusal: Refusal) -> None:
+        told.append(refusal)
+        raise RuntimeError("the shop's own fault")
+
+    outbox = make_outbox(on_refused=note)
+    client.reward("home", ids[0], 0.5)
+    server.shop.faults[ids[1]] = errors.InvalidArgumentError("value", "is odd")
+    outbox.reward("home", ids[0], 0.75, reward_id="click")
+    outbox.reward("home", ids[1], 0.5)
+    outbox.reward("home", "nobody's", 0.5)
+    outbox.reward("nowhere", ids[2], 0.5)
+    outbox.reward("not a name", ids[2], 0.5)
+    outbox.reward("home", ids[2], 0.5)
+    assert outbox.flush(PATIENCE) == 0
+    server.shop.now_ms += 10**9
+    outbox.reward("home", ids[3], 0.5)
+    assert outbox.flush(PATIENCE) == 0
+    status = outbox.status()
+    assert status.delivered == 1
+    assert status.refused == {"REWARD_EXISTS": 1, "INVALID_ARGUMENT": 2, "NOT_FOUND": 2, "REWARD_LATE": 1}
+    assert client.late_rewards == {"home": 1}
+    assert [(one.bandit, one.recommendation_id, one.value) for one in told][-1] == ("home", ids[3], 0.5)
+    assert told[0].reward_id == "click"
+    kinds = [type(one.error) for one in told]
+    assert (kinds.count(InvalidArgument), kinds.count(NotFound), kinds[-1]) == (2, 2, FailedPrecondition)
+
+
+def test_without_a_listener_the_first_refusal_of_a_kind_is_logged(
+    make_outbox: Callable[..., EitherOutbox], ids: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = make_outbox()
+    for number in range(3):
+        outbox.reward("home", f"nobody's {number}", 0.5)
+    assert outbox.flush(PATIENCE) == 0
+    [told] = [record for record in caplog.records if record.name == "topk_bandit.client"]
+    assert (told.levelno, told.getMessage()[:35]) == (logging.WARNING, "a reward of home is not learned: NO")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RuntimeError("a bug of the service"),
+        errors.UnauthenticatedError(),
+        errors.ForbiddenError("SCOPE_NEEDED", "more"),
+        errors.ExhaustedError("STORE_FULL", "no memory left"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_what_may_pass_holds_up_its_own_reward_alone(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str], fault: Exception
+) -> None:
+    server.shop.faults[ids[0]] = fault
+    outbox = make_outbox(timeout=0.2)
+    for one in ids:
+        outbox.reward("home", one, 0.5)
+    until_left(outbox, 1)
+    assert set(server.shop.loops[NAME].rewards) == set(ids[1:])
+    del server.shop.faults[ids[0]]
+    assert outbox.flush(PATIENCE) == 0
+    assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
+
+
+def test_rewards_of_a_slate_arrive_in_their_order(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    server.shop.away = True
+    outbox = make_outbox(timeout=0.2)
+    for number in range(4):
+        outbox.reward("home", ids[0], 0.5, reward_id=f"click-{number}", final=number == 3)
+        outbox.reward("home", ids[1], 0.5)
+    server.shop.away = False
+    server.shop.reward_ids.clear()
+    assert outbox.flush(PATIENCE) == 0
+    arrived = [told for told in server.shop.reward_ids if told[0].startswith("click")]
+    assert arrived == [(f"click-{number}", number == 3) for number in range(4)]
+
+
+def test_what_hangs_is_sent_again(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    outbox = make_outbox(timeout=0.2)
+    server.close_gate()
+    for one in ids:
+        outbox.reward("home", one, 0.5)
+    assert outbox.flush(0.5) == 5
+    server.open_gate()
+    assert outbox.flush(PATIENCE) == 0
+    assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
+    assert outbox.status().delivered == 5
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_refused_at_once(make_outbox: Callable[..., EitherOutbox], value: float) -> None:
+    outbox = make_outbox()
+    with pytest.raises(InvalidArgument) as caught:
+        outbox.reward("home", "r", value)
+    assert caught.value.field == "value"
+
+
+@pytest.mark.parametrize("field", ["bandit", "recommendation_id", "reward_id"])
+def test_an_id_that_no_message_can_hold_is_refused_at_once(
+    make_outbox: Callable[..., EitherOutbox], field: str
+) -> None:
+    outbox = make_outbox()
+    fields = {"bandit": "home", "recommendation_id": "r", "reward_id": "", "value": 1.0, field: "x" * 129}
+    with pytest.raises(InvalidArgument) as caught:
+        outbox.reward(**fields)
+    assert caught.value.field == field
+
+
+def test_a_file_is_for_one_tenant(server: RunningServer, path: Path) -> None:
+    with Client(server.target, tenant="acme") as acme, Client(server.target, tenant="other") as other:
+        with Outbox(path, acme):
+            pass
+        with pytest.raises(ValueError, match="is the outbox of the tenant acme, not of other"):
+            Outbox(path, other)
+
+
+def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("not a database " * 100)
+    newer = tmp_path / "newer"
+    with sqlite3.connect(newer) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with Client(server.target, tenant="acme") as client:
+        for wrong in (text, tmp_path / "none" / "rewards.db"):
+            with pytest.raises(Unavailable) as caught:
+                Outbox(wrong, client)
+            assert caught.value.details.reason == "OUTBOX_FAILED"
+        with pytest.raises(ValueError, match="another version"):
+            Outbox(newer, client)
+
+
+def test_the_loop_is_free_while_the_disk_is_not(server: RunningServer, path: Path) -> None:
+    async def run() -> int:
+        ticks = 0
+        async with AsyncClient(server.target, tenant="acme") as client, AsyncOutbox(path, client) as outbox:
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            writing = asyncio.create_task(outbox.reward("home", "r", 1.0))
+            for _ in range(20):
+                await asyncio.sleep(0.005)
+                ticks += not writing.done()
+            other.execute("ROLLBACK")
+            other.close()
+            assert await writing
+        return ticks
+
+    assert asyncio.run(run()) == 20
+
+
+def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, path: Path) -> None:
+    async def run() -> None:
+        client = AsyncClient(server.target, tenant="acme", timeout=0.5)
+        outbox = AsyncOutbox(path, client)
+        await outbox.reward("nowhere", "r", 1.0)
+        server.shop.away = True
+        await asyncio.sleep(0.05)
+        await client.close()
+
+    asyncio.run(run())
+    end = time.monotonic() + PATIENCE
+    with sqlite3.connect(path) as other:  # a new reward, so that the courier has something to send
+        other.execute(
+            "INSERT INTO rewards (bandit, recommendation_id, value, reward_id, final, written)"
+            " VALUES ('home', 'r', 1.0, '', 0, 0)"
+        )
+    other.close()
+    while any(thread.name == "topk-bandit outbox" for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -1,0 +1,228 @@
+"""The file of an outbox: several connections, clocks that jump, and an oracle that is a list."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.long_forms import examples
+
+from topk_bandit.client import ResourceExhausted
+from topk_bandit.client.outbox_file import KeptReward, OutboxFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEASE = 10.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def opened(path: Path, clock: Clock, *, count: int = 1, max_rewards: int = 100) -> Iterator[list[OutboxFile]]:
+    files = [OutboxFile(path, tenant="acme", max_rewards=max_rewards, lease=LEASE, now=clock) for _ in range(count)]
+    try:
+        yield files
+    finally:
+        for file in files:
+            file.close()
+
+
+def add(file: OutboxFile, recommendation_id: str, *, bandit: str = "home") -> None:
+    file.add(bandit, recommendation_id, 1.0, reward_id="", final=False)
+
+
+def taken(file: OutboxFile, limit: int = 100) -> list[str]:
+    return [one.recommendation_id for one in file.take(limit)]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rewards.db"
+
+
+def test_every_commit_is_synced(path: Path, clock: Clock) -> None:
+    with opened(path, clock) as [file]:
+        assert file._connection.execute("PRAGMA synchronous").fetchall() == [(2,)]
+        assert file._connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+
+
+def test_what_one_has_taken_others_leave_alone_until_its_lease_is_over(path: Path, clock: Clock) -> None:
+    with opened(path, clock, count=2) as [one, other]:
+        for name in "abc":
+            add(one, name)
+        assert taken(one, 2) == ["a", "b"]
+        assert taken(other) == ["c"]
+        assert taken(other) == []
+        clock.now += LEASE - 0.001
+        assert taken(other) == []
+        clock.now += 0.001
+        assert taken(other) == ["a", "b", "c"]
+
+
+def test_a_clock_that_is_set_back_binds_nobody(path: Path, clock: Clock) -> None:
+    with opened(path, clock, count=2) as [one, other]:
+        add(one, "a")
+        assert taken(one) == ["a"]
+        clock.now -= 10**6
+        assert taken(other) == ["a"]
+
+
+def test_who_wakes_late_does_not_remove_what_others_have_written_since(path: Path, clock: Clock) -> None:
+    with opened(path, clock, count=2) as [frozen, other]:
+        add(frozen, "a")
+        kept = frozen.take(1)
+        clock.now += LEASE
+        other.remove(other.take(1))
+        assert other.pending() == 0
+        add(other, "b")
+        frozen.remove(kept)
+        assert taken(other) == ["b"]
+
+
+def test_what_is_put_back_comes_again_after_its_pause_and_no_later_than_the_lease(path: Path, clock: Clock) -> None:
+    with opened(path, clock) as [file]:
+        add(file, "a")
+        file.put_back(file.take(1), seconds=3.0)
+        assert taken(file) == []
+        clock.now += 3.0
+        file.put_back(file.take(1), seconds=10**6)
+        clock.now += LEASE
+        assert taken(file) == ["a"]
+
+
+def test_a_batch_is_of_one_bandit_and_has_each_slate_once(path: Path, clock: Clock) -> None:
+    with opened(path, clock, count=2) as [one, other]:
+        for bandit, name in [("x", "a"), ("y", "a"), ("x", "b"), ("x", "a"), ("x", "b")]:
+            add(one, name, bandit=bandit)
+        first = one.take(100)
+        assert [(kept.bandit, kept.recommendation_id) for kept in first] == [("x", "a"), ("x", "b")]
+        assert [(kept.bandit, kept.recommendation_id) for kept in other.take(100)] == [("y", "a")]
+        assert other.take(100) == []  # the second ones wait for the first ones, which another one has
+        one.remove(first)
+        assert taken(other) == ["a", "b"]
+
+
+def test_an_outbox_is_not_taken_over_a_fork(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path, clock) as [file]:
+        other = os.getpid() + 1
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "getpid", lambda: other)
+            with pytest.raises(RuntimeError, match="fork"):
+                file.pending()
+        assert file.pending() == 0
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 1), st.sampled_from("abc")),
+        st.tuples(st.just("take"), st.integers(0, 1), st.integers(1, 3)),
+        st.tuples(st.just("remove"), st.integers(0, 1), st.just(0)),
+        st.tuples(st.just("wait"), st.just(0), st.sampled_from([1, 4, 11])),
+    ),
+    max_size=25,
+)
+
+
+class Model:
+    """The same as a list, slowly: rewards as [slate, due]."""
+
+    def __init__(self) -> None:
+        self.rewards: dict[int, tuple[str, float]] = {}
+        self.written = 0
+
+    def add(self, name: str) -> None:
+        self.written += 1
+        self.rewards[self.written] = (name, 0.0)
+
+    def take(self, limit: int, now: float) -> list[int]:
+        numbers = sorted(self.rewards)
+        first = {name: min(n for n in numbers if self.rewards[n][0] == name) for name, _ in self.rewards.values()}
+        chosen = [n for n in numbers if self.rewards[n][1] <= now and first[self.rewards[n][0]] == n][:limit]
+        for number in chosen:
+            self.rewards[number] = (self.rewards[number][0], now + LEASE)
+        return chosen
+
+
+@settings(max_examples=examples(15))
+@given(steps=STEPS)
+def test_it_does_what_a_list_would(steps: list[tuple[str, int, object]]) -> None:
+    clock, model = Clock(), Model()
+    held: list[list[KeptReward]] = [[], []]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        opened(Path(folder) / "rewards.db", clock, count=2, max_rewards=6) as files,
+    ):
+        for what, which, argument in steps:
+            file = files[which]
+            match what, argument:
+                case "add", str(name) if len(model.rewards) < 6:
+                    add(file, name)
+                    model.add(name)
+                case "add", _:
+                    with pytest.raises(ResourceExhausted):
+                        add(file, "more")
+                case "take", int(limit):
+                    held[which] = file.take(limit)
+                    assert [one.number for one in held[which]] == model.take(limit, clock.now)
+                case "remove", _:
+                    file.remove(held[which])
+                    for one in held[which]:
+                        model.rewards.pop(one.number, None)
+                case _, int(seconds):
+                    clock.now += seconds
+            assert file.pending() == len(model.rewards)
+            assert (file.oldest() is None) is (not model.rewards)
+
+
+def write_many(path: Path, name: str, start: multiprocessing.synchronize.Barrier) -> None:
+    start.wait()
+    file = OutboxFile(path, tenant="acme", max_rewards=10**6, lease=LEASE, now=Clock())
+    for number in range(20):
+        add(file, f"{name}-{number}")
+        file.remove(file.take(3)[:1])
+    file.close()
+
+
+def test_processes_that_open_one_new_file_at_once_share_it(path: Path, clock: Clock) -> None:
+    spawned = multiprocessing.get_context("spawn")
+    start = spawned.Barrier(3)
+    workers = [spawned.Process(target=write_many, args=(path, str(number), start)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    with opened(path, clock) as [file]:
+        assert file.pending() == 3 * 20 - removed(path)
+
+
+def removed(path: Path) -> int:
+    """Return how many rewards are gone, as the file's own numbers tell."""
+    connection = sqlite3.connect(path)
+    [(written,)] = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'rewards'")
+    rows = Counter(row[0] for row in connection.execute("SELECT recommendation_id FROM rewards"))
+    connection.close()
+    assert written == 60
+    assert set(rows.values()) <= {1}
+    return written - sum(rows.values())
