@@ -1,0 +1,40 @@
+"""A storefront's process, to be killed: it says what it was promised, once it was promised.
+
+``python -m tests.faults.storefront ADDRESS OUTBOX`` shows slates and rewards them until it is killed; each line that it
+prints is a recommendation id and its reward, which is on disk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+
+from topk_bandit.client import Client, Outbox
+
+__all__ = ["BANDIT", "OWN", "main", "reward_of"]
+
+BANDIT = "home"
+OWN = ["item-3", "item-2", "item-1", "item-0"]
+
+
+def reward_of(recommendation_id: str) -> float:
+    """Return what a slate earns: the same in the storefront and in the test."""
+    return sum(recommendation_id.encode()) % 17 / 16.0
+
+
+def main(address: str, path: str) -> None:
+    """Show slates and reward them."""
+    with Client(address, tenant="shop", timeout=1.0) as client, Outbox(path, client) as outbox:
+        for visit in itertools.count():
+            slate = client.recommend(BANDIT, [1.0], fallback=OWN, fallback_size=2)
+            if outbox.reward(BANDIT, slate.id, reward_of(slate.id)):
+                sys.stdout.write(f"{slate.id} {reward_of(slate.id)}\n")
+            else:
+                sys.stdout.write(f"own {visit}\n")
+            sys.stdout.flush()
+            time.sleep(0.003)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
