@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
+import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import clean_environment, serving
+from tests.faults.service import Service, clean_environment, page, serving, until
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +26,14 @@ EXAMPLES = sorted(FOLDER.glob("*.py"))
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with serving(tmp_path_factory.mktemp("data")) as service:
-        yield service.address
+        yield service
+
+
+@pytest.fixture(scope="module")
+def address(service: Service) -> str:
+    return service.address
 
 
 def run(name: str, *arguments: str, heard: str = "") -> str:
@@ -70,6 +82,52 @@ def test_a_study_starts_a_bandit_warm(address: str) -> None:
 def test_a_policy_of_ones_own_learns_without_a_service() -> None:
     first, last = first_and_last(run("own_policy.py"))
     assert last > first + 0.1
+
+
+@contextlib.contextmanager
+def opened_shop(name: str, address: str, folder: Path) -> Iterator[str]:
+    """Run a shop until the end of the block; yield where its pages are."""
+    port = free_port()
+    command = [sys.executable, "-W", "error", str(FOLDER / name), address, str(port)]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=clean_environment()) as process:
+        try:
+            until(lambda: process.poll() is not None or page(port, "/")[0] == 200, what="the shop is open")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            print(process.communicate(timeout=60)[1])
+
+
+def shown(shop: str) -> tuple[str, list[str]]:
+    """Return where the slate of the shop's page comes from, and what its buttons do."""
+    with urllib.request.urlopen(f"{shop}/", timeout=30) as answer:
+        text = html.unescape(answer.read().decode())
+    [source] = re.findall(r'data-source="(\w+)"', text)
+    return source, re.findall(r'formaction="([^"]+)"', text)
+
+
+def press(shop: str, action: str) -> object:
+    with urllib.request.urlopen(shop + action, data=b"", timeout=30) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize(("name", "bandit"), [("fastapi_shop.py", "fastapi-shop"), ("django_shop.py", "django-shop")])
+def test_a_shop_sells_whatever_the_service_does(service: Service, tmp_path: Path, name: str, bandit: str) -> None:
+    [worker] = service.worker_pids
+    with opened_shop(name, service.address, tmp_path) as shop, service.client(tenant="example") as client:
+        until(lambda: shown(shop)[0] == "service", what="the first decision was made")
+        _, actions = shown(shop)
+        assert len(actions) == 3
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            assert press(shop, actions[0]) == {"thanks": True, "learned": True}
+            source, own = shown(shop)
+            assert (source, own) == ("fallback", [f"/buy/{item}?slate=" for item in ("tea", "coffee", "cocoa")])
+            assert press(shop, own[1]) == {"thanks": True, "learned": False}
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        until(lambda: client.stats(bandit).observation_count == 1, what="the reward is delivered")
+        until(lambda: shown(shop)[0] == "service", what="slates come again")
 
 
 def test_every_example_is_tested_here_short_and_says_how_it_is_run() -> None:

@@ -122,9 +122,17 @@ def killed(service: Service, folder: Path) -> Iterator[None]:
 @contextmanager
 def paused(service: Service, folder: Path) -> Iterator[None]:
     [worker] = service.worker_pids
-    os.kill(worker, signal.SIGSTOP)
-    yield
-    os.kill(worker, signal.SIGCONT)
+    with held(service.pid), held(worker):
+        yield
+
+
+@contextmanager
+def held(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -135,16 +143,16 @@ def slow(service: Service, folder: Path) -> Iterator[None]:
 
     def hold() -> None:
         while not ended.is_set():
-            os.kill(worker, signal.SIGSTOP)
-            ended.wait(0.27)
-            os.kill(worker, signal.SIGCONT)
+            with held(worker):
+                ended.wait(0.27)
             ended.wait(0.03)
 
     holder = threading.Thread(target=hold)
-    holder.start()
-    yield
-    ended.set()
-    holder.join()
+    with held(service.pid):  # it would replace a worker that does not answer
+        holder.start()
+        yield
+        ended.set()
+        holder.join()
 
 
 @contextmanager
@@ -158,10 +166,8 @@ def full(service: Service, folder: Path) -> Iterator[None]:
 @contextmanager
 def away(service: Service, folder: Path) -> Iterator[None]:
     """The store hangs; the service answers."""
-    store = service.store_pid
-    os.kill(store, signal.SIGSTOP)
-    yield
-    os.kill(store, signal.SIGCONT)
+    with held(service.store_pid), held(service.pid):
+        yield
 
 
 FAULTS: list[Callable[[Service, Path], object]] = [killed, paused, slow, full, away]

@@ -1,0 +1,58 @@
+"""A page that never breaks, in Django: python examples/django_shop.py [ADDRESS [PORT]]."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import make_server
+
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.http import HttpResponse, JsonResponse
+from django.urls import path
+from django.utils.html import format_html, format_html_join
+
+from topk_bandit.client import Client, Outbox
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+BANDIT = "django-shop"
+PRICES = {"tea": 3.0, "coffee": 9.0, "cocoa": 6.0, "milk": 1.0, "juice": 4.0}  # in the shop's own order
+ROW = '<li><button formaction="/buy/{}?slate={}">{}</button>'
+
+
+@functools.cache
+def shop() -> tuple[Client, Outbox]:
+    """Open both at the first page of each process: after a server's fork, and also without a service."""
+    client = Client(settings.TOPK_ADDRESS, tenant="example")
+    return client, Outbox("django_shop.db", client)  # one file for all processes of a machine
+
+
+def page(_request: HttpRequest) -> HttpResponse:
+    """Show a slate: the service's, or after 150 ms the shop's own."""
+    slate = shop()[0].recommend(BANDIT, fallback=list(PRICES), fallback_size=3)
+    rows = format_html_join("", ROW, ((item, slate.id, item) for item in slate.items))
+    return HttpResponse(format_html('<form method="post"><ol data-source="{}">{}</ol></form>', slate.source, rows))
+
+
+def buy(request: HttpRequest, item: str) -> JsonResponse:
+    """Sell; what the slate earned is on disk before the customer is thanked, and needs no service now."""
+    return JsonResponse({"thanks": True, "learned": shop()[1].reward(BANDIT, request.GET["slate"], PRICES[item])})
+
+
+urlpatterns = [path("", page), path("buy/<item>", buy)]
+
+
+def main(address: str = "127.0.0.1:50051", port: str = "8000") -> None:
+    """Create the bandit, as a deployment does, and serve."""
+    with Client(address, tenant="example") as client:
+        client.create_bandit(BANDIT, slate_size=3, item_capacity=20)
+        client.upsert_items(BANDIT, list(PRICES))
+    settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1"], TOPK_ADDRESS=address)
+    make_server("127.0.0.1", int(port), get_wsgi_application()).serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

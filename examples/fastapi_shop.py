@@ -1,0 +1,59 @@
+"""A page that never breaks, in FastAPI: python examples/fastapi_shop.py [ADDRESS [PORT]]."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from html import escape
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
+
+from topk_bandit.client import AsyncClient, AsyncOutbox, Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+BANDIT = "fastapi-shop"
+PRICES = {"tea": 3.0, "coffee": 9.0, "cocoa": 6.0, "milk": 1.0, "juice": 4.0}  # in the shop's own order
+BUTTON = '<button formaction="/buy/{0}?slate={1}">{0}</button>'
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Open both for as long as the shop runs, also if the service does not run yet."""
+    async with AsyncClient(app.state.address, tenant="example") as app.state.client:
+        async with AsyncOutbox("fastapi_shop.db", app.state.client) as app.state.outbox:  # for all workers of a machine
+            yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/", response_class=HTMLResponse)
+async def page(request: Request) -> str:
+    """Show a slate: the service's, or after 150 ms the shop's own."""
+    slate = await request.app.state.client.recommend(BANDIT, fallback=list(PRICES), fallback_size=3)
+    buttons = [BUTTON.format(escape(item), slate.id) for item in slate.items]
+    return f'<form method="post" data-source="{slate.source}">{"".join(buttons)}</form>'
+
+
+@app.post("/buy/{item}")
+async def buy(request: Request, item: str, slate: str = "") -> dict[str, bool]:
+    """Sell; what the slate earned is on disk before the customer is thanked, and needs no service now."""
+    return {"thanks": True, "learned": await request.app.state.outbox.reward(BANDIT, slate, PRICES[item])}
+
+
+def main(address: str = "127.0.0.1:50051", port: str = "8000") -> None:
+    """Create the bandit, as a deployment does, and serve."""
+    with Client(address, tenant="example") as client:
+        client.create_bandit(BANDIT, slate_size=3, item_capacity=20)
+        client.upsert_items(BANDIT, list(PRICES))
+    app.state.address = address
+    uvicorn.run(app, port=int(port), log_level="warning")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
