@@ -24,9 +24,12 @@ BUTTON = '<button formaction="/buy/{0}?slate={1}">{0}</button>'
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Open both for as long as the shop runs, also if the service does not run yet."""
-    async with AsyncClient(app.state.address, tenant="example") as app.state.client:
-        async with AsyncOutbox("fastapi_shop.db", app.state.client) as app.state.outbox:  # for all workers of a machine
-            yield
+    client = app.state.client = AsyncClient(app.state.address, tenant="example")
+    async with (
+        client,
+        AsyncOutbox("fastapi_shop.db", client) as app.state.outbox,
+    ):  # a file for all workers of a machine
+        yield
 
 
 app = FastAPI(lifespan=lifespan)

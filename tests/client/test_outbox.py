@@ -320,6 +320,6 @@ def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, 
             " VALUES ('home', 'r', 1.0, '', 0, 0)"
         )
     other.close()
-    while any(thread.name == "topk-bandit outbox" for thread in threading.enumerate()):
+    while any(thread.name.startswith("topk-bandit outbox") for thread in threading.enumerate()):
         assert time.monotonic() < end
         time.sleep(0.02)

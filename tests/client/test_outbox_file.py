@@ -6,8 +6,11 @@ import multiprocessing
 import os
 import sqlite3
 import tempfile
+import time
 from collections import Counter
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,6 +89,18 @@ def test_a_clock_that_is_set_back_binds_nobody(path: Path, clock: Clock) -> None
         assert taken(one) == ["a"]
         clock.now -= 10**6
         assert taken(other) == ["a"]
+
+
+def test_threads_that_take_at_once_share_no_reward(path: Path) -> None:
+    # With the machine's clock, which goes on while a thread waits for its turn.
+    with (
+        closing(OutboxFile(path, tenant="acme", max_rewards=100, lease=LEASE, now=time.time)) as file,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        for number in range(40):
+            add(file, str(number))
+        parts = [part.result() for part in [pool.submit(taken, file, 2) for _ in range(30)]]
+    assert sorted(chain.from_iterable(parts), key=int) == [str(number) for number in range(40)]
 
 
 def test_who_wakes_late_does_not_remove_what_others_have_written_since(path: Path, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Delivers what an outbox has on disk, one batch after the other, until the service has answered for each reward."""
+"""Delivers what an outbox has on disk, a few batches at a time, until the service has answered for each reward."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Courier"]
 
-_MAX_BATCH = 500
+# The service takes the rewards of a call one after the other: a few calls at once share the syncs of its store.
+_MAX_BATCH = 100
+_CALLS = 4
 # Between two looks for what other processes have left behind.
 _LOOK_SECONDS = 1.0
 _FLUSH_PAUSE_SECONDS = 0.01
@@ -43,7 +45,7 @@ _log = logging.getLogger("topk_bandit.client")
 
 
 class Courier:
-    """A thread that empties an outbox's file into the service.
+    """A few threads that empty an outbox's file into the service.
 
     Parameters
     ----------
@@ -81,8 +83,12 @@ class Courier:
         self._batch = _MAX_BATCH
         self._woken = threading.Event()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="topk-bandit outbox", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"topk-bandit outbox {number}", daemon=True)
+            for number in range(_CALLS)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def add(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
         """Write a reward to disk, and see to it soon."""
@@ -113,10 +119,11 @@ class Courier:
         return left
 
     def close(self) -> None:
-        """End after the call under way."""
+        """End after the calls under way."""
         self._stopped.set()
         self._woken.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._file.close()
 
     def _work(self) -> None:
@@ -149,8 +156,10 @@ class Courier:
         if troubles:
             return self._failed([reward for reward, _ in troubles], troubles[0][1])
         self._failures = 0
-        if self._troubles:
+        with self._lock:
+            again = bool(self._troubles)
             self._troubles.clear()
+        if again:
             _log.warning("rewards are delivered again")
         return 0.0
 
@@ -206,8 +215,10 @@ class Courier:
         pause = self._retry.pause(self._failures, random=self._random)
         self._failures += 1
         kind = type(error).__name__
-        if kind not in self._troubles:
+        with self._lock:
+            first = kind not in self._troubles
             self._troubles.add(kind)
+        if first:
             _log.warning("rewards wait in the outbox: %s (this is said once until it works again)", error)
         self._put_back(rewards, pause)
         return pause

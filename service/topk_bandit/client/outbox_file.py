@@ -112,10 +112,10 @@ class OutboxFile:
 
     def take(self, limit: int) -> list[KeptReward]:
         """Return the oldest rewards that nobody else has, of one bandit and one of each slate, and have them alone."""
-        now = self._now()
-        # A time beyond the longest lease is from a clock that was set back: it binds nobody.
-        times = {"now": now, "farthest": now + self._lease}
         with self._changing() as connection:
+            now = self._now()  # once it is our turn: a lease that began while we waited is no older than this
+            # A time far beyond the longest lease is from a clock that was set back: it binds nobody.
+            times = {"now": now, "farthest": now + 2.0 * self._lease}
             oldest = "SELECT bandit FROM rewards WHERE due <= :now OR due > :farthest ORDER BY number LIMIT 1"
             for (bandit,) in connection.execute(oldest, times).fetchall():
                 rows = connection.execute(_DUE, {**times, "bandit": bandit, "limit": limit}).fetchall()
