@@ -1,8 +1,8 @@
 """What a storefront imports: ``Client``, its asynchronous twin ``AsyncClient``, their values and their errors."""
 
 from topk_bandit.client.asynchronous import AsyncClient
-from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
 from topk_bandit.client.asynchronous_outbox import AsyncOutbox
+from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import (
     AlreadyExists,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "RpcHooks"]
+__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Room", "RpcHooks"]
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
