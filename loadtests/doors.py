@@ -23,6 +23,7 @@ import numpy as np
 from figures import Bench, Figure, Outcome, mean_with_error, ratio_with_error
 from served import BANDIT, CALL_SECONDS, TENANT, Storefront
 from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.client import Client
@@ -30,6 +31,7 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.learning.policy import Limits
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker import SWITCH_SECONDS
+from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.converters import recommendation_request
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.server import Server, served_methods
@@ -141,8 +143,11 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
     studies = Studies(study_store, designer, threads, hooks=metrics, quota=1, new_id=_new_id, most_bytes=1 << 20)
     exploration = Exploration(ConstantBeta(1.0), 0.1)
     bandits = Bandits(store, residents, default_exploration=exploration, quota=1, new_id=_new_id, priors=studies)
+    operators = Operators(store, residents, threads)
     recommender = Recommender(store, residents, threads, hooks=metrics, new_id=_new_id)
-    return recommender, Services(recommender, bandits, studies, hooks=metrics, max_in_flight=IN_FLIGHT)
+    return recommender, Services(
+        recommender, bandits, studies, operators, hooks=metrics, access=Access(None), max_in_flight=IN_FLIGHT
+    )
 
 
 def _new_id() -> str:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "service" / "topk_bandit" / "client"
-SOURCES = ("asynchronous.py", "asynchronous_outbox.py", "asynchronous_studies.py")
+SOURCES = ("asynchronous.py", "asynchronous_operators.py", "asynchronous_outbox.py", "asynchronous_studies.py")
 
 # Each pattern and what stands for it in the synchronous client, in docstrings too. The order matters.
 REWRITES = (
@@ -53,7 +53,7 @@ def main(arguments: list[str], *, folder: Path = PACKAGE) -> int:
     for name in SOURCES:
         target = folder / name.replace("asynchronous", "synchronous")
         code = generate((folder / name).read_text(encoding="utf-8"), name=name)
-        if target.read_text(encoding="utf-8") == code:
+        if target.exists() and target.read_text(encoding="utf-8") == code:
             continue
         if "--check" in arguments:
             print(f"{target.name} is not what {name} generates: run make client", file=sys.stderr)

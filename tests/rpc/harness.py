@@ -81,7 +81,9 @@ class RunningServer:
         studies = self.studies = await make_studies() if make_studies else self.shop
         named = {name: options.pop(name) for name in ("max_in_flight", "new_reference", "clock") if name in options}
         self.access = Access(options.pop("keys", None))
-        self.services = Services(self.shop, self.shop, studies, hooks=self.ledger, access=self.access, **named)
+        self.services = Services(
+            self.shop, self.shop, studies, self.shop, hooks=self.ledger, access=self.access, **named
+        )
         return Server(address, services=self.services, **options)
 
     @property

@@ -25,6 +25,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.features import FeatureStats
+from topk_bandit.domain.operators import Explanation, ModelSource, RankedSlate
 from topk_bandit.store.log import BanditRecord
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest
+    from topk_bandit.domain.features import Context
 
 BANDIT_QUOTA = 3
 START_MS = 1_700_000_000_123
@@ -76,7 +78,7 @@ class Loop:
 
 
 class Shop:
-    """Stands for `Bandits` and for `Recommender`.
+    """Stands for `Bandits`, for `Recommender` and for `Operators`.
 
     `away` is the store being away; `gate`, when set, holds every call until it is opened; `faults` are errors to raise,
     by call or by recommendation id; `calls` is what reached the use cases, `finished` what got through the gate.
@@ -250,6 +252,21 @@ class Shop:
     async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[Item]:
         loop = await self._enter("list_items", name)
         return [item for item in loop.present if item.item_id.encode() > after.encode()][:limit]
+
+    async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
+        loop = await self._enter("explain_recommendation", name)
+        if recommendation_id not in loop.given:
+            raise NotFoundError("recommendation")
+        request, recommendation = loop.given[recommendation_id]
+        return Explanation(request, recommendation, 2, self.now_ms, ModelSource.TRIMMED, None)
+
+    async def list_top_slates(
+        self, name: BanditName, context: Context, *, limit: int
+    ) -> tuple[int, tuple[RankedSlate, ...]]:
+        loop = await self._enter("list_top_slates", name)
+        ids = [item.item_id for item in loop.present]
+        mean = float(len(context) + limit)
+        return 7, (RankedSlate(tuple(ids[: loop.record.settings.slate_size]), mean, 0.5, mean, mean),)
 
     async def stats(self, name: BanditName) -> BanditStats:
         loop = await self._enter("stats", name)

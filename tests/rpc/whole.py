@@ -13,6 +13,7 @@ from tests.rpc.harness import Ledger
 from tests.rpc.studies import studies_of
 
 from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.client import AsyncClient
@@ -66,6 +67,7 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
                 priors=Notebook(),
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
+            Operators(store, residents, executor),
             hooks=Ledger(),
             access=Access(None),
             max_in_flight=64,

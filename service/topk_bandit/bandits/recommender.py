@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
-__all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
+__all__ = ["Recommender", "choose_slate", "context_of_none", "recommendation_id_of"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
@@ -252,7 +252,7 @@ class Recommender:
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out: the request id, and a context that tells nothing."""
-        context = request.context or _context_of_none(model.settings)
+        context = request.context or context_of_none(model.settings)
         return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
     async def _decide(
@@ -331,7 +331,7 @@ class Recommender:
         return degraded
 
 
-def _context_of_none(settings: BanditSettings) -> Context:
+def context_of_none(settings: BanditSettings) -> Context:
     """Return the context of a request without one: all features missing, or the one that is always the same."""
     if settings.context_schema is not None:
         return Features()

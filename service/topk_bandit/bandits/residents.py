@@ -60,6 +60,8 @@ class Residents:
 
     Attributes
     ----------
+    limits
+        As above.
     budget
         How much memory models may take, and for how long.
     """
@@ -79,7 +81,7 @@ class Residents:
     ) -> None:
         self._store = store
         self._executor = executor
-        self._limits = limits
+        self.limits = limits
         self._hooks = hooks
         self._clock_ms = clock_ms
         self._worker_id = worker_id
@@ -171,7 +173,7 @@ class Residents:
             name,
             self._store,
             self._executor,
-            limits=self._limits,
+            limits=self.limits,
             hooks=self._hooks,
             clock_ms=self._clock_ms,
             worker_id=self._worker_id,

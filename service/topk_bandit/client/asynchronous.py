@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
+from topk_bandit.client.asynchronous_operators import AsyncOperators
 from topk_bandit.client.asynchronous_studies import AsyncStudies
 from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
@@ -46,7 +47,7 @@ __all__ = ["AsyncClient"]
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncStudies):
+class AsyncClient(AsyncStudies, AsyncOperators):
     """A storefront's connection to the service, for one tenant.
 
     Make it inside the event loop that it is used on; cancelling a call's task cancels the call.

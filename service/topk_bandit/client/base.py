@@ -13,9 +13,11 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 from topk_bandit.client.errors import ClientError, DeadlineExceeded, ErrorDetails
 from topk_bandit.client.fallbacks import Fallbacks
 from topk_bandit.client.operations import Operations
+from topk_bandit.client.operator_operations import OperatorOperations
 from topk_bandit.client.retries import Attempts, RetryPolicy
 from topk_bandit.client.study_operations import StudyOperations
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -29,7 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CHANNEL_OPTIONS", "STUBS", "WAIT_PAUSE_SECONDS", "BaseClient", "Waiting", "channel_credentials"]
 
-STUBS: tuple[type[Any], ...] = (BanditServiceStub, RecommenderServiceStub, PreferenceServiceStub, OperationsStub)
+STUBS: tuple[type[Any], ...] = (
+    BanditServiceStub,
+    RecommenderServiceStub,
+    PreferenceServiceStub,
+    OperatorServiceStub,
+    OperationsStub,
+)
 
 WAIT_PAUSE_SECONDS = 0.05
 """Between two calls that wait for a design: a service that has too many of them answers at once."""
@@ -77,6 +85,7 @@ class BaseClient:
     ) -> None:
         self._operations = Operations(tenant, new_request_id=new_request_id)
         self._studies = StudyOperations(tenant, new_request_id=new_request_id)
+        self._operators = OperatorOperations(tenant)
         self._metadata = _authorization(key)
         self._timeout = _checked(timeout)
         self._fallback_timeout = _checked(fallback_timeout)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.outbox_file import KeptReward
 
-__all__ = ["Operation", "Operations", "Page", "merged"]
+__all__ = ["Operation", "Operations", "Page", "merged", "recommendation_of"]
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class Operations:
             strict_candidates=strict_candidates,
             features=None if features is None else feature_values(features),
         )
-        return Operation(RecommenderServiceStub, "Recommend", request, _recommendation, hedged=True)
+        return Operation(RecommenderServiceStub, "Recommend", request, recommendation_of, hedged=True)
 
     def activate(self, bandit: str, recommendation_id: str, shown: Iterable[str]) -> Operation[ActivationReceipt]:
         """Say that a slate was shown."""
@@ -285,7 +285,8 @@ def _item_message(item: Item) -> bandit_pb.Item:
     return bandit_pb.Item(item_id=item.item_id, unavailable=not item.available, features=told)
 
 
-def _recommendation(response: recommender_pb.RecommendResponse) -> Recommendation:
+def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendation:
+    """Return the recommendation in a response."""
     deadline = response.reward_deadline.ToDatetime(tzinfo=UTC) if response.HasField("reward_deadline") else None
     return Recommendation(
         id=response.recommendation_id,

@@ -19,6 +19,7 @@ from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import HEDGE_OPTIONS, Hedged, checked_delay
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
+from topk_bandit.client.synchronous_operators import Operators
 from topk_bandit.client.synchronous_studies import Studies
 from topk_bandit.client.values import Kernel
 
@@ -47,7 +48,7 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 
-class Client(Studies):
+class Client(Studies, Operators):
     """A storefront's connection to the service, for one tenant.
 
     Safe to share between threads.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands import experiment, keys
 from topk_bandit.commands.log import arguments as log
+from topk_bandit.commands.operate.arguments import add_commands
 from topk_bandit.commands.study import arguments as study
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.process import logs, settings
@@ -37,6 +38,7 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
   topk-bandit log         write down a bandit's log, replay it, compare two, and evaluate other policies on it
+  topk-bandit explain     tell why a slate was shown: it asks the service, as --address names it
 """
 
 
@@ -87,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         raw = argparse.RawDescriptionHelpFormatter
         words.add_arguments(commands.add_parser(name, help=text, description=words.DESCRIPTION, formatter_class=raw))
+    add_commands(commands)
     return parser
 
 

@@ -53,7 +53,18 @@ if TYPE_CHECKING:
     from topk_bandit.learning.usual_contexts import UsualContexts
     from topk_bandit.learning.usual_rewards import UsualRewards
 
-__all__ = ["Checkpoint", "Decision", "Learned", "Limits", "State", "decide", "kernel_of", "most_bytes_of"]
+__all__ = [
+    "Checkpoint",
+    "Decision",
+    "Learned",
+    "Limits",
+    "Search",
+    "State",
+    "decide",
+    "kernel_of",
+    "most_bytes_of",
+    "search_best",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -755,7 +766,7 @@ def decide(
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
-    best = _best_slate(state, exploration, context, eligible)
+    best = search_best(state, exploration, context, eligible)
     slates = SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
     shown, explored = slates.draw(rng)
     moments = state.posterior.predict(context, shown[None])
@@ -786,20 +797,38 @@ SLOPE_DRAW_WIDTH = 1.0
 """Width of the draw of a prior mean's slope, in units of its posterior standard deviation."""
 
 
-class _Best(NamedTuple):
-    """The best slate by the acquisition function, as indices and as places in `items`, and what it was found by."""
+class Search(NamedTuple):
+    """Where the search for the best slate by the acquisition function ended, and what it was found by.
+
+    Attributes
+    ----------
+    ranking, places
+        The best slate as item indices, and as positions in `items`, both (k,).
+    items
+        The items that were looked at, ascending, shape (E,).
+    drawn
+        The posterior at the context, with means as in the draw: the acquisition function is its mean + sqrt(beta) sd.
+    beta
+        As of the upper confidence bound.
+    draws
+        The items' parts, without the draw.
+    evaluations
+        Rankings that were evaluated.
+    """
 
     ranking: NDArray[np.int32]
     items: NDArray[np.int32]
     places: NDArray[np.int32]
+    drawn: ContextPosterior
+    beta: float
     draws: ItemDraws
     evaluations: int
 
 
-def _best_slate(
+def search_best(
     state: State, exploration: Exploration, context: NDArray[np.float64], eligible: NDArray[np.int32]
-) -> _Best:
-    """Search for the best slate: a function of the state, the context and the eligible items.
+) -> Search:
+    """Search for the best slate: a function of the state, the encoded context and the eligible items.
 
     It has the largest mean + sqrt(beta) (sd + DRAW_WIDTH d), with d of a draw of the items' parts. The bound alone
     prefers slates of which every item is little known; a draw alone seldom tries what only a pair can make good. With a
@@ -818,7 +847,7 @@ def _best_slate(
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
     found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
-    return _Best(items[found.ranking], items, found.ranking, draws, found.evaluations)
+    return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, found.evaluations)
 
 
 def _with_slope_drawn(state: State, eligible: NDArray[np.int32]) -> Posterior:
@@ -851,7 +880,7 @@ def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.G
     return np.random.default_rng([state.observations, state.posterior.n_pending, len(items), *stream])
 
 
-def _regret_of(state: State, context: NDArray[np.float64], best: _Best, shown: NDArray[np.int32]) -> RegretFigures:
+def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: NDArray[np.int32]) -> RegretFigures:
     """Return figures of a slate's regret; one that was drawn may have items that were not searched."""
     items, draws, best_places, places = best.items, best.draws, best.places, best.places
     if shown is not best.ranking:

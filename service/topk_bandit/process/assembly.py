@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.domain.errors import ConfigurationError, UnavailableError
@@ -63,6 +64,7 @@ LEARNING_THREADS = 2
 
 DESIGN_THREADS = 1
 STUDY_THREADS = 2
+INSPECTION_THREADS = 1
 STUDY_BYTES = 256 * MIB
 BEAT_SECONDS = 1.0
 WATCHING_WORKER = 1
@@ -114,6 +116,7 @@ class _Threads:
     learning: Executor
     designing: Executor
     studying: Executor
+    inspecting: Executor
 
     @classmethod
     def start(cls, stack: AsyncExitStack) -> Self:
@@ -125,6 +128,7 @@ class _Threads:
             learning=pool(LEARNING_THREADS, "learn"),
             designing=pool(DESIGN_THREADS, "design"),
             studying=pool(STUDY_THREADS, "study"),
+            inspecting=pool(INSPECTION_THREADS, "inspect"),
         )
 
 
@@ -240,6 +244,7 @@ def _assembled(
         Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id),
         bandits,
         studies,
+        Operators(store, residents, threads.inspecting),
         hooks=metrics,
         access=_access(settings, stack),
         max_in_flight=settings.max_calls_in_flight,

@@ -91,6 +91,11 @@ RULES: Mapping[str, Rule] = {
         GetPreferences=Rule(Scope.MANAGE, "study"),
     ),
     **_rules(
+        "topk_bandit.v1.OperatorService",
+        ExplainRecommendation=Rule(Scope.OPERATE, "bandit"),
+        ListTopSlates=Rule(Scope.OPERATE, "bandit"),
+    ),
+    **_rules(
         "google.longrunning.Operations",
         GetOperation=Rule(Scope.MANAGE, "name"),
         ListOperations=Rule(Scope.MANAGE, "name"),

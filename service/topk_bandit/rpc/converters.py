@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.features import Context
     from topk_bandit.store.log import BanditRecord
+    from topk_bandit.v1 import operator_service_pb2 as operator_pb
 
 __all__ = [
     "PageRequest",
@@ -46,6 +47,7 @@ __all__ = [
     "bandit_update",
     "bandits_to_proto",
     "batch_of_rewards",
+    "context_from_proto",
     "item_page",
     "item_retirement",
     "item_upsert",
@@ -95,13 +97,14 @@ def recommendation_request(
         fields.opaque_id("request_id", request.request_id)
     wanted = RecommendationRequest(
         request_id=request.request_id,
-        context=_context(request),
+        context=context_from_proto(request),
         candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
 
 
-def _context(request: recommender_pb.RecommendRequest) -> Context:
+def context_from_proto(request: recommender_pb.RecommendRequest | operator_pb.ListTopSlatesRequest) -> Context:
+    """Return the context of a request, as numbers or as features."""
     if not request.features:
         return fields.context_vector("context", request.context)
     if request.context:

@@ -14,10 +14,12 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
+from topk_bandit.rpc.operator_servicer import OPERATOR_METHODS, OperatorServicer
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS, READ_ONLY_METHODS, BanditServicer, RecommenderServicer
-from topk_bandit.v1 import bandit_service_pb2, preference_service_pb2, recommender_service_pb2
+from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, preference_service_pb2, recommender_service_pb2
 from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
+from topk_bandit.v1.operator_service_pb2_grpc import add_OperatorServiceServicer_to_server
 from topk_bandit.v1.preference_service_pb2_grpc import add_PreferenceServiceServicer_to_server
 from topk_bandit.v1.recommender_service_pb2_grpc import add_RecommenderServiceServicer_to_server
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     import grpc
 
     from topk_bandit.bandits.administration import Bandits
+    from topk_bandit.bandits.operators import Operators
     from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.rpc.access import Access
     from topk_bandit.rpc.interceptors import Handler, RpcHooks
@@ -36,7 +39,13 @@ __all__ = ["DESCRIPTORS", "Services"]
 
 DESCRIPTORS = tuple(
     service
-    for module in (recommender_service_pb2, bandit_service_pb2, preference_service_pb2, operations_pb2)
+    for module in (
+        recommender_service_pb2,
+        bandit_service_pb2,
+        preference_service_pb2,
+        operator_service_pb2,
+        operations_pb2,
+    )
     for service in module.DESCRIPTOR.services_by_name.values()
 )
 """What describes each service on the wire."""
@@ -72,6 +81,7 @@ class Services:
         recommender: Recommender,
         bandits: Bandits,
         studies: Studies,
+        operators: Operators,
         *,
         hooks: RpcHooks,
         access: Access,
@@ -87,12 +97,13 @@ class Services:
             access=access,
             in_flight=CallsInFlight(limit=max_in_flight),
             feedback_methods=FEEDBACK_METHODS,
-            read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS,
+            read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | OPERATOR_METHODS,
             clock=clock,
         )
         self._recommender = RecommenderServicer(recommender, failures=failures)
         self._bandits = BanditServicer(bandits)
         self._studies = PreferenceServicer(studies, failures=failures)
+        self._operators = OperatorServicer(operators)
         self._operations = OperationsServicer(studies, most_waiting=max(1, max_in_flight // _WAITING_SHARE))
 
     def add_to(self, server: Any) -> None:  # noqa: ANN401 - a gRPC server, or what collects handlers like one
@@ -100,6 +111,7 @@ class Services:
         add_RecommenderServiceServicer_to_server(self._recommender, server)
         add_BanditServiceServicer_to_server(self._bandits, server)
         add_PreferenceServiceServicer_to_server(self._studies, server)
+        add_OperatorServiceServicer_to_server(self._operators, server)
         add_OperationsServicer_to_server(self._operations, server)
 
     def handlers(self) -> Mapping[str, Handler]:

@@ -6,10 +6,11 @@ import asyncio
 import os
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.commands.log import dumps, models, slates, values
+from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
 from topk_bandit.rpc import fields
@@ -38,11 +39,11 @@ def dump(given: argparse.Namespace) -> int:
         url = chosen.redis_url or _embedded(chosen, stack)
         written = asyncio.run(_dumped(chosen, url, name, first=given.first, last=given.last))
     if given.out is None:
-        _print(dumps.lines(written), sys.stdout)
+        print_lines(dumps.lines(written), sys.stdout)
         return 0
     try:
         with given.out.open("w", encoding="utf-8") as file:
-            _print(dumps.lines(written), file)
+            print_lines(dumps.lines(written), file)
     except OSError as error:
         raise ConfigurationError(f"{given.out} can't be written: {error.strerror}") from error
     return 0
@@ -55,7 +56,7 @@ def replay(given: argparse.Namespace) -> int:
     began = "event 1" if log.snapshot is None else f"the snapshot at {log.snapshot.position}"
     agreed = models.snapshot_agrees(log, limits=limits)
     told = {"bandit": log.bandit, "replayed from": f"{began}, {agreed}" if agreed else began, **models.describe(model)}
-    _print((f"{name:{_WIDTH}}{value}" for name, value in told.items()), sys.stdout)
+    print_lines((f"{name:{_WIDTH}}{value}" for name, value in told.items()), sys.stdout)
     return 0
 
 
@@ -67,7 +68,7 @@ def diff(given: argparse.Namespace) -> int:
     found = [*_differing_events(one, other, last=last), *_differing_parts(one, other, limits=limits, last=last)]
     if given.last is None and ends[0] != ends[1]:
         found.append(f"one log ends at {ends[0]}, the other at {ends[1]}")
-    _print(found or [f"no difference up to {last}"], sys.stdout)
+    print_lines(found or [f"no difference up to {last}"], sys.stdout)
     return 1 if found else 0
 
 
@@ -75,7 +76,7 @@ def evaluate(given: argparse.Namespace) -> int:
     """Print what other policies would have earned on a log's requests; return 0."""
     log = dumps.read_file(given.log)
     fixed = [tuple(text.split(",")) for text in given.slates]
-    _print([log.bandit, *values.describe(slates.read_slates(log), fixed)], sys.stdout)
+    print_lines([log.bandit, *values.describe(slates.read_slates(log), fixed)], sys.stdout)
     return 0
 
 
@@ -145,13 +146,3 @@ async def _dumped(chosen: Settings, url: str, name: BanditName, *, first: int | 
         return await dumps.read_store(store, name, first=first, last=last)
     finally:
         await store.close()
-
-
-def _print(written: Iterable[str], file: TextIO) -> None:
-    """Write lines, and end quietly when nobody reads on, as after `| head`."""
-    try:
-        file.writelines(f"{line}\n" for line in written)
-        file.flush()
-    except BrokenPipeError:
-        # What is left in the buffer must not be tried again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

@@ -1,0 +1,134 @@
+"""Why a slate was given out, and which slates a model thinks best: functions of a model and a request."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.bandits.contexts import check_context
+from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.domain.errors import NotReadyError
+from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons
+from topk_bandit.learning.mean_parts import split_mean
+from topk_bandit.learning.policy import search_best
+from topk_bandit.learning.top_slates import find_top_slates
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.domain.features import Context
+    from topk_bandit.learning.policy import Search
+
+__all__ = ["NEXT_BEST", "explain", "list_top_slates"]
+
+NEXT_BEST = 10
+"""So many other slates are told of beside the one that was shown."""
+
+_BY_MEAN = Exploration(ConstantBeta(0.0), uniform_share=0.0)
+
+
+def explain(model: Model, request: RecommendationRequest, recommendation: Recommendation) -> Reasons:
+    """Return why a recommendation was what it was, by the model that decided.
+
+    Parameters
+    ----------
+    request, recommendation
+        As the log has them.
+    """
+    context = model.state.encode(model.encode(request.context))
+    ranking = model.items.find_indices(recommendation.slate)
+    eligible, _ = model.items.find_eligible(request.candidates)
+    search, beta, score = None, 0.0, None
+    if len(eligible) >= model.settings.slate_size:
+        search = search_best(model.state, model.settings.exploration, context, eligible)
+        beta, score = search.beta, _score(search, ranking)
+    [shown] = _judge(model, context, ranking[None], beta=beta, scores=[score])
+    items, pairs, offset, of_context = _part(model, context, recommendation.slate)
+    return Reasons(
+        shown=shown,
+        offset=offset,
+        context=of_context,
+        items=items,
+        pairs=pairs,
+        beta=beta,
+        chosen_again=choose_slate(model, request).slate == recommendation.slate,
+        next_best=() if search is None else _find_next_best(model, context, search, ranking),
+    )
+
+
+def list_top_slates(model: Model, context: Context, *, limit: int) -> tuple[RankedSlate, ...]:
+    """Return the slates of available items with the largest means that are found, best first.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A context or features that the bandit does not take.
+    NotReadyError
+        TOO_FEW_ITEMS: fewer items are available than a slate shows.
+    """
+    check_context(model.settings, context)
+    encoded = model.state.encode(model.encode(context))
+    eligible, _ = model.items.find_eligible(None)
+    if len(eligible) < model.settings.slate_size:
+        problem = f"{len(eligible)} items can be shown, and the slate needs {model.settings.slate_size}"
+        raise NotReadyError("TOO_FEW_ITEMS", problem, items_left=len(eligible), slate_size=model.settings.slate_size)
+    search = search_best(model.state, _BY_MEAN, encoded, eligible)
+    at_context = model.state.posterior.at(encoded, search.items)
+    top = find_top_slates(at_context, beta=0.0, starts=search.places[None], limit=limit)
+    return _judge(model, encoded, search.items[top.rankings], beta=0.0, scores=top.bounds.tolist())
+
+
+def _part(
+    model: Model, context: NDArray[np.float64], slate: Sequence[str]
+) -> tuple[tuple[ItemPart, ...], tuple[PairPart, ...], float, float]:
+    parts = split_mean(model.state.posterior, context, model.items.find_indices(slate))
+    by_item = zip(slate, parts.items.tolist(), parts.content.tolist(), parts.prior.tolist(), strict=True)
+    items = tuple(ItemPart(item_id, place, *told) for place, (item_id, *told) in enumerate(by_item, 1))
+    pairs = tuple(
+        PairPart(slate[first], slate[second], float(parts.pairs[first, second]))
+        for first, second in combinations(range(len(slate)), 2)
+    )
+    return items, pairs, parts.offset, parts.context
+
+
+def _score(search: Search, ranking: NDArray[np.int32]) -> float | None:
+    """Return what a slate was compared by, None if it was drawn with items that were not looked at."""
+    if not np.isin(ranking, search.items).all():
+        return None
+    moments = search.drawn.moments(np.searchsorted(search.items, ranking).astype(np.int32)[None])
+    return float(moments.mean[0] + math.sqrt(search.beta * float(moments.variance[0])))
+
+
+def _find_next_best(
+    model: Model, context: NDArray[np.float64], search: Search, ranking: NDArray[np.int32]
+) -> tuple[RankedSlate, ...]:
+    top = find_top_slates(search.drawn, beta=search.beta, starts=search.places[None], limit=NEXT_BEST + 1)
+    rankings = search.items[top.rankings]
+    others = np.flatnonzero((rankings != ranking).any(axis=1))[:NEXT_BEST]
+    return _judge(model, context, rankings[others], beta=search.beta, scores=top.bounds[others].tolist())
+
+
+def _judge(
+    model: Model,
+    context: NDArray[np.float64],
+    rankings: NDArray[np.int32],
+    *,
+    beta: float,
+    scores: Sequence[float | None],
+) -> tuple[RankedSlate, ...]:
+    """Return slates (A, k) with their moments, which are exact: those of a search are of float32 numbers."""
+    if not len(rankings):
+        return ()
+    moments = model.state.posterior.predict(context, rankings)
+    deviations = np.sqrt(moments.variance)
+    bounds = moments.mean + math.sqrt(beta) * deviations
+    told = zip(rankings, moments.mean.tolist(), deviations.tolist(), bounds.tolist(), scores, strict=True)
+    return tuple(RankedSlate(model.items.find_ids(ranking), *figures) for ranking, *figures in told)

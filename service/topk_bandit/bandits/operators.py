@@ -1,0 +1,75 @@
+"""The use cases of those who operate the service: what it did, and why.
+
+They look, and change nothing; what takes long is computed on a thread of their own, so that no slate waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from topk_bandit.bandits.explanations import explain, list_top_slates
+from topk_bandit.bandits.recommender import context_of_none
+from topk_bandit.bandits.replays import Replays
+from topk_bandit.domain.operators import Explanation, ModelSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.features import Context
+    from topk_bandit.domain.operators import RankedSlate
+    from topk_bandit.store.log import Store
+
+__all__ = ["Operators"]
+
+T = TypeVar("T")
+
+
+class Operators:
+    """Answers operators; arguments are well-formed.
+
+    Parameters
+    ----------
+    executor
+        Where logs are replayed and slates ranked.
+    """
+
+    def __init__(self, store: Store, residents: Residents, executor: Executor) -> None:
+        self._residents = residents
+        self._executor = executor
+        self._replays = Replays(store, executor, limits=residents.limits)
+
+    async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
+        """Return why a recommendation was what it was, by the model that decided.
+
+        The errors are those of `Replays.find_recommendation` and `Replays.model_at`.
+        """
+        logged, event = await self._replays.find_recommendation(name, recommendation_id)
+        version = event.recommendation.model_version
+        model, source = self._residents.peek_model(name), ModelSource.LIVE
+        if model is None or model.version != version:
+            model, source = await self._replays.model_at(name, version), ModelSource.REPLAYED
+        reasons = None
+        if model is not None:
+            reasons = await self._compute(partial(explain, model, event.request, event.recommendation))
+        source = source if reasons is not None else ModelSource.TRIMMED
+        return Explanation(event.request, event.recommendation, logged.position, logged.at_ms, source, reasons)
+
+    async def list_top_slates(
+        self, name: BanditName, context: Context, *, limit: int
+    ) -> tuple[int, tuple[RankedSlate, ...]]:
+        """Return the version of the bandit's newest model, and the slates that it thinks best at a context.
+
+        A context without numbers or features is that of a request without one. The errors are those of
+        `topk_bandit.bandits.explanations.list_top_slates`.
+        """
+        model = await self._residents.follow(name)
+        asked = context or context_of_none(model.settings)
+        return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
+
+    async def _compute(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)

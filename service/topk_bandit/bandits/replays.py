@@ -1,0 +1,121 @@
+"""Models as they were: folded again from a snapshot or from the beginning of a log, up to a position.
+
+A replay is made in steps of few events, so that others get their turn on its thread, and it keeps nothing. What it
+comes to is the model that workers had there, to the bit where the arithmetic is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.snapshots import decode_model
+from topk_bandit.domain.bandits import Recommended
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError, NotReadyError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Executor
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.learning.policy import Limits
+    from topk_bandit.store.log import Snapshot, Store
+
+__all__ = ["Replays"]
+
+EVENTS_PER_STEP = 64
+EVENTS_PER_LOOK = 128
+
+
+class Replays:
+    """Replays the logs of a store.
+
+    Parameters
+    ----------
+    executor
+        Where events are folded.
+    limits
+        What a posterior may grow to: those of the workers whose models are to be had again.
+    """
+
+    def __init__(self, store: Store, executor: Executor, *, limits: Limits) -> None:
+        self._store = store
+        self._executor = executor
+        self._limits = limits
+
+    async def find_recommendation(self, name: BanditName, recommendation_id: str) -> tuple[LoggedEvent, Recommended]:
+        """Return where a recommendation is in the log, looked for from the newest event back.
+
+        Raises
+        ------
+        NotFoundError
+            No such bandit, or no such recommendation in a log that is whole.
+        NotReadyError
+            LOG_TRIMMED: it is not in what is left of the log.
+        """
+        part = await self._store.read_log(name, start=1, limit=0)
+        first, end = part.first_position, part.log_position
+        while end >= first:
+            start = max(first, end - EVENTS_PER_LOOK + 1)
+            part = await self._store.read_log(name, start=start, limit=end - start + 1)
+            for logged in reversed(part.events):
+                event = logged.event
+                if isinstance(event, Recommended) and event.recommendation.recommendation_id == recommendation_id:
+                    return logged, event
+            end = start - 1
+        if first > 1:
+            problem = f"the log begins at {first}, and what is left of it has no such recommendation"
+            raise NotReadyError("LOG_TRIMMED", problem, first_position=first)
+        raise NotFoundError(f"recommendation {recommendation_id}")
+
+    async def model_at(self, name: BanditName, version: int) -> Model | None:
+        """Return the model at a log position, None where log and snapshots do not go back so far.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        UnavailableError
+            The store is away, or the log was trimmed or begun anew meanwhile: another try may help.
+        """
+        model = await self._newest_before(name, version)
+        part = await self._store.read_log(name, start=1, limit=0)
+        if model is None and part.first_position > 1:
+            return None
+        return await self._fold_to(name, model, part.incarnation, version)
+
+    async def _newest_before(self, name: BanditName, version: int) -> Model | None:
+        """Return the newest model up to a position that a snapshot holds, None without one."""
+        for snapshot in await self._store.load_snapshots(name):
+            if snapshot.position <= version and (model := await self._decode(snapshot)) is not None:
+                return model
+        return None
+
+    async def _decode(self, snapshot: Snapshot) -> Model | None:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                self._executor, lambda: decode_model(snapshot.payload, limits=self._limits)
+            )
+        except CorruptDataError:  # followers tell of it, loudly
+            return None
+
+    async def _fold_to(self, name: BanditName, model: Model | None, incarnation: str, version: int) -> Model:
+        loop = asyncio.get_running_loop()
+        while model is None or model.version < version:
+            start = 1 if model is None else model.version + 1
+            part = await self._store.read_log(name, start=start, limit=min(EVENTS_PER_STEP, version - start + 1))
+            whole = part.incarnation == incarnation and (model is None or model.incarnation == incarnation)
+            if not whole or not part.events:
+                raise UnavailableError(f"the log of {name} was trimmed or begun anew while it was replayed")
+            model = await loop.run_in_executor(self._executor, self._fold, model, incarnation, part.events)
+        return model
+
+    def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
+        for logged in events:
+            model = begin(incarnation, logged, limits=self._limits) if model is None else fold(model, logged)
+        if model is None:
+            raise CorruptDataError("the log is empty")
+        return model

@@ -1,0 +1,100 @@
+"""Each call of an operator as a value; see `topk_bandit.client.operations`."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from topk_bandit.client.features import feature_values, features_of
+from topk_bandit.client.operations import Operation, recommendation_of
+from topk_bandit.client.operator_values import (
+    Explanation,
+    ItemPart,
+    ModelSource,
+    PairPart,
+    RankedSlate,
+    Reasons,
+    TopSlates,
+)
+from topk_bandit.v1 import operator_service_pb2 as pb
+from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["OperatorOperations"]
+
+_SOURCES = {
+    pb.MODEL_SOURCE_LIVE: ModelSource.LIVE,
+    pb.MODEL_SOURCE_REPLAYED: ModelSource.REPLAYED,
+    pb.MODEL_SOURCE_TRIMMED: ModelSource.TRIMMED,
+}
+
+
+class OperatorOperations:
+    """The calls of those who operate the service, about one tenant."""
+
+    def __init__(self, tenant: str) -> None:
+        self._parent = f"tenants/{tenant}"
+
+    def _name(self, bandit: str) -> str:
+        return f"{self._parent}/bandits/{bandit}"
+
+    def explain(self, bandit: str, recommendation_id: str) -> Operation[Explanation]:
+        """Ask why a slate was what it was."""
+        request = pb.ExplainRecommendationRequest(bandit=self._name(bandit), recommendation_id=recommendation_id)
+        return Operation(OperatorServiceStub, "ExplainRecommendation", request, _explanation)
+
+    def top_slates(
+        self, bandit: str, context: Iterable[float], *, features: object, limit: int
+    ) -> Operation[TopSlates]:
+        """Ask for the best slates."""
+        request = pb.ListTopSlatesRequest(
+            bandit=self._name(bandit),
+            context=map(float, context),
+            features=None if features is None else feature_values(features),
+            limit=limit,
+        )
+        return Operation(OperatorServiceStub, "ListTopSlates", request, _top_slates)
+
+
+def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
+    return Explanation(
+        request_id=response.request_id,
+        context=tuple(response.context),
+        features=features_of(response.features),
+        candidates=tuple(response.candidate_item_ids) or None,
+        recommendation=recommendation_of(response.recommendation),
+        best_items=tuple(response.best_item_ids),
+        log_position=response.log_position,
+        recommend_time=response.recommend_time.ToDatetime(tzinfo=UTC),
+        model_source=_SOURCES[response.model_source],
+        reasons=_reasons(response.reasons) if response.HasField("reasons") else None,
+    )
+
+
+def _reasons(reasons: pb.Reasons) -> Reasons:
+    return Reasons(
+        shown=_ranked(reasons.shown),
+        offset=reasons.offset,
+        context=reasons.context_part,
+        items=tuple(ItemPart(one.item_id, one.position, one.own, one.content, one.prior) for one in reasons.items),
+        pairs=tuple(PairPart(one.first_item_id, one.second_item_id, one.value) for one in reasons.pairs),
+        beta=reasons.beta,
+        chosen_again=reasons.chosen_again,
+        next_best=tuple(map(_ranked, reasons.next_best)),
+    )
+
+
+def _ranked(slate: pb.RankedSlate) -> RankedSlate:
+    return RankedSlate(
+        slate=tuple(slate.item_ids),
+        mean=slate.mean,
+        standard_deviation=slate.standard_deviation,
+        upper_bound=slate.upper_bound,
+        score=slate.score if slate.HasField("score") else None,
+    )
+
+
+def _top_slates(response: pb.ListTopSlatesResponse) -> TopSlates:
+    return TopSlates(tuple(map(_ranked, response.slates)), response.model_version)

@@ -1,0 +1,56 @@
+"""What the clients return to operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, RankedSlate, Reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from topk_bandit.client.values import Recommendation
+
+__all__ = ["Explanation", "ItemPart", "ModelSource", "PairPart", "RankedSlate", "Reasons", "TopSlates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One recommendation as it was recorded, and why it was what it was.
+
+    Attributes
+    ----------
+    context, features
+        Of the request: one of them is empty.
+    candidates
+        None if every available item was one.
+    best_items
+        What would have been shown if no share of the exploration had drawn another slate; empty if none did.
+    log_position
+        Where it stands in the log.
+    recommend_time
+        By the store's clock, in UTC.
+    reasons
+        None where the model is gone: `ModelSource.TRIMMED`.
+    """
+
+    request_id: str
+    context: tuple[float, ...]
+    features: Mapping[str, Any]
+    candidates: tuple[str, ...] | None
+    recommendation: Recommendation
+    best_items: tuple[str, ...]
+    log_position: int
+    recommend_time: datetime
+    model_source: ModelSource
+    reasons: Reasons | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopSlates:
+    """The slates that a model expects most of, best first, and the log position that it has learned up to."""
+
+    slates: tuple[RankedSlate, ...]
+    model_version: int

@@ -1,0 +1,43 @@
+"""Tables as lines of text: aligned, never cut, so that they can be read and searched alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["facts", "number", "table"]
+
+_NOTHING = "-"
+
+
+def number(value: float | None) -> str:
+    """Return a number of a model to four places; what is not known is a dash."""
+    return _NOTHING if value is None else f"{round(value, 4) + 0.0:+.4f}"  # a zero has no minus
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield a table: columns of texts begin together, columns of numbers end together."""
+    cells = [[_NOTHING if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    right = [bool(cells) and all(_is_number(row[place]) for row in cells) for place in range(len(titles))]
+    for row in ([*titles], *cells):
+        told = zip(row, widths, right, strict=True)
+        yield "  ".join(cell.rjust(width) if to_right else cell.ljust(width) for cell, width, to_right in told).rstrip()
+
+
+def facts(told: Iterable[tuple[str, object]]) -> Iterator[str]:
+    """Yield what is told, one name and its value a line."""
+    pairs = list(told)
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        yield f"{name:{width}}  {value}".rstrip()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "").rstrip("%"))
+    except ValueError:
+        return text == _NOTHING
+    return True

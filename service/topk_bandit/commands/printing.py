@@ -1,0 +1,21 @@
+"""Lines on the screen or in a file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["print_lines"]
+
+
+def print_lines(written: Iterable[str], file: TextIO) -> None:
+    """Write lines, and end quietly when nobody reads on, as after `| head`."""
+    try:
+        file.writelines(f"{line}\n" for line in written)
+        file.flush()
+    except BrokenPipeError:
+        # What is left in the buffer must not be tried again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

@@ -1,0 +1,131 @@
+"""What operators are told of tenants, bandits and single recommendations: values without behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+
+__all__ = ["Explanation", "ItemPart", "ModelSource", "PairPart", "RankedSlate", "Reasons"]
+
+
+class ModelSource(StrEnum):
+    """Where the model came from that a recommendation is explained by.
+
+    LIVE is the one in memory. REPLAYED was folded again, from a snapshot or from the beginning of the log. TRIMMED says
+    that neither the log nor a snapshot goes back so far any more, so that there is none.
+    """
+
+    LIVE = "live"
+    REPLAYED = "replayed"
+    TRIMMED = "trimmed"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPart:
+    """What an item adds to the mean of a slate, in reward units.
+
+    Attributes
+    ----------
+    position
+        Where the slate shows it, 1 for the first.
+    own
+        What is known of the item itself, at this position.
+    content
+        What its features tell.
+    prior
+        What the study says that is the bandit's prior.
+    """
+
+    item_id: str
+    position: int
+    own: float
+    content: float
+    prior: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairPart:
+    """What it adds to the mean of a slate, in reward units, that it shows one item before another."""
+
+    first_item_id: str
+    second_item_id: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSlate:
+    """A slate, and what a model expects of it.
+
+    Attributes
+    ----------
+    mean, standard_deviation
+        Posterior of its expected reward.
+    upper_bound
+        The mean and so many standard deviations more as the bandit's exploration says; the mean alone where slates are
+        ranked by that.
+    score
+        What slates were compared by: the upper bound with means as in the decision's draw of the items' parts. Of
+        slates ranked by their mean it is that. None for a slate that was not among those compared.
+    """
+
+    slate: tuple[str, ...]
+    mean: float
+    standard_deviation: float
+    upper_bound: float
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Why a model expects of a slate what it does.
+
+    Attributes
+    ----------
+    shown
+        The slate that was given out. Its mean is the sum of all parts.
+    offset
+        What rewards are centred on.
+    context
+        What the context does to every slate alike.
+    items, pairs
+        The other parts, by position.
+    beta
+        The upper bound is the mean and the root of this many standard deviations more.
+    chosen_again
+        Whether the model chooses the recorded slate for the recorded request.
+    next_best
+        The best other slates that were found, by their score.
+    """
+
+    shown: RankedSlate
+    offset: float
+    context: float
+    items: tuple[ItemPart, ...]
+    pairs: tuple[PairPart, ...]
+    beta: float
+    chosen_again: bool
+    next_best: tuple[RankedSlate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One recommendation as it is in the log, and why it was what it was.
+
+    Attributes
+    ----------
+    position, at_ms
+        Where it stands in the log, and the store's clock then.
+    reasons
+        None where the source is TRIMMED.
+    """
+
+    request: RecommendationRequest
+    recommendation: Recommendation
+    position: int
+    at_ms: int
+    source: ModelSource
+    reasons: Reasons | None

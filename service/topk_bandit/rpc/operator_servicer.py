@@ -1,0 +1,46 @@
+"""What operators ask: each method converts, calls a use case, and converts back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.rpc import operator_converters as converters
+from topk_bandit.v1 import operator_service_pb2 as pb
+from topk_bandit.v1 import operator_service_pb2_grpc as pb_grpc
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import grpc
+
+    from topk_bandit.bandits.operators import Operators
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+__all__ = ["OPERATOR_METHODS", "OperatorServicer"]
+
+OPERATOR_METHODS = frozenset(
+    f"/{service.full_name}/{method.name}"
+    for service in pb.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+)
+"""None of them writes."""
+
+
+class OperatorServicer(pb_grpc.OperatorServiceServicer):
+    """What operators ask."""
+
+    def __init__(self, use_cases: Operators) -> None:
+        self._use_cases = use_cases
+
+    async def ExplainRecommendation(
+        self, request: pb.ExplainRecommendationRequest, _context: Context
+    ) -> pb.ExplainRecommendationResponse:
+        """Return why a slate was what it was."""
+        name, recommendation_id = converters.explanation_request(request)
+        return converters.explanation_to_proto(await self._use_cases.explain_recommendation(name, recommendation_id))
+
+    async def ListTopSlates(self, request: pb.ListTopSlatesRequest, _context: Context) -> pb.ListTopSlatesResponse:
+        """Return the slates that a model thinks best."""
+        name, context, limit = converters.top_slates_request(request)
+        return converters.top_slates_to_proto(*await self._use_cases.list_top_slates(name, context, limit=limit))

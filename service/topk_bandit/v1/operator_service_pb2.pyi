@@ -1,0 +1,148 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from topk_bandit.v1 import features_pb2 as _features_pb2
+from topk_bandit.v1 import recommender_service_pb2 as _recommender_service_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ModelSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODEL_SOURCE_UNSPECIFIED: _ClassVar[ModelSource]
+    MODEL_SOURCE_LIVE: _ClassVar[ModelSource]
+    MODEL_SOURCE_REPLAYED: _ClassVar[ModelSource]
+    MODEL_SOURCE_TRIMMED: _ClassVar[ModelSource]
+MODEL_SOURCE_UNSPECIFIED: ModelSource
+MODEL_SOURCE_LIVE: ModelSource
+MODEL_SOURCE_REPLAYED: ModelSource
+MODEL_SOURCE_TRIMMED: ModelSource
+
+class ExplainRecommendationRequest(_message.Message):
+    __slots__ = ("bandit", "recommendation_id")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    recommendation_id: str
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ...) -> None: ...
+
+class ExplainRecommendationResponse(_message.Message):
+    __slots__ = ("request_id", "context", "features", "candidate_item_ids", "recommendation", "best_item_ids", "log_position", "recommend_time", "model_source", "reasons")
+    class FeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _features_pb2.FeatureValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_FIELD_NUMBER: _ClassVar[int]
+    BEST_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    RECOMMEND_TIME_FIELD_NUMBER: _ClassVar[int]
+    MODEL_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    context: _containers.RepeatedScalarFieldContainer[float]
+    features: _containers.MessageMap[str, _features_pb2.FeatureValue]
+    candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    recommendation: _recommender_service_pb2.RecommendResponse
+    best_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    log_position: int
+    recommend_time: _timestamp_pb2.Timestamp
+    model_source: ModelSource
+    reasons: Reasons
+    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ...) -> None: ...
+
+class Reasons(_message.Message):
+    __slots__ = ("shown", "offset", "context_part", "items", "pairs", "beta", "chosen_again", "next_best")
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_PART_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    BETA_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    NEXT_BEST_FIELD_NUMBER: _ClassVar[int]
+    shown: RankedSlate
+    offset: float
+    context_part: float
+    items: _containers.RepeatedCompositeFieldContainer[ItemPart]
+    pairs: _containers.RepeatedCompositeFieldContainer[PairPart]
+    beta: float
+    chosen_again: bool
+    next_best: _containers.RepeatedCompositeFieldContainer[RankedSlate]
+    def __init__(self, shown: _Optional[_Union[RankedSlate, _Mapping]] = ..., offset: _Optional[float] = ..., context_part: _Optional[float] = ..., items: _Optional[_Iterable[_Union[ItemPart, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[PairPart, _Mapping]]] = ..., beta: _Optional[float] = ..., chosen_again: _Optional[bool] = ..., next_best: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ...) -> None: ...
+
+class ItemPart(_message.Message):
+    __slots__ = ("item_id", "position", "own", "content", "prior")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    PRIOR_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    position: int
+    own: float
+    content: float
+    prior: float
+    def __init__(self, item_id: _Optional[str] = ..., position: _Optional[int] = ..., own: _Optional[float] = ..., content: _Optional[float] = ..., prior: _Optional[float] = ...) -> None: ...
+
+class PairPart(_message.Message):
+    __slots__ = ("first_item_id", "second_item_id", "value")
+    FIRST_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    SECOND_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    first_item_id: str
+    second_item_id: str
+    value: float
+    def __init__(self, first_item_id: _Optional[str] = ..., second_item_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class RankedSlate(_message.Message):
+    __slots__ = ("item_ids", "mean", "standard_deviation", "upper_bound", "score")
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_DEVIATION_FIELD_NUMBER: _ClassVar[int]
+    UPPER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    mean: float
+    standard_deviation: float
+    upper_bound: float
+    score: float
+    def __init__(self, item_ids: _Optional[_Iterable[str]] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., upper_bound: _Optional[float] = ..., score: _Optional[float] = ...) -> None: ...
+
+class ListTopSlatesRequest(_message.Message):
+    __slots__ = ("bandit", "context", "features", "limit")
+    class FeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _features_pb2.FeatureValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    context: _containers.RepeatedScalarFieldContainer[float]
+    features: _containers.MessageMap[str, _features_pb2.FeatureValue]
+    limit: int
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListTopSlatesResponse(_message.Message):
+    __slots__ = ("slates", "model_version")
+    SLATES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    slates: _containers.RepeatedCompositeFieldContainer[RankedSlate]
+    model_version: int
+    def __init__(self, slates: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ..., model_version: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,109 @@
+"""The commands that ask a service, against one that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.rpc.test_operator_service import trade
+from tests.rpc.whole import served
+
+from topk_bandit.commands.cli import main
+from topk_bandit.commands.operate.tables import table
+from topk_bandit.store.memory.bandits import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Running:
+    """A service over a store in memory, on a thread of its own, whose bandit acme/home has learned a little."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.given = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(timeout=60)
+
+    async def _start(self) -> list[str]:
+        self._stack = AsyncExitStack()
+        store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
+        self.client = await self._stack.enter_async_context(served(store))
+        self.address = self.client._target
+        return await trade(self.client, 20)
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._stack.aclose(), self._loop).result(timeout=60)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    service = Running()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def ask(running: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", running.address)
+    return Ask(capsys)
+
+
+class Ask:
+    """Runs a command, and gives the lines that it prints."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str, status: int = 0) -> list[str]:
+        self._capsys.readouterr()
+        assert main([*words]) == status
+        told = self._capsys.readouterr()
+        return (told.err if status else told.out).splitlines()
+
+
+def test_an_explanation_is_a_table_whose_parts_add_up(running: Running, ask: Ask) -> None:
+    lines = ask("explain", "acme/home", running.given[14])
+    assert lines == ask("explain", "tenants/acme/bandits/home", running.given[14])
+    told = {line[:15].strip(): line[15:].strip() for line in lines}
+    assert told["recommendation"] == running.given[14]
+    assert told["model"].endswith("folded again from the log")
+    first = next(place for place, line in enumerate(lines) if line.startswith("adds to the mean")) + 1
+    last = next(place for place, line in enumerate(lines) if line.startswith("mean "))
+    parts = [float(line.split()[-1]) for line in lines[first:last]]
+    assert abs(sum(parts) - float(lines[last].split()[-1])) < 1e-3
+    assert lines[last + 2].split()[:3] == ["slate", "mean", "±"]
+    assert lines[last + 3].startswith("shown  ")
+    assert len(lines[last + 4 :]) == 10
+
+
+def test_what_is_wrong_is_said_in_one_line(ask: Ask, tmp_path: Path) -> None:
+    assert ask("explain", "acme/home", "f" * 32, status=1) == [
+        f"topk-bandit: NOT_FOUND: recommendation {'f' * 32} not found"
+    ]
+    assert "must be TENANT/BANDIT" in ask("explain", "acme", "x", status=1)[0]
+    (told,) = ask("explain", "acme/home", "x", f"--key-file={tmp_path / 'none'}", status=1)
+    assert "can't be read" in told
+    bad = tmp_path / "key"
+    bad.write_text("no key")
+    (told,) = ask("explain", "acme/home", "x", f"--key-file={bad}", status=1)
+    assert "key must be id.secret" in told
+    (told,) = ask("explain", "acme/home", "x", "--address=127.0.0.1:1", "--timeout=0.2", status=1)
+    assert told.startswith("topk-bandit: ")
+
+
+def test_tables_are_aligned_and_never_cut() -> None:
+    assert list(table(("name", "count"), [("a", 7), ("b" * 90, 12)])) == [
+        "name".ljust(90) + "  count",
+        "a".ljust(90) + "      7",
+        "b" * 90 + "     12",
+    ]
+    assert list(table(("name",), [])) == ["name"]
