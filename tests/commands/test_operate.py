@@ -37,6 +37,11 @@ class Running:
         self.address = self.client._target
         return await trade(self.client, 20)
 
+    def make(self, bandit: str) -> None:
+        """Make another bandit."""
+        work = self.client.create_bandit(bandit, slate_size=1, item_capacity=2)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
+
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._stack.aclose(), self._loop).result(timeout=60)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -107,3 +112,26 @@ def test_tables_are_aligned_and_never_cut() -> None:
         "b" * 90 + "     12",
     ]
     assert list(table(("name",), [])) == ["name"]
+
+
+def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
+    assert ask("tenants", "list") == ["acme"]
+    assert ask("tenants", "stats", "acme")[0].split() == ["bandit_count", "1"]
+    titles, row = ask("bandits", "list")
+    assert titles.split()[:3] == ["bandit", "created", "events"]
+    assert row.split()[0] == "acme/home"
+    assert row.split()[2:6] == ["42", "0", "0", "20"]
+    assert ask("bandits", "list", "acme") == [titles, row]
+    assert len(ask("bandits", "list", "--containing=nothing")) == 1
+    assert "slate_size           2" in ask("bandits", "get", "acme/home")
+    assert any(line.split() == ["observation_count", "20"] for line in ask("bandits", "stats", "acme/home"))
+    items = ask("items", "list", "acme/home")
+    assert [line.split() for line in items[1:]] == [[f"i{number}", "yes"] for number in range(6)]
+
+
+def test_a_bandit_is_deleted_by_who_says_yes(running: Running, ask: Ask) -> None:
+    running.make("spare")
+    assert "--yes" in ask("bandits", "delete", "acme/spare", status=1)[0]
+    assert len(ask("bandits", "list")) == 3
+    assert ask("bandits", "delete", "acme/spare", "--yes") == ["deleted acme/spare"]
+    assert len(ask("bandits", "list")) == 2

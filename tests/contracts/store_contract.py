@@ -313,6 +313,26 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_tenants_are_listed_in_order_while_they_have_bandits(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            assert await store.list_tenants(after="", limit=5) == ()
+            tenants = ["b-1", "a", "b", "B", "gone", "z9"]
+            for tenant in tenants:
+                await create(store, BanditName(tenant, "home"))
+            await create(store, BanditName("a", "other"))
+            await store.delete_bandit(BanditName("gone", "home"))
+            known = sorted(set(tenants) - {"gone"}, key=str.encode)
+            assert list(await store.list_tenants(after="", limit=99)) == known
+            paged: list[str] = []
+            while page := await store.list_tenants(after=paged[-1] if paged else "", limit=2):
+                assert len(page) <= 2
+                paged.extend(page)
+            assert paged == known
+            await create(store, BanditName("gone", "again"))
+            assert "gone" in await store.list_tenants(after="", limit=99)
+
+        run(stores, scenario)
+
     def test_a_quota_holds_against_many_at_once(self, stores: Stores) -> None:
         async def scenario(*connected: Store) -> None:
             names = [BanditName("shop", f"b{number}") for number in range(30)]

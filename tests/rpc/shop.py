@@ -25,7 +25,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.features import FeatureStats
-from topk_bandit.domain.operators import Explanation, ModelSource, RankedSlate
+from topk_bandit.domain.operators import BanditOverview, Explanation, ModelSource, RankedSlate, TenantStats
 from topk_bandit.store.log import BanditRecord
 
 if TYPE_CHECKING:
@@ -267,6 +267,22 @@ class Shop:
         ids = [item.item_id for item in loop.present]
         mean = float(len(context) + limit)
         return 7, (RankedSlate(tuple(ids[: loop.record.settings.slate_size]), mean, 0.5, mean, mean),)
+
+    async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
+        await self._enter("list_tenants")
+        return sorted({name.tenant for name in self.loops if name.tenant > after})[:limit]
+
+    async def tenant_stats(self, tenant: str) -> TenantStats:
+        await self._enter("tenant_stats")
+        return TenantStats(tenant, sum(name.tenant == tenant for name in self.loops), 2, 3, 4, 5, 6, 7, 8)
+
+    async def list_overviews(
+        self, tenant: str | None, *, after: BanditName | None, limit: int, containing: str
+    ) -> tuple[Sequence[BanditOverview], BanditName | None]:
+        await self._enter("list_overviews")
+        names = sorted(name for name in self.loops if tenant in {None, name.tenant} and (not after or name > after))
+        shown = [name for name in names[:limit] if containing in name.bandit]
+        return [BanditOverview(name, self.now_ms, 1, 2, 3, 4, None) for name in shown], None
 
     async def stats(self, name: BanditName) -> BanditStats:
         loop = await self._enter("stats", name)

@@ -40,6 +40,9 @@ METHODS = {f"/{service.full_name}/{method.name}": method for service in DESCRIPT
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
 UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+OF_EVERY_TENANT = "/topk_bandit.v1.OperatorService/ListTenants"
+NAMING = sorted(set(METHODS) - {OF_EVERY_TENANT})
+OVERVIEWS = "/topk_bandit.v1.OperatorService/ListBanditOverviews"
 UNPARSABLE = b"\xff\xff\xff"
 MAX_BYTES = 1_000_000
 GLOBEX = "tenants/globex/bandits/home"
@@ -122,6 +125,8 @@ def about(path: str, name: str) -> bytes:
     """Return a request of a method that is about what has this name, or what is below it."""
     rule = RULES[path]
     request: Message = GetMessageClass(METHODS[path].input_type)()
+    if not rule.field:
+        return request.SerializeToString()
     *parents, last = rule.field.split(".")
     part: Any = request
     for parent in parents:
@@ -133,7 +138,7 @@ def about(path: str, name: str) -> bytes:
 def named_below(path: str, tenant: str) -> str:
     """Return a well-formed name of what a method is about."""
     method = path.rpartition("/")[2]
-    if method in {"ListBandits", "ListStudies", "ListOperations"}:
+    if method in {"ListBandits", "ListStudies", "ListOperations", "GetTenantStats", "ListBanditOverviews"}:
         return f"tenants/{tenant}"
     if "longrunning" in path:
         return f"tenants/{tenant}/studies/none/operations/design"
@@ -184,7 +189,7 @@ def test_a_key_without_the_scope_is_refused_before_it_is_understood(doors: Doors
     assert answer.message == f"a key with the scope {scope} is needed"
 
 
-@pytest.mark.parametrize("path", METHODS)
+@pytest.mark.parametrize("path", NAMING)
 def test_another_tenant_s_names_are_refused_before_anything_is_told(doors: Doors, door: str, path: str) -> None:
     doors.running.shop.calls.clear()
     for name in (named_below(path, "globex"), GLOBEX, "tenants/globex/\n", "tenants/globex"):
@@ -197,12 +202,22 @@ def test_another_tenant_s_names_are_refused_before_anything_is_told(doors: Doors
     assert doors.running.shop.calls == []
 
 
-@pytest.mark.parametrize("path", METHODS)
+@pytest.mark.parametrize("path", NAMING)
 def test_a_key_opens_its_own_tenant_and_an_operator_s_all(doors: Doors, door: str, path: str) -> None:
     for owner, tenant in (("acme", "acme"), ("root", "acme"), ("root", "globex")):
         answer = doors.call(door, path, about(path, named_below(path, tenant)), bearer(owner))
         assert answer.code not in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
         assert "a key" not in answer.message
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_every_tenant_is_for_keys_of_every_tenant(doors: Doors, door: str, path: str) -> None:
+    doors.running.shop.calls.clear()
+    answer = doors.call(door, path, about(path, "tenants/*"), bearer("acme"))
+    assert answer[:3] == ("PERMISSION_DENIED", "a key for every tenant is needed", "TENANT_NEEDED")
+    assert doors.running.shop.calls == []
+    answer = doors.call(door, path, about(path, "tenants/*"), bearer("root"))
+    assert (answer.code == "OK") == (path in {OF_EVERY_TENANT, OVERVIEWS})
 
 
 def test_a_tenant_that_begins_like_another_is_another(doors: Doors, door: str) -> None:

@@ -7,9 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bandits.harness import SETTINGS, running_worker
 from tests.rpc.whole import served
 
+from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.client import FailedPrecondition, InvalidArgument, ModelSource, NotFound, categorical, numeric
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
@@ -31,10 +34,11 @@ async def trade(client: AsyncClient, count: int) -> list[str]:
     await client.create_bandit("home", slate_size=2, item_capacity=9, context_dimension=2)
     ids = [f"i{number}" for number in range(6)]
     await client.upsert_items("home", ids)
-    given = []
+    given, position = [], 0
     for number in range(count):
-        slate = await client.recommend("home", [1.0, number / count], candidates=ids[:5])
-        await client.reward("home", slate.id, float(ids.index(slate.items[0])))
+        slate = await client.recommend("home", [1.0, number / count], ids[:5], f"r{number}", min_model_version=position)
+        receipt = await client.reward("home", slate.id, float(ids.index(slate.items[0])))
+        position = receipt.log_position
         given.append(slate.id)
     return given
 
@@ -100,5 +104,79 @@ def test_top_slates_follow_the_rewards() -> None:
         with pytest.raises(FailedPrecondition) as raised:
             await client.top_slates("home", [1.0, 0.5])
         assert raised.value.reason == "TOO_FEW_ITEMS"
+
+    run(scenario)
+
+
+def test_tenants_and_their_bandits_are_listed_in_pages() -> None:
+    store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
+
+    async def scenario(client: AsyncClient) -> None:
+        await trade(client, 12)
+        for tenant, bandits in (("b-2", 3), ("b", 2), ("Z", 1)):
+            for number in range(bandits):
+                await store.create_bandit(
+                    BanditName(tenant, f"n{number}"), SETTINGS, incarnation=f"{tenant}{number}", quota=9
+                )
+        assert [one async for one in client.list_tenants()] == ["Z", "acme", "b", "b-2"]
+        stats = await client.stats("home")
+        found = [one async for one in client.list_bandit_overviews(every_tenant=True)]
+        names = [(one.tenant, one.bandit) for one in found]
+        pairs = [("b", "n0"), ("b", "n1"), ("b-2", "n0"), ("b-2", "n1"), ("b-2", "n2")]
+        assert names == [("Z", "n0"), ("acme", "home"), *pairs]
+        [own] = [one async for one in client.list_bandit_overviews()]
+        assert (own.tenant, own.pending_count, own.late_reward_count) == ("acme", 0, 0)
+        glance = own.glance
+        assert glance is not None
+        assert (own.log_position, glance.recommendation_count, glance.item_count) == (26, 12, 6)
+        for name in ("observation_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum"):
+            assert getattr(stats, name) == getattr(glance, name)
+        assert [one.glance for one in found if one.tenant != "acme"] == [None] * 6
+        assert [one.bandit async for one in client.list_bandit_overviews(every_tenant=True, containing="2/N1")] == [
+            "n1"
+        ]
+        told = await client.tenant_stats()
+        assert (told.bandit_count, told.log_event_count, told.model_count) == (1, 26, 1)
+        assert (told.recommendation_count, told.observation_count) == (12, 12)
+
+    async def main() -> None:
+        async with served(store) as client:
+            await scenario(client)
+
+    asyncio.run(main())
+
+
+def test_pages_of_any_size_have_every_bandit_once() -> None:
+    store = MemoryStore(clock_ms=lambda: 1)
+
+    async def scenario() -> None:
+        names = [BanditName(tenant, f"n{number}") for tenant in ("a", "b", "c") for number in range(3)]
+        for name in names:
+            await store.create_bandit(name, SETTINGS, incarnation=f"{name}", quota=9)
+        async with running_worker(store) as worker:
+            looks = Overviews(store, worker.residents)
+            for limit in range(1, 11):
+                found, after, pages = [], None, 0
+                while pages == 0 or after is not None:
+                    pages += 1
+                    part, after = await looks.of_bandits(None, after=after, limit=limit, containing="")
+                    assert len(part) <= limit
+                    found.extend(one.name for one in part)
+                assert found == names
+                assert pages <= 1 + 9 // limit
+            part, after = await looks.of_bandits(None, after=None, limit=4, containing="c/")
+            assert (part, after) == ([], names[3])
+            part, after = await looks.of_bandits("b", after=names[3], limit=4, containing="")
+            assert ([one.name for one in part], after) == (names[4:6], None)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("token", ["Yg", "Yi9jL2Q", "!"])
+def test_a_token_of_another_list_is_refused(token: str) -> None:
+    async def scenario(client: AsyncClient) -> None:
+        operation = client._operators.overviews(token, every_tenant=False, containing="")
+        with pytest.raises(InvalidArgument, match="page_token"):
+            await client._run(operation, None)
 
     run(scenario)

@@ -238,6 +238,7 @@ def test_reflection_lists_the_services_and_their_messages(channel: grpc.Channel)
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
         "topk_bandit.v1.BanditService",
+        "topk_bandit.v1.OperatorService",
         "topk_bandit.v1.PreferenceService",
         "topk_bandit.v1.RecommenderService",
     ]

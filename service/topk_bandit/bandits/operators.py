@@ -10,18 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.explanations import explain, list_top_slates
+from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.recommender import context_of_none
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.domain.operators import Explanation, ModelSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.operators import RankedSlate
+    from topk_bandit.domain.operators import BanditOverview, RankedSlate, TenantStats
     from topk_bandit.store.log import Store
 
 __all__ = ["Operators"]
@@ -39,7 +40,9 @@ class Operators:
     """
 
     def __init__(self, store: Store, residents: Residents, executor: Executor) -> None:
+        self._store = store
         self._residents = residents
+        self._overviews = Overviews(store, residents)
         self._executor = executor
         self._replays = Replays(store, executor, limits=residents.limits)
 
@@ -70,6 +73,20 @@ class Operators:
         model = await self._residents.follow(name)
         asked = context or context_of_none(model.settings)
         return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
+
+    async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
+        """Return up to `limit` tenants that have bandits and whose id sorts after `after`."""
+        return await self._store.list_tenants(after=after, limit=limit)
+
+    async def list_overviews(
+        self, tenant: str | None, *, after: BanditName | None, limit: int, containing: str
+    ) -> tuple[Sequence[BanditOverview], BanditName | None]:
+        """Return bandits at a glance; see `Overviews.of_bandits`."""
+        return await self._overviews.of_bandits(tenant, after=after, limit=limit, containing=containing)
+
+    async def tenant_stats(self, tenant: str) -> TenantStats:
+        """Return what a tenant uses."""
+        return await self._overviews.of_tenant(tenant)
 
     async def _compute(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

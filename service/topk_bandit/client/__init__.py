@@ -30,12 +30,15 @@ from topk_bandit.client.features import (
     vector,
 )
 from topk_bandit.client.operator_values import (
+    BanditOverview,
     Explanation,
     ItemPart,
+    ModelGlance,
     ModelSource,
     PairPart,
     RankedSlate,
     Reasons,
+    TenantStats,
     TopSlates,
 )
 from topk_bandit.client.retries import RetryPolicy
@@ -88,6 +91,7 @@ __all__ = [
     "Bandit",
     "BanditChanges",
     "BanditSettings",
+    "BanditOverview",
     "BanditStats",
     "BatchOutcome",
     "BreakerPolicy",
@@ -110,6 +114,7 @@ __all__ = [
     "ItemPart",
     "ItemPreference",
     "Kernel",
+    "ModelGlance",
     "ModelSource",
     "NotFound",
     "Outbox",
@@ -131,6 +136,7 @@ __all__ = [
     "RewardReceipt",
     "Source",
     "Study",
+    "TenantStats",
     "Tls",
     "TopSlates",
     "Unauthenticated",

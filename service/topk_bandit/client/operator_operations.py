@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields as dataclass_fields
 from datetime import UTC
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.features import feature_values, features_of
-from topk_bandit.client.operations import Operation, recommendation_of
+from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
+    BanditOverview,
     Explanation,
     ItemPart,
+    ModelGlance,
     ModelSource,
     PairPart,
     RankedSlate,
     Reasons,
+    TenantStats,
     TopSlates,
 )
 from topk_bandit.v1 import operator_service_pb2 as pb
@@ -57,6 +61,21 @@ class OperatorOperations:
         )
         return Operation(OperatorServiceStub, "ListTopSlates", request, _top_slates)
 
+    def tenants(self, token: str) -> Operation[Page[str]]:
+        """Return a page of tenants."""
+        return Operation(OperatorServiceStub, "ListTenants", pb.ListTenantsRequest(page_token=token), _tenants)
+
+    def tenant_stats(self) -> Operation[TenantStats]:
+        """Ask what the tenant uses."""
+        request = pb.GetTenantStatsRequest(tenant=self._parent)
+        return Operation(OperatorServiceStub, "GetTenantStats", request, _tenant_stats)
+
+    def overviews(self, token: str, *, every_tenant: bool, containing: str) -> Operation[Page[BanditOverview]]:
+        """Return a page of bandits at a glance."""
+        parent = "tenants/*" if every_tenant else self._parent
+        request = pb.ListBanditOverviewsRequest(parent=parent, page_token=token, containing=containing)
+        return Operation(OperatorServiceStub, "ListBanditOverviews", request, _overviews)
+
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
     return Explanation(
@@ -98,3 +117,33 @@ def _ranked(slate: pb.RankedSlate) -> RankedSlate:
 
 def _top_slates(response: pb.ListTopSlatesResponse) -> TopSlates:
     return TopSlates(tuple(map(_ranked, response.slates)), response.model_version)
+
+
+def _tenants(response: pb.ListTenantsResponse) -> Page[str]:
+    return Page(tuple(one.removeprefix("tenants/") for one in response.tenants), response.next_page_token)
+
+
+def _tenant_stats(response: pb.GetTenantStatsResponse) -> TenantStats:
+    return TenantStats(**{field.name: getattr(response, field.name) for field in dataclass_fields(TenantStats)})
+
+
+def _overviews(response: pb.ListBanditOverviewsResponse) -> Page[BanditOverview]:
+    return Page(tuple(map(_overview, response.overviews)), response.next_page_token)
+
+
+def _overview(overview: pb.BanditOverview) -> BanditOverview:
+    _, tenant, _, bandit = overview.name.split("/")
+    return BanditOverview(
+        tenant=tenant,
+        bandit=bandit,
+        create_time=overview.create_time.ToDatetime(tzinfo=UTC),
+        log_position=overview.log_position,
+        snapshot_position=overview.snapshot_position,
+        pending_count=overview.pending_count,
+        late_reward_count=overview.late_reward_count,
+        glance=_glance(overview.glance) if overview.HasField("glance") else None,
+    )
+
+
+def _glance(glance: pb.ModelGlance) -> ModelGlance:
+    return ModelGlance(**{field.name: getattr(glance, field.name) for field in dataclass_fields(ModelGlance)})

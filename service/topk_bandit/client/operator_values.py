@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.values import Recommendation
 
-__all__ = ["Explanation", "ItemPart", "ModelSource", "PairPart", "RankedSlate", "Reasons", "TopSlates"]
+__all__ = [
+    "BanditOverview",
+    "Explanation",
+    "ItemPart",
+    "ModelGlance",
+    "ModelSource",
+    "PairPart",
+    "RankedSlate",
+    "Reasons",
+    "TenantStats",
+    "TopSlates",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +65,54 @@ class TopSlates:
 
     slates: tuple[RankedSlate, ...]
     model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGlance:
+    """What a model in memory tells; the fields are described in ``operator_service.proto`` under the same names."""
+
+    model_version: int
+    recommendation_count: int
+    observation_count: int
+    explored_count: int
+    mean_reward: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    item_count: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BanditOverview:
+    """A bandit at a glance; other fields are described in ``operator_service.proto`` under the same names.
+
+    Attributes
+    ----------
+    tenant, bandit
+        Their ids.
+    glance
+        None for a bandit whose model is not in the answering worker's memory.
+    """
+
+    tenant: str
+    bandit: str
+    create_time: datetime
+    log_position: int
+    snapshot_position: int
+    pending_count: int
+    late_reward_count: int
+    glance: ModelGlance | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStats:
+    """What a tenant uses; the fields are described in ``operator_service.proto`` under the same names."""
+
+    bandit_count: int
+    log_event_count: int
+    pending_count: int
+    late_reward_count: int
+    model_count: int
+    model_memory_bytes: int
+    recommendation_count: int
+    observation_count: int

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 from topk_bandit.client.base import BaseClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from topk_bandit.client.operations import Operation
-    from topk_bandit.client.operator_values import Explanation, TopSlates
+    from topk_bandit.client.operations import Operation, Page
+    from topk_bandit.client.operator_values import BanditOverview, Explanation, TenantStats, TopSlates
 
 __all__ = ["Operators"]
 
@@ -28,6 +28,9 @@ class Operators(BaseClient):
 
     @abstractmethod
     def _run(self, operation: Operation[T], timeout: float | None) -> T: ...
+
+    @abstractmethod
+    def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> Iterator[T]: ...
 
     def explain(self, bandit: str, recommendation_id: str, *, timeout: float | None = None) -> Explanation:
         """Return why a slate was what it was.
@@ -56,3 +59,32 @@ class Operators(BaseClient):
             At most 100.
         """
         return self._run(self._operators.top_slates(bandit, context, features=features, limit=limit), timeout)
+
+    def list_tenants(self, *, timeout: float | None = None) -> Iterator[str]:
+        """Iterate over the ids of all tenants that have bandits; `timeout` is for each page.
+
+        A key has to be for every tenant.
+        """
+        return self._pages(self._operators.tenants, timeout)
+
+    def tenant_stats(self, *, timeout: float | None = None) -> TenantStats:
+        """Return what the client's tenant uses."""
+        return self._run(self._operators.tenant_stats(), timeout)
+
+    def list_bandit_overviews(
+        self, *, every_tenant: bool = False, containing: str = "", timeout: float | None = None
+    ) -> Iterator[BanditOverview]:
+        """Iterate over bandits at a glance, by tenant and id; `timeout` is for each page.
+
+        Parameters
+        ----------
+        every_tenant
+            Those of all tenants, for which a key has to be for every tenant.
+        containing
+            A part of tenant/bandit, whatever its case; empty for all.
+        """
+
+        def page_after(token: str) -> Operation[Page[BanditOverview]]:
+            return self._operators.overviews(token, every_tenant=every_tenant, containing=containing)
+
+        return self._pages(page_after, timeout)

@@ -38,7 +38,13 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
   topk-bandit log         write down a bandit's log, replay it, compare two, and evaluate other policies on it
-  topk-bandit explain     tell why a slate was shown: it asks the service, as --address names it
+
+These ask a service that runs, as --address names it:
+
+  topk-bandit explain     tell why a slate was shown
+  topk-bandit tenants     list tenants, and tell what they use
+  topk-bandit bandits     list bandits at a glance, look at one, delete one
+  topk-bandit items       list a bandit's items
 """
 
 

@@ -7,9 +7,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
 
-__all__ = ["Explanation", "ItemPart", "ModelSource", "PairPart", "RankedSlate", "Reasons"]
+__all__ = [
+    "BanditOverview",
+    "Explanation",
+    "ItemPart",
+    "ModelGlance",
+    "ModelSource",
+    "PairPart",
+    "RankedSlate",
+    "Reasons",
+    "TenantStats",
+]
 
 
 class ModelSource(StrEnum):
@@ -22,6 +32,69 @@ class ModelSource(StrEnum):
     LIVE = "live"
     REPLAYED = "replayed"
     TRIMMED = "trimmed"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGlance:
+    """What a model in memory tells at a glance; the fields are as in `topk_bandit.domain.bandits.BanditStats`."""
+
+    model_version: int
+    recommendations: int
+    observations: int
+    explored: int
+    mean_reward: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    items: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BanditOverview:
+    """A bandit at a glance.
+
+    Attributes
+    ----------
+    log_position, snapshot_position, pending, late_rewards
+        As the store has them; see `topk_bandit.domain.bandits.BanditStats`.
+    created_ms
+        When it was created, by the store's clock.
+    glance
+        None for a bandit that rests: no model of it is in the answering worker's memory.
+    """
+
+    name: BanditName
+    created_ms: int
+    log_position: int
+    snapshot_position: int
+    pending: int
+    late_rewards: int
+    glance: ModelGlance | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStats:
+    """What a tenant uses.
+
+    Attributes
+    ----------
+    log_events, pending, late_rewards
+        Of all its bandits, over their lives but for `pending`, which is now.
+    models, memory_bytes
+        How many of its bandits have a model in the answering worker's memory, and what these take.
+    recommendations, observations
+        Of these bandits.
+    """
+
+    tenant: str
+    bandits: int
+    log_events: int
+    pending: int
+    late_rewards: int
+    models: int
+    memory_bytes: int
+    recommendations: int
+    observations: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,18 +40,18 @@ class Rule:
     Attributes
     ----------
     field
-        Path of the field that names what the call is about.
+        Path of the field that names what the call is about; empty for a call about every tenant.
     audited
         Whether its calls are in the audit log: those that create, change or delete what is managed.
     """
 
     scope: Scope
-    field: str
+    field: str = ""
     audited: bool = False
 
     def resource(self, request: Message) -> str:
         """Return what a call is about, by name."""
-        return str(attrgetter(self.field)(request))
+        return str(attrgetter(self.field)(request)) if self.field else fields.ALL_TENANTS
 
 
 def _rules(service: str, **of_methods: Rule) -> dict[str, Rule]:
@@ -94,6 +94,9 @@ RULES: Mapping[str, Rule] = {
         "topk_bandit.v1.OperatorService",
         ExplainRecommendation=Rule(Scope.OPERATE, "bandit"),
         ListTopSlates=Rule(Scope.OPERATE, "bandit"),
+        ListTenants=Rule(Scope.OPERATE),
+        GetTenantStats=Rule(Scope.OPERATE, "tenant"),
+        ListBanditOverviews=Rule(Scope.OPERATE, "parent"),
     ),
     **_rules(
         "google.longrunning.Operations",
@@ -164,7 +167,7 @@ class Admission:
         Raises
         ------
         ForbiddenError
-            It is about another tenant than the key is for.
+            It is about another tenant than the key is for, or about every tenant, and the key is not.
         InvalidArgumentError
             It does not say which tenant it is about.
         """
@@ -173,6 +176,8 @@ class Admission:
         self._resource = self._rule.resource(request)
         if self._key.tenant == EVERY_TENANT:
             return
+        if self._resource == fields.ALL_TENANTS:
+            raise ForbiddenError("TENANT_NEEDED", "a key for every tenant is needed")
         needed = fields.tenant_of(self._rule.field, self._resource)
         if needed != self._key.tenant:
             raise ForbiddenError("TENANT_NEEDED", f"{self._rule.field}: a key for tenants/{needed} is needed")

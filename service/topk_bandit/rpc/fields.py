@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "ALL_TENANTS",
     "MAX_CONTEXT_DIMENSION",
     "MAX_CONTEXT_MAGNITUDE",
     "MAX_ITEMS",
@@ -35,6 +36,7 @@ __all__ = [
     "study_name",
     "tenant_name",
     "tenant_of",
+    "tenant_or_all",
     "to_page_token",
 ]
 
@@ -44,6 +46,9 @@ MAX_ITEMS = 10_000
 MAX_ITEM_CAPACITY = 10_000
 MAX_REWARD_MAGNITUDE = 1e100
 MAX_SLATE_SIZE = 12
+
+ALL_TENANTS = "tenants/*"
+"""What stands for every tenant, where that can be asked for. No tenant can be named so."""
 
 _MAX_ID_LENGTH = 128
 _MAX_ECHO_LENGTH = 48
@@ -67,6 +72,11 @@ def tenant_name(path: str, text: str) -> str:
     if match is None:
         raise InvalidArgumentError(path, _name_problem(text, "tenants/{tenant}"))
     return match[1]
+
+
+def tenant_or_all(path: str, text: str) -> str | None:
+    """Return the tenant's id in ``tenants/{tenant}``, None for every tenant."""
+    return None if text == ALL_TENANTS else tenant_name(path, text)
 
 
 def tenant_of(path: str, text: str) -> str:

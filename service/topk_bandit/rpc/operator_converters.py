@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.operators import ModelSource
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import context_from_proto, recommendation_to_proto, timestamp
+from topk_bandit.rpc.converters import PageRequest, context_from_proto, recommendation_to_proto, timestamp
 from topk_bandit.rpc.features import features_to_proto
 from topk_bandit.v1 import operator_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.operators import Explanation, RankedSlate, Reasons
+    from topk_bandit.domain.operators import BanditOverview, Explanation, ModelGlance, RankedSlate, Reasons, TenantStats
 
-__all__ = ["explanation_request", "explanation_to_proto", "top_slates_request", "top_slates_to_proto"]
+__all__ = [
+    "explanation_request",
+    "explanation_to_proto",
+    "overview_page",
+    "overviews_to_proto",
+    "tenant_page",
+    "tenant_stats_to_proto",
+    "tenants_to_proto",
+    "top_slates_request",
+    "top_slates_to_proto",
+]
 
 _DEFAULT_SLATES = 10
 _MOST_SLATES = 100
+_DEFAULT_ENTRIES = 100
+_MOST_ENTRIES = 1000
 
 _SOURCES = {
     ModelSource.LIVE: pb.MODEL_SOURCE_LIVE,
@@ -94,3 +107,83 @@ def top_slates_request(request: pb.ListTopSlatesRequest) -> tuple[BanditName, Co
 def top_slates_to_proto(version: int, slates: Sequence[RankedSlate]) -> pb.ListTopSlatesResponse:
     """Return the reply to a ListTopSlates."""
     return pb.ListTopSlatesResponse(slates=map(_ranked, slates), model_version=version)
+
+
+def tenant_page(request: pb.ListTenantsRequest) -> PageRequest:
+    """Return which tenants a ListTenants asks for."""
+    return PageRequest(after=fields.page_token("page_token", request.page_token), size=_size(request.page_size))
+
+
+def tenants_to_proto(tenants: Sequence[str], page: PageRequest) -> pb.ListTenantsResponse:
+    """Return a page of tenants; `tenants` holds one more than the page if there is one."""
+    shown = tenants[: page.size]
+    token = fields.to_page_token(shown[-1]) if len(tenants) > page.size else ""
+    return pb.ListTenantsResponse(tenants=(f"tenants/{tenant}" for tenant in shown), next_page_token=token)
+
+
+def tenant_stats_to_proto(stats: TenantStats) -> pb.GetTenantStatsResponse:
+    """Return what a tenant uses."""
+    return pb.GetTenantStatsResponse(
+        bandit_count=stats.bandits,
+        log_event_count=stats.log_events,
+        pending_count=stats.pending,
+        late_reward_count=stats.late_rewards,
+        model_count=stats.models,
+        model_memory_bytes=stats.memory_bytes,
+        recommendation_count=stats.recommendations,
+        observation_count=stats.observations,
+    )
+
+
+def overview_page(request: pb.ListBanditOverviewsRequest) -> tuple[str | None, BanditName | None, int, str]:
+    """Return whose bandits a ListBanditOverviews asks for, after which, how many to look at, and what they contain."""
+    tenant = fields.tenant_or_all("parent", request.parent)
+    token = fields.page_token("page_token", request.page_token)
+    containing = fields.opaque_id("containing", request.containing) if request.containing else ""
+    return tenant, _after(token, tenant), _size(request.page_size), containing
+
+
+def _after(token: str, tenant: str | None) -> BanditName | None:
+    """Return the bandit after which a page begins; None for the first page."""
+    if not token:
+        return None
+    parts = token.split("/")
+    if len(parts) != 2 or tenant not in {None, parts[0]}:
+        raise InvalidArgumentError("page_token", "is not a token that this service gave out for this parent")
+    return BanditName(*parts)
+
+
+def _size(asked: int) -> int:
+    return fields.page_size("page_size", asked, default=_DEFAULT_ENTRIES, most=_MOST_ENTRIES)
+
+
+def overviews_to_proto(overviews: Sequence[BanditOverview], last: BanditName | None) -> pb.ListBanditOverviewsResponse:
+    """Return a page of bandits; `last` is the last one that was looked at, None at the end."""
+    token = "" if last is None else fields.to_page_token(f"{last.tenant}/{last.bandit}")
+    return pb.ListBanditOverviewsResponse(overviews=map(_overview, overviews), next_page_token=token)
+
+
+def _overview(overview: BanditOverview) -> pb.BanditOverview:
+    return pb.BanditOverview(
+        name=str(overview.name),
+        create_time=timestamp(overview.created_ms),
+        log_position=overview.log_position,
+        snapshot_position=overview.snapshot_position,
+        pending_count=overview.pending,
+        late_reward_count=overview.late_rewards,
+        glance=None if overview.glance is None else _glance(overview.glance),
+    )
+
+
+def _glance(glance: ModelGlance) -> pb.ModelGlance:
+    return pb.ModelGlance(
+        model_version=glance.model_version,
+        recommendation_count=glance.recommendations,
+        observation_count=glance.observations,
+        explored_count=glance.explored,
+        mean_reward=glance.mean_reward,
+        regret_bound_sum=glance.regret_bound_sum,
+        estimated_regret_sum=glance.estimated_regret_sum,
+        item_count=glance.items,
+        memory_bytes=glance.memory_bytes,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topk_bandit.rpc import fields
 from topk_bandit.rpc import operator_converters as converters
 from topk_bandit.v1 import operator_service_pb2 as pb
 from topk_bandit.v1 import operator_service_pb2_grpc as pb_grpc
@@ -44,3 +45,23 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         """Return the slates that a model thinks best."""
         name, context, limit = converters.top_slates_request(request)
         return converters.top_slates_to_proto(*await self._use_cases.list_top_slates(name, context, limit=limit))
+
+    async def ListTenants(self, request: pb.ListTenantsRequest, _context: Context) -> pb.ListTenantsResponse:
+        """Return a page of tenants."""
+        page = converters.tenant_page(request)
+        tenants = await self._use_cases.list_tenants(after=page.after, limit=page.size + 1)
+        return converters.tenants_to_proto(tenants, page)
+
+    async def GetTenantStats(self, request: pb.GetTenantStatsRequest, _context: Context) -> pb.GetTenantStatsResponse:
+        """Return what a tenant uses."""
+        tenant = fields.tenant_name("tenant", request.tenant)
+        return converters.tenant_stats_to_proto(await self._use_cases.tenant_stats(tenant))
+
+    async def ListBanditOverviews(
+        self, request: pb.ListBanditOverviewsRequest, _context: Context
+    ) -> pb.ListBanditOverviewsResponse:
+        """Return a page of bandits at a glance."""
+        tenant, after, limit, containing = converters.overview_page(request)
+        return converters.overviews_to_proto(
+            *await self._use_cases.list_overviews(tenant, after=after, limit=limit, containing=containing)
+        )

@@ -243,6 +243,10 @@ class Store(Protocol):
         """Return up to `limit` bandits of `tenant` whose id sorts after `after` (by bytes), in order."""
         ...
 
+    async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
+        """Return up to `limit` tenants that have bandits and whose id sorts after `after` (by bytes), in order."""
+        ...
+
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
     ) -> BanditRecord:

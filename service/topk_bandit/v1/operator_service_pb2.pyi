@@ -146,3 +146,105 @@ class ListTopSlatesResponse(_message.Message):
     slates: _containers.RepeatedCompositeFieldContainer[RankedSlate]
     model_version: int
     def __init__(self, slates: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ..., model_version: _Optional[int] = ...) -> None: ...
+
+class ListTenantsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListTenantsResponse(_message.Message):
+    __slots__ = ("tenants", "next_page_token")
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenants: _containers.RepeatedScalarFieldContainer[str]
+    next_page_token: str
+    def __init__(self, tenants: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetTenantStatsRequest(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
+
+class GetTenantStatsResponse(_message.Message):
+    __slots__ = ("bandit_count", "log_event_count", "pending_count", "late_reward_count", "model_count", "model_memory_bytes", "recommendation_count", "observation_count")
+    BANDIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOG_EVENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_REWARD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    bandit_count: int
+    log_event_count: int
+    pending_count: int
+    late_reward_count: int
+    model_count: int
+    model_memory_bytes: int
+    recommendation_count: int
+    observation_count: int
+    def __init__(self, bandit_count: _Optional[int] = ..., log_event_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., model_count: _Optional[int] = ..., model_memory_bytes: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ...) -> None: ...
+
+class ListBanditOverviewsRequest(_message.Message):
+    __slots__ = ("parent", "page_size", "page_token", "containing")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CONTAINING_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    page_size: int
+    page_token: str
+    containing: str
+    def __init__(self, parent: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., containing: _Optional[str] = ...) -> None: ...
+
+class ListBanditOverviewsResponse(_message.Message):
+    __slots__ = ("overviews", "next_page_token")
+    OVERVIEWS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    overviews: _containers.RepeatedCompositeFieldContainer[BanditOverview]
+    next_page_token: str
+    def __init__(self, overviews: _Optional[_Iterable[_Union[BanditOverview, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class BanditOverview(_message.Message):
+    __slots__ = ("name", "create_time", "log_position", "snapshot_position", "pending_count", "late_reward_count", "glance")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_REWARD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GLANCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    create_time: _timestamp_pb2.Timestamp
+    log_position: int
+    snapshot_position: int
+    pending_count: int
+    late_reward_count: int
+    glance: ModelGlance
+    def __init__(self, name: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_position: _Optional[int] = ..., snapshot_position: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., glance: _Optional[_Union[ModelGlance, _Mapping]] = ...) -> None: ...
+
+class ModelGlance(_message.Message):
+    __slots__ = ("model_version", "recommendation_count", "observation_count", "explored_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "item_count", "memory_bytes")
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXPLORED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEAN_REWARD_FIELD_NUMBER: _ClassVar[int]
+    REGRET_BOUND_SUM_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_REGRET_SUM_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    model_version: int
+    recommendation_count: int
+    observation_count: int
+    explored_count: int
+    mean_reward: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    item_count: int
+    memory_bytes: int
+    def __init__(self, model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., explored_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., item_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ...) -> None: ...

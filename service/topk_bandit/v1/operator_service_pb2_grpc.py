@@ -28,7 +28,8 @@ if _version_not_supported:
 class OperatorServiceStub:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
-    Where operators ask for keys, they need the scope operate, for the tenant that a call names.
+    Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
+    need a key for every tenant: one of `*`.
     """
 
     def __init__(self, channel):
@@ -47,12 +48,28 @@ class OperatorServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTopSlatesRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTopSlatesResponse.FromString,
                 _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/ListTenants',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTenantsResponse.FromString,
+                _registered_method=True)
+        self.GetTenantStats = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/GetTenantStats',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsResponse.FromString,
+                _registered_method=True)
+        self.ListBanditOverviews = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/ListBanditOverviews',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
-    Where operators ask for keys, they need the scope operate, for the tenant that a call names.
+    Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
+    need a key for every tenant: one of `*`.
     """
 
     def ExplainRecommendation(self, request, context):
@@ -73,6 +90,27 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTenants(self, request, context):
+        """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTenantStats(self, request, context):
+        """GetTenantStats returns what a tenant uses.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBanditOverviews(self, request, context):
+        """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -86,6 +124,21 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTopSlatesRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTopSlatesResponse.SerializeToString,
             ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTenantsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'GetTenantStats': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTenantStats,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsResponse.SerializeToString,
+            ),
+            'ListBanditOverviews': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBanditOverviews,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'topk_bandit.v1.OperatorService', rpc_method_handlers)
@@ -97,7 +150,8 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 class OperatorService:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
-    Where operators ask for keys, they need the scope operate, for the tenant that a call names.
+    Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
+    need a key for every tenant: one of `*`.
     """
 
     @staticmethod
@@ -144,6 +198,87 @@ class OperatorService:
             '/topk_bandit.v1.OperatorService/ListTopSlates',
             topk__bandit_dot_v1_dot_operator__service__pb2.ListTopSlatesRequest.SerializeToString,
             topk__bandit_dot_v1_dot_operator__service__pb2.ListTopSlatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/ListTenants',
+            topk__bandit_dot_v1_dot_operator__service__pb2.ListTenantsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTenantStats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/GetTenantStats',
+            topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBanditOverviews(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/ListBanditOverviews',
+            topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsResponse.FromString,
             options,
             channel_credentials,
             insecure,

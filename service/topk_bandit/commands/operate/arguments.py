@@ -9,21 +9,67 @@ from topk_bandit.commands.operate.connection import add_connection
 if TYPE_CHECKING:
     import argparse
 
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - what add_subparsers returns
+
 __all__ = ["add_commands"]
 
 _BANDIT = "which one; tenants/TENANT/bandits/BANDIT is as good"
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(commands: _Commands) -> None:
     """Add the commands, each with a `run` that returns an exit status."""
     explain = commands.add_parser(
         "explain",
         help="tell why a slate was shown",
         description="Tell why a slate was what it was: what each item and each pair added, and which slates came next.",
     )
-    explain.add_argument("bandit", metavar="TENANT/BANDIT", help=_BANDIT)
+    _with_bandit(explain)
     explain.add_argument("recommendation", metavar="ID", help="what Recommend returned")
     _finish(explain, "explain")
+
+    _add_tenants(commands)
+    _add_bandits(commands)
+    _add_items(commands)
+
+
+def _add_tenants(commands: _Commands) -> None:
+    words = _words(commands, "tenants", "list tenants, and tell what they use")
+    _finish(_word(words, "list", "list the tenants that have bandits"), "tenants list")
+    stats = _word(words, "stats", "tell what a tenant uses")
+    stats.add_argument("tenant", metavar="TENANT", help="its id")
+    _finish(stats, "tenants stats")
+
+
+def _add_bandits(commands: _Commands) -> None:
+    words = _words(commands, "bandits", "list, look at and delete bandits")
+    listed = _word(words, "list", "list bandits with their state at a glance")
+    listed.add_argument("tenant", nargs="?", metavar="TENANT", help="whose (default: everybody's)")
+    listed.add_argument("--containing", default="", metavar="TEXT", help="only those whose TENANT/BANDIT contains it")
+    _finish(listed, "bandits list")
+    for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
+        _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
+    delete = _with_bandit(_word(words, "delete", "delete a bandit with all that it learned, for good"))
+    delete.add_argument("--yes", action="store_true", help="do it; without it nothing is deleted")
+    _finish(delete, "bandits delete")
+
+
+def _add_items(commands: _Commands) -> None:
+    words = _words(commands, "items", "list a bandit's items")
+    _finish(_with_bandit(_word(words, "list", "list a bandit's items")), "items list")
+
+
+def _words(commands: _Commands, name: str, text: str) -> _Commands:
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    return parser.add_subparsers(required=True, metavar="WORD", title="words")
+
+
+def _word(words: _Commands, name: str, text: str) -> argparse.ArgumentParser:
+    return words.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+
+
+def _with_bandit(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("bandit", metavar="TENANT/BANDIT", help=_BANDIT)
+    return parser
 
 
 def _finish(parser: argparse.ArgumentParser, word: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from topk_bandit.client import ClientError
 from topk_bandit.commands.operate.connection import connect, part_name
 from topk_bandit.commands.operate.explanation import tell
+from topk_bandit.commands.operate.overviews import OVERVIEW, overview_row
+from topk_bandit.commands.operate.tables import facts, table
 from topk_bandit.commands.printing import print_lines
+from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
@@ -33,4 +37,72 @@ def _explain(given: argparse.Namespace) -> Iterable[str]:
         return list(tell(client.explain(bandit, given.recommendation)))
 
 
-_WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {"explain": _explain}
+def _list_tenants(given: argparse.Namespace) -> Iterable[str]:
+    with connect(given, _NOBODY) as client:
+        return list(client.list_tenants())
+
+
+def _tenant_stats(given: argparse.Namespace) -> Iterable[str]:
+    with connect(given, given.tenant) as client:
+        return list(facts(asdict(client.tenant_stats()).items()))
+
+
+def _list_bandits(given: argparse.Namespace) -> Iterable[str]:
+    with connect(given, given.tenant or _NOBODY) as client:
+        found = client.list_bandit_overviews(every_tenant=given.tenant is None, containing=given.containing)
+        return list(table(OVERVIEW, map(overview_row, found)))
+
+
+def _get_bandit(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    with connect(given, tenant) as client:
+        return list(facts(_shown(asdict(client.get_bandit(bandit)))))
+
+
+def _bandit_stats(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    with connect(given, tenant) as client:
+        return list(facts(_shown(asdict(client.stats(bandit)))))
+
+
+def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    if not given.yes:
+        raise InvalidArgumentError("--yes", f"{tenant}/{bandit} and all that it learned is gone for good then")
+    with connect(given, tenant) as client:
+        client.delete_bandit(bandit)
+    return [f"deleted {tenant}/{bandit}"]
+
+
+def _list_items(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    with connect(given, tenant) as client:
+        rows = [
+            (one.item_id, "yes" if one.available else "no", _features(one.features)) for one in client.items(bandit)
+        ]
+    return list(table(("item", "available", "features"), rows))
+
+
+def _features(features: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in features.items())
+
+
+def _shown(told: Mapping[str, object]) -> Iterable[tuple[str, object]]:
+    """Return what is told, a list as its entries with commas."""
+    for name, value in told.items():
+        yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+_NOBODY = "-"
+"""A client is for a tenant; calls about every tenant do not name it."""
+
+_WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
+    "explain": _explain,
+    "tenants list": _list_tenants,
+    "tenants stats": _tenant_stats,
+    "bandits list": _list_bandits,
+    "bandits get": _get_bandit,
+    "bandits stats": _bandit_stats,
+    "bandits delete": _delete_bandit,
+    "items list": _list_items,
+}

@@ -254,6 +254,11 @@ class MemoryStore(Store):
         names.sort(key=lambda name: name.bandit.encode())
         return tuple(self._bandits[name].record() for name in names[:limit])
 
+    async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
+        """See `Store.list_tenants`."""
+        tenants = {name.tenant for name in self._bandits if name.tenant.encode() > after.encode()}
+        return tuple(sorted(tenants, key=str.encode)[:limit])
+
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
     ) -> BanditRecord:

@@ -7,6 +7,7 @@ service did not write is never guessed at: it raises `CorruptDataError`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from contextlib import aclosing
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["RedisStore"]
 
 _LOG = logging.getLogger(__name__)
+_PAGE = 256
 FOLLOWER_RETENTION_MS = 60_000
 """How long a silent follower is kept; nothing but tidiness depends on it."""
 
@@ -145,6 +147,19 @@ class RedisStore(Store):
     async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
         """See `Store.list_bandits`."""
         return await self._bandits.page(tenant, after=after, limit=limit)
+
+    async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
+        """See `Store.list_tenants`."""
+        found: list[str] = []
+        while len(found) < limit:
+            reply = await self._link.call("ZRANGEBYLEX", self._keys.tenants, f"({after}", "+", "LIMIT", 0, _PAGE)
+            if not reply:
+                break
+            listed = [member.decode() for member in reply]
+            have = await asyncio.gather(*(self._bandits.page(tenant, after="", limit=1) for tenant in listed))
+            found.extend(tenant for tenant, bandits in zip(listed, have, strict=True) if bandits)
+            after = listed[-1]
+        return tuple(found[:limit])
 
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
@@ -356,6 +371,8 @@ class RedisStore(Store):
         await self._link.close()
 
     async def _create(self, name: BanditName, event: BanditCreated, incarnation: str, quota: int) -> BanditRecord:
+        # It stays when the last bandit is deleted: to take it out could race with a tenant who creates the next one.
+        await self._link.call("ZADD", self._keys.tenants, 0, name.tenant)
         reserved_ms = await self._bandits.reserve(name, incarnation=incarnation, quota=quota)
         keys = self._keys.bandit(name)
         created = (incarnation, encode_settings(event.settings), encode_event(event))

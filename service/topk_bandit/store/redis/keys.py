@@ -20,6 +20,7 @@
     {prefix}:{t}:reservations        hash     bandit id -> "incarnation at_ms" of the attempt to create it
     {prefix}:{t}:studies             zset     the tenant's study ids, all with score 0
     {prefix}:{t}:study_reservations  hash     study id -> "incarnation at_ms" of the attempt to create it
+    {prefix}:tenants                 zset     ids of tenants that have created bandits, all with score 0
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
 
@@ -125,6 +126,11 @@ class KeySpace:
         """Return the keys of a tenant's index of studies."""
         stem = f"{self.prefix}:{{{quote(tenant, safe='')}}}"
         return IndexKeys(f"{stem}:studies", f"{stem}:study_reservations")
+
+    @property
+    def tenants(self) -> str:
+        """Where the tenants are listed that have created bandits."""
+        return f"{self.prefix}:tenants"
 
     @property
     def designs(self) -> str:

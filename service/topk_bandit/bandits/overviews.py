@@ -1,0 +1,123 @@
+"""Tenants and bandits at a glance: what the store tells of each, and the models that happen to be in memory.
+
+Nothing is loaded for it: who looks at a thousand bandits must not drive out the models that serve.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.operators import BanditOverview, ModelGlance, TenantStats
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.log import BanditRecord, Store
+
+__all__ = ["Overviews"]
+
+_PAGE = 256
+
+
+class Overviews:
+    """Looks at the bandits of a store, and at those that are resident."""
+
+    def __init__(self, store: Store, residents: Residents) -> None:
+        self._store = store
+        self._residents = residents
+
+    async def of_bandits(
+        self, tenant: str | None, *, after: BanditName | None, limit: int, containing: str
+    ) -> tuple[Sequence[BanditOverview], BanditName | None]:
+        """Return up to `limit` bandits in the order of tenant and id, and where to go on; None at the end.
+
+        Parameters
+        ----------
+        tenant
+            None for every tenant.
+        after
+            Begin after this one.
+        containing
+            What tenant/bandit contains, whatever the case; up to `limit` bandits are looked at.
+        """
+        found: list[BanditOverview] = []
+        looked, last = 0, after
+        async for record in self._records(tenant, after):
+            if looked == limit:
+                return found, last
+            looked, last = looked + 1, record.name
+            if containing.lower() in f"{record.name.tenant}/{record.name.bandit}".lower():
+                found.append(_overview(record, self._residents.peek_model(record.name)))
+        return found, None
+
+    async def of_tenant(self, tenant: str) -> TenantStats:
+        """Return what a tenant uses; nothing of one that has no bandits."""
+        bandits = log_events = pending = late = 0
+        glances = []
+        async for record in self._of_one(tenant, ""):
+            bandits, log_events = bandits + 1, log_events + record.log_position
+            pending, late = pending + record.pending, late + record.late_rewards
+            if (model := self._residents.peek_model(record.name)) is not None:
+                glances.append(_glance(model))
+        return TenantStats(
+            tenant=tenant,
+            bandits=bandits,
+            log_events=log_events,
+            pending=pending,
+            late_rewards=late,
+            models=len(glances),
+            memory_bytes=sum(glance.memory_bytes for glance in glances),
+            recommendations=sum(glance.recommendations for glance in glances),
+            observations=sum(glance.observations for glance in glances),
+        )
+
+    async def _records(self, tenant: str | None, after: BanditName | None) -> AsyncIterator[BanditRecord]:
+        first = "" if after is None else after.bandit
+        if tenant is not None:
+            async for record in self._of_one(tenant, first):
+                yield record
+            return
+        if after is not None:
+            async for record in self._of_one(after.tenant, first):
+                yield record
+        last = "" if after is None else after.tenant
+        while tenants := await self._store.list_tenants(after=last, limit=_PAGE):
+            for last in tenants:
+                async for record in self._of_one(last, ""):
+                    yield record
+
+    async def _of_one(self, tenant: str, after: str) -> AsyncIterator[BanditRecord]:
+        while records := await self._store.list_bandits(tenant, after=after, limit=_PAGE):
+            for record in records:
+                yield record
+            after = records[-1].name.bandit
+
+
+def _overview(record: BanditRecord, model: Model | None) -> BanditOverview:
+    return BanditOverview(
+        name=record.name,
+        created_ms=record.created_ms,
+        log_position=record.log_position,
+        snapshot_position=record.snapshot_position,
+        pending=record.pending,
+        late_rewards=record.late_rewards,
+        glance=None if model is None or model.incarnation != record.incarnation else _glance(model),
+    )
+
+
+def _glance(model: Model) -> ModelGlance:
+    tally, observations = model.tally, model.state.observations
+    return ModelGlance(
+        model_version=model.version,
+        recommendations=tally.recommendations,
+        observations=observations,
+        explored=tally.explored,
+        mean_reward=tally.reward_sum / observations if observations else 0.0,
+        regret_bound_sum=tally.regret_bound_sum,
+        estimated_regret_sum=tally.estimated_regret_sum,
+        items=model.items.size,
+        memory_bytes=model.memory_bytes,
+    )
