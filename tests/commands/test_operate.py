@@ -135,3 +135,11 @@ def test_a_bandit_is_deleted_by_who_says_yes(running: Running, ask: Ask) -> None
     assert len(ask("bandits", "list")) == 3
     assert ask("bandits", "delete", "acme/spare", "--yes") == ["deleted acme/spare"]
     assert len(ask("bandits", "list")) == 2
+
+
+def test_a_history_has_a_line_for_each_interval(ask: Ask) -> None:
+    titles, *rows = ask("bandits", "history", "acme/home")
+    assert titles.split()[:3] == ["until", "slates", "rewards"]
+    assert rows[-1].split()[2:4] == ["20", "20"]
+    assert ask("bandits", "history", "acme/home", "--last=1")[1].split() == rows[-1].split()
+    assert "--last" in ask("bandits", "history", "acme/home", "--last=0", status=1)[0]

@@ -25,7 +25,14 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.features import FeatureStats
-from topk_bandit.domain.operators import BanditOverview, Explanation, ModelSource, RankedSlate, TenantStats
+from topk_bandit.domain.operators import (
+    BanditOverview,
+    Explanation,
+    HistoryPoint,
+    ModelSource,
+    RankedSlate,
+    TenantStats,
+)
 from topk_bandit.store.log import BanditRecord
 
 if TYPE_CHECKING:
@@ -283,6 +290,10 @@ class Shop:
         names = sorted(name for name in self.loops if tenant in {None, name.tenant} and (not after or name > after))
         shown = [name for name in names[:limit] if containing in name.bandit]
         return [BanditOverview(name, self.now_ms, 1, 2, 3, 4, None) for name in shown], None
+
+    async def history(self, name: BanditName) -> tuple[HistoryPoint, ...]:
+        await self._enter("history", name)
+        return (HistoryPoint(0, 1000, 4, 1, 2, 1, 3, 1.5, 0.5, 0.25),)
 
     async def stats(self, name: BanditName) -> BanditStats:
         loop = await self._enter("stats", name)

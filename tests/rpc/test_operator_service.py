@@ -13,6 +13,8 @@ from tests.rpc.whole import served
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.client import FailedPrecondition, InvalidArgument, ModelSource, NotFound, categorical, numeric
 from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.operators import HistoryPoint
+from topk_bandit.rpc.operator_converters import history_to_proto
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
@@ -180,3 +182,45 @@ def test_a_token_of_another_list_is_refused(token: str) -> None:
             await client._run(operation, None)
 
     run(scenario)
+
+
+def test_a_history_ends_with_what_the_statistics_tell() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await trade(client, 20)
+        slate = await client.recommend("home", [1.0, 0.0])
+        stats, points = await client.stats("home"), await client.history("home")
+        last = points[-1]
+        assert last.recommendation_count == stats.recommendation_count == 21
+        assert (last.rewarded_count, last.expired_count, last.observation_count) == (20, 0, 20)
+        assert (last.estimated_regret_sum, last.regret_bound_sum) == (
+            stats.estimated_regret_sum,
+            stats.regret_bound_sum,
+        )
+        assert last.explored_count == stats.explored_count
+        assert last.reward_sum == pytest.approx(20 * stats.mean_reward)
+        assert points[0].start_time <= points[0].end_time <= last.end_time
+        assert {point.join_rate for point in points} <= {None, 1.0}
+        before = points[-2] if len(points) > 1 else None
+        learned = last.observation_count - (before.observation_count if before else 0)
+        assert (last.mean_reward is None) == (learned == 0)
+        assert slate.id
+
+    run(scenario)
+
+
+def test_means_and_shares_of_an_interval_are_its_own() -> None:
+    points = [
+        HistoryPoint(0, 1000, 10, 1, 4, 0, 4, 8.0, 5.0, 2.0),
+        HistoryPoint(1000, 2000, 10, 1, 6, 2, 7, 6.5, 5.0, 2.0),
+        HistoryPoint(2000, 3000, 14, 4, 6, 2, 7, 6.5, 6.0, 2.5),
+    ]
+    told = history_to_proto(points).points
+    assert [(one.mean_reward, one.explored_share, one.join_rate) for one in told] == [
+        (2.0, 0.1, 1.0),
+        (-0.5, 0.0, 0.5),
+        (0.0, 0.75, 0.0),
+    ]
+    unset = [
+        [name for name in ("mean_reward", "explored_share", "join_rate") if not one.HasField(name)] for one in told
+    ]
+    assert unset == [[], ["explored_share"], ["mean_reward", "join_rate"]]

@@ -75,13 +75,14 @@ def resume_arithmetic(saved: str, *, position: int) -> str:
 
 
 def _digest_of_log(model: Model) -> str:
-    items, last = model.items, model.last
+    items, last, history = model.items, model.last, model.history
     content = [
         [model.incarnation, last.position, last.at_ms, encode_event(last.event).decode()],
         encode_settings(model.settings).decode(),
         [items.ids, sorted(items.available), sorted(items.retired), items.open_until_ms.tolist(), model.items_position],
         [model.prior_items.ids, model.state.observations],
         asdict(model.tally),
+        [history.width_ms, history.current, history.numbers.tolist(), history.totals.tolist()],
     ]
     item_encoder = None if model.item_features is None else model.item_features.encoder
     encoders = [encoder for encoder in (model.encoder, item_encoder) if encoder is not None]

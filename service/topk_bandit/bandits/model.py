@@ -9,12 +9,13 @@ number.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from topk_bandit.bandits.contexts import fitting_features
+from topk_bandit.bandits.history import History, Totals
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.places import make_room
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
@@ -103,6 +104,8 @@ class Model:
         What all of it was computed with; see `topk_bandit.bandits.digests`.
     since_checkpoint
         Events folded since the last checkpoint; 0 at one.
+    history
+        How the totals grew.
     """
 
     incarnation: str
@@ -117,6 +120,7 @@ class Model:
     item_features: ItemFeatures | None = None
     items_position: int = 0
     since_checkpoint: int = 0
+    history: History = field(default_factory=History)
 
     @property
     def version(self) -> int:
@@ -130,6 +134,21 @@ class Model:
         rewards = self.state.observations - tally.defaults
         ended = rewards + tally.unlearned + tally.expirations + tally.voided
         return tally.recommendations - tally.inactive - tally.lapsed - ended
+
+    @property
+    def totals(self) -> Totals:
+        """What the history is made of."""
+        tally, observations = self.tally, self.state.observations
+        return Totals(
+            recommendations=tally.recommendations,
+            explored=tally.explored,
+            rewarded=observations - tally.defaults + tally.unlearned + tally.voided,
+            expired=tally.expirations,
+            observations=observations,
+            reward_sum=tally.reward_sum,
+            regret_bound_sum=tally.regret_bound_sum,
+            estimated_regret_sum=tally.estimated_regret_sum,
+        )
 
     def last_correction(self, recommendation_id: str) -> int:
         """Return the last position at which a `RewardAmended` finds the reward as a row of its own, 0 if it is none.
@@ -155,7 +174,8 @@ class Model:
         prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
         encoder_bytes = 0 if self.encoder is None else self.encoder.memory_bytes
         feature_bytes = 0 if self.item_features is None else self.item_features.memory_bytes
-        return self.state.memory_bytes + self.items.memory_bytes + prior_bytes + encoder_bytes + feature_bytes
+        beside = prior_bytes + encoder_bytes + feature_bytes + self.history.nbytes
+        return self.state.memory_bytes + self.items.memory_bytes + beside
 
     def encode(self, context: Context) -> NDArray[np.float64]:
         """Return a context that the bandit takes as numbers, shape (C,)."""
@@ -211,6 +231,7 @@ def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         item_features=item_features,
         since_checkpoint=1,
     )
+    model = replace(model, history=model.history.begin(first.at_ms, model.totals))
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
 
 
@@ -225,6 +246,8 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
     after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
+    if model.history.ends_before(logged.at_ms):
+        after = replace(after, history=model.history.begin(logged.at_ms, model.totals))
     is_refit = not after.state.posterior.is_of_one_fit_with(model.state.posterior)
     if is_refit and not isinstance(logged.event, _CHANGE_A_FIT):
         return replace(after, since_checkpoint=0)

@@ -13,12 +13,13 @@ from topk_bandit.bandits.explanations import explain, list_top_slates
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.recommender import context_of_none
 from topk_bandit.bandits.replays import Replays
-from topk_bandit.domain.operators import Explanation, ModelSource
+from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from topk_bandit.bandits.history import Interval
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
@@ -88,5 +89,27 @@ class Operators:
         """Return what a tenant uses."""
         return await self._overviews.of_tenant(tenant)
 
+    async def history(self, name: BanditName) -> tuple[HistoryPoint, ...]:
+        """Return how a bandit's totals grew, oldest first."""
+        model = await self._residents.follow(name)
+        intervals = model.history.intervals(at_ms=model.last.at_ms, totals=model.totals)
+        return tuple(_point(interval) for interval in intervals)
+
     async def _compute(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _point(interval: Interval) -> HistoryPoint:
+    totals = interval.totals
+    return HistoryPoint(
+        interval.start_ms,
+        interval.end_ms,
+        recommendations=int(totals.recommendations),
+        explored=int(totals.explored),
+        rewarded=int(totals.rewarded),
+        expired=int(totals.expired),
+        observations=int(totals.observations),
+        reward_sum=totals.reward_sum,
+        regret_bound_sum=totals.regret_bound_sum,
+        estimated_regret_sum=totals.estimated_regret_sum,
+    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
+from topk_bandit.bandits.history import History
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally, half_life_of
 from topk_bandit.bandits.priors import PriorItems
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
-SCHEMA = 9
+SCHEMA = 10
 """Number of the layout of a model; a reader refuses any other."""
 
 
@@ -69,6 +70,8 @@ def encode_model(model: Model) -> bytes:
         item_features=np.zeros((0, 0)) if items is None else items.encoded,
         item_centre=np.zeros(0) if items is None else items.centre,
         item_samples=_join_samples(None if items is None else items.encoder),
+        history_numbers=model.history.numbers,
+        history_totals=model.history.totals,
     )
     return buffer.getvalue()
 
@@ -159,6 +162,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "items_taken": 0 if model.item_features is None else model.item_features.taken,
         "noise_at_edge": checkpoint.noise_at_edge,
         "tally": asdict(model.tally),
+        "history": [model.history.width_ms, model.history.current],
         "last": {
             "position": model.last.position,
             "at_ms": model.last.at_ms,
@@ -201,6 +205,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         encoder=_read_encoder(settings.context_schema, header["features"], arrays["feature_samples"]),
         item_features=item_features,
         items_position=header["items_position"],
+        history=_read_history(header, arrays),
     )
 
 
@@ -211,6 +216,11 @@ def _read_items(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Items:
         retired=header["retired"],
         open_until_ms=arrays["open_until_ms"],
     )
+
+
+def _read_history(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> History:
+    width_ms, current = header["history"]
+    return History(width_ms, current, arrays["history_numbers"], arrays["history_totals"])
 
 
 def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Checkpoint:

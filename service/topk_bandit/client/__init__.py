@@ -32,6 +32,7 @@ from topk_bandit.client.features import (
 from topk_bandit.client.operator_values import (
     BanditOverview,
     Explanation,
+    HistoryPoint,
     ItemPart,
     ModelGlance,
     ModelSource,
@@ -108,6 +109,7 @@ __all__ = [
     "Feature",
     "FeatureStats",
     "GivenAnswer",
+    "HistoryPoint",
     "Internal",
     "InvalidArgument",
     "Item",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from topk_bandit.client.operations import Operation, Page
-    from topk_bandit.client.operator_values import BanditOverview, Explanation, TenantStats, TopSlates
+    from topk_bandit.client.operator_values import BanditOverview, Explanation, HistoryPoint, TenantStats, TopSlates
 
 __all__ = ["AsyncOperators"]
 
@@ -86,3 +86,7 @@ class AsyncOperators(BaseClient):
             return self._operators.overviews(token, every_tenant=every_tenant, containing=containing)
 
         return self._pages(page_after, timeout)
+
+    async def history(self, bandit: str, *, timeout: float | None = None) -> tuple[HistoryPoint, ...]:
+        """Return how a bandit did over its life, oldest first: at most 193 intervals, all equally long."""
+        return await self._run(self._operators.history(bandit), timeout)

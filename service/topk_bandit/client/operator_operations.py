@@ -11,6 +11,7 @@ from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
     BanditOverview,
     Explanation,
+    HistoryPoint,
     ItemPart,
     ModelGlance,
     ModelSource,
@@ -75,6 +76,11 @@ class OperatorOperations:
         parent = "tenants/*" if every_tenant else self._parent
         request = pb.ListBanditOverviewsRequest(parent=parent, page_token=token, containing=containing)
         return Operation(OperatorServiceStub, "ListBanditOverviews", request, _overviews)
+
+    def history(self, bandit: str) -> Operation[tuple[HistoryPoint, ...]]:
+        """Ask how a bandit did over its life."""
+        request = pb.GetBanditHistoryRequest(bandit=self._name(bandit))
+        return Operation(OperatorServiceStub, "GetBanditHistory", request, _history)
 
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
@@ -147,3 +153,14 @@ def _overview(overview: pb.BanditOverview) -> BanditOverview:
 
 def _glance(glance: pb.ModelGlance) -> ModelGlance:
     return ModelGlance(**{field.name: getattr(glance, field.name) for field in dataclass_fields(ModelGlance)})
+
+
+def _history(response: pb.GetBanditHistoryResponse) -> tuple[HistoryPoint, ...]:
+    return tuple(map(_point, response.points))
+
+
+def _point(point: pb.HistoryPoint) -> HistoryPoint:
+    values = {field.name: getattr(point, field.name) for field in dataclass_fields(HistoryPoint)}
+    times = {name: getattr(point, name).ToDatetime(tzinfo=UTC) for name in ("start_time", "end_time")}
+    optional = ("mean_reward", "explored_share", "join_rate")
+    return HistoryPoint(**values | times | {name: None for name in optional if not point.HasField(name)})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BanditOverview",
     "Explanation",
+    "HistoryPoint",
     "ItemPart",
     "ModelGlance",
     "ModelSource",
@@ -116,3 +117,25 @@ class TenantStats:
     model_memory_bytes: int
     recommendation_count: int
     observation_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """An interval of a bandit's life; the fields are described in ``operator_service.proto`` under the same names.
+
+    Counts and sums are totals since the beginning. Means and shares are of the interval, None where there is none.
+    """
+
+    start_time: datetime
+    end_time: datetime
+    recommendation_count: int
+    explored_count: int
+    rewarded_count: int
+    expired_count: int
+    observation_count: int
+    reward_sum: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    mean_reward: float | None
+    explored_share: float | None
+    join_rate: float | None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from topk_bandit.client.operations import Operation, Page
-    from topk_bandit.client.operator_values import BanditOverview, Explanation, TenantStats, TopSlates
+    from topk_bandit.client.operator_values import BanditOverview, Explanation, HistoryPoint, TenantStats, TopSlates
 
 __all__ = ["Operators"]
 
@@ -88,3 +88,7 @@ class Operators(BaseClient):
             return self._operators.overviews(token, every_tenant=every_tenant, containing=containing)
 
         return self._pages(page_after, timeout)
+
+    def history(self, bandit: str, *, timeout: float | None = None) -> tuple[HistoryPoint, ...]:
+        """Return how a bandit did over its life, oldest first: at most 193 intervals, all equally long."""
+        return self._run(self._operators.history(bandit), timeout)

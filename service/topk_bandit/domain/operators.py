@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BanditOverview",
     "Explanation",
+    "HistoryPoint",
     "ItemPart",
     "ModelGlance",
     "ModelSource",
@@ -70,6 +71,36 @@ class BanditOverview:
     pending: int
     late_rewards: int
     glance: ModelGlance | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """An interval of a bandit's life in which something happened, and its totals since the beginning at the end of it.
+
+    Attributes
+    ----------
+    start_ms, end_ms
+        By the store's clock; the newest one ends with the newest event.
+    recommendations, explored
+        Slates given out, and those of them that a share of the exploration drew.
+    rewarded, expired
+        Slates that ended with a reward, and without one.
+    observations, reward_sum
+        What was learned, default rewards too.
+    regret_bound_sum, estimated_regret_sum
+        Of the slates given out, in reward units.
+    """
+
+    start_ms: int
+    end_ms: int
+    recommendations: int
+    explored: int
+    rewarded: int
+    expired: int
+    observations: int
+    reward_sum: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
 
 
 @dataclass(frozen=True, slots=True)

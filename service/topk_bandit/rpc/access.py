@@ -97,6 +97,7 @@ RULES: Mapping[str, Rule] = {
         ListTenants=Rule(Scope.OPERATE),
         GetTenantStats=Rule(Scope.OPERATE, "tenant"),
         ListBanditOverviews=Rule(Scope.OPERATE, "parent"),
+        GetBanditHistory=Rule(Scope.OPERATE, "bandit"),
     ),
     **_rules(
         "google.longrunning.Operations",

@@ -17,11 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.operators import BanditOverview, Explanation, ModelGlance, RankedSlate, Reasons, TenantStats
+    from topk_bandit.domain.operators import (
+        BanditOverview,
+        Explanation,
+        HistoryPoint,
+        ModelGlance,
+        RankedSlate,
+        Reasons,
+        TenantStats,
+    )
 
 __all__ = [
     "explanation_request",
     "explanation_to_proto",
+    "history_to_proto",
     "overview_page",
     "overviews_to_proto",
     "tenant_page",
@@ -187,3 +196,35 @@ def _glance(glance: ModelGlance) -> pb.ModelGlance:
         item_count=glance.items,
         memory_bytes=glance.memory_bytes,
     )
+
+
+def history_to_proto(points: Sequence[HistoryPoint]) -> pb.GetBanditHistoryResponse:
+    """Return how a bandit did over its life."""
+    before = (None, *points[:-1])
+    return pb.GetBanditHistoryResponse(points=map(_point, points, before))
+
+
+def _point(point: HistoryPoint, before: HistoryPoint | None) -> pb.HistoryPoint:
+    def grown(name: str) -> float:
+        return float(getattr(point, name) - (0 if before is None else getattr(before, name)))
+
+    return pb.HistoryPoint(
+        start_time=timestamp(point.start_ms),
+        end_time=timestamp(point.end_ms),
+        recommendation_count=point.recommendations,
+        explored_count=point.explored,
+        rewarded_count=point.rewarded,
+        expired_count=point.expired,
+        observation_count=point.observations,
+        reward_sum=point.reward_sum,
+        regret_bound_sum=point.regret_bound_sum,
+        estimated_regret_sum=point.estimated_regret_sum,
+        mean_reward=_ratio(grown("reward_sum"), grown("observations")),
+        explored_share=_ratio(grown("explored"), grown("recommendations")),
+        join_rate=_ratio(grown("rewarded"), grown("rewarded") + grown("expired")),
+    )
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    # A voided reward can leave fewer than there were.
+    return part / whole if whole > 0.0 else None

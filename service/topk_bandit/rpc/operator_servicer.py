@@ -65,3 +65,10 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         return converters.overviews_to_proto(
             *await self._use_cases.list_overviews(tenant, after=after, limit=limit, containing=containing)
         )
+
+    async def GetBanditHistory(
+        self, request: pb.GetBanditHistoryRequest, _context: Context
+    ) -> pb.GetBanditHistoryResponse:
+        """Return how a bandit did over its life."""
+        name = fields.bandit_name("bandit", request.bandit)
+        return converters.history_to_proto(await self._use_cases.history(name))

@@ -248,3 +248,45 @@ class ModelGlance(_message.Message):
     item_count: int
     memory_bytes: int
     def __init__(self, model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., explored_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., item_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
+
+class GetBanditHistoryRequest(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    def __init__(self, bandit: _Optional[str] = ...) -> None: ...
+
+class GetBanditHistoryResponse(_message.Message):
+    __slots__ = ("points",)
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    points: _containers.RepeatedCompositeFieldContainer[HistoryPoint]
+    def __init__(self, points: _Optional[_Iterable[_Union[HistoryPoint, _Mapping]]] = ...) -> None: ...
+
+class HistoryPoint(_message.Message):
+    __slots__ = ("start_time", "end_time", "recommendation_count", "explored_count", "rewarded_count", "expired_count", "observation_count", "reward_sum", "regret_bound_sum", "estimated_regret_sum", "mean_reward", "explored_share", "join_rate")
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXPLORED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REWARDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REWARD_SUM_FIELD_NUMBER: _ClassVar[int]
+    REGRET_BOUND_SUM_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_REGRET_SUM_FIELD_NUMBER: _ClassVar[int]
+    MEAN_REWARD_FIELD_NUMBER: _ClassVar[int]
+    EXPLORED_SHARE_FIELD_NUMBER: _ClassVar[int]
+    JOIN_RATE_FIELD_NUMBER: _ClassVar[int]
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    recommendation_count: int
+    explored_count: int
+    rewarded_count: int
+    expired_count: int
+    observation_count: int
+    reward_sum: float
+    regret_bound_sum: float
+    estimated_regret_sum: float
+    mean_reward: float
+    explored_share: float
+    join_rate: float
+    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., recommendation_count: _Optional[int] = ..., explored_count: _Optional[int] = ..., rewarded_count: _Optional[int] = ..., expired_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_sum: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., mean_reward: _Optional[float] = ..., explored_share: _Optional[float] = ..., join_rate: _Optional[float] = ...) -> None: ...

@@ -63,6 +63,11 @@ class OperatorServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsResponse.FromString,
                 _registered_method=True)
+        self.GetBanditHistory = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/GetBanditHistory',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -111,6 +116,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBanditHistory(self, request, context):
+        """GetBanditHistory returns how a bandit did over its life: rounds, rewards, regret, exploration and joins over time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -138,6 +150,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ListBanditOverviews,
                     request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsResponse.SerializeToString,
+            ),
+            'GetBanditHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBanditHistory,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -279,6 +296,33 @@ class OperatorService:
             '/topk_bandit.v1.OperatorService/ListBanditOverviews',
             topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.SerializeToString,
             topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBanditHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/GetBanditHistory',
+            topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

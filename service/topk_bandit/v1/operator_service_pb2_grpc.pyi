@@ -53,6 +53,8 @@ class OperatorServiceStub:
     """GetTenantStats returns what a tenant uses."""
     ListBanditOverviews: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ListBanditOverviewsRequest, _operator_service_pb2.ListBanditOverviewsResponse]
     """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them."""
+    GetBanditHistory: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.GetBanditHistoryRequest, _operator_service_pb2.GetBanditHistoryResponse]
+    """GetBanditHistory returns how a bandit did over its life: rounds, rewards, regret, exploration and joins over time."""
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
@@ -79,6 +81,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """GetTenantStats returns what a tenant uses."""
     ListBanditOverviews: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListBanditOverviewsRequest, _operator_service_pb2.ListBanditOverviewsResponse]  # type: ignore[assignment]
     """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them."""
+    GetBanditHistory: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.GetBanditHistoryRequest, _operator_service_pb2.GetBanditHistoryResponse]  # type: ignore[assignment]
+    """GetBanditHistory returns how a bandit did over its life: rounds, rewards, regret, exploration and joins over time."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
@@ -132,5 +136,13 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operator_service_pb2.ListBanditOverviewsResponse, _abc.Awaitable[_operator_service_pb2.ListBanditOverviewsResponse]]:
         """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them."""
+
+    @_abc_1.abstractmethod
+    def GetBanditHistory(
+        self,
+        request: _operator_service_pb2.GetBanditHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_service_pb2.GetBanditHistoryResponse, _abc.Awaitable[_operator_service_pb2.GetBanditHistoryResponse]]:
+        """GetBanditHistory returns how a bandit did over its life: rounds, rewards, regret, exploration and joins over time."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

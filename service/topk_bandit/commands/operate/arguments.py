@@ -48,6 +48,9 @@ def _add_bandits(commands: _Commands) -> None:
     _finish(listed, "bandits list")
     for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
         _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
+    history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
+    history.add_argument("--last", type=int, default=24, metavar="COUNT", help="so many intervals (default: 24)")
+    _finish(history, "bandits history")
     delete = _with_bandit(_word(words, "delete", "delete a bandit with all that it learned, for good"))
     delete.add_argument("--yes", action="store_true", help="do it; without it nothing is deleted")
     _finish(delete, "bandits delete")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.client import ClientError
 from topk_bandit.commands.operate.connection import connect, part_name
 from topk_bandit.commands.operate.explanation import tell
-from topk_bandit.commands.operate.overviews import OVERVIEW, overview_row
+from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
 from topk_bandit.commands.operate.tables import facts, table
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -65,6 +65,14 @@ def _bandit_stats(given: argparse.Namespace) -> Iterable[str]:
         return list(facts(_shown(asdict(client.stats(bandit)))))
 
 
+def _bandit_history(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    if given.last < 1:
+        raise InvalidArgumentError("--last", f"expected at least 1, got {given.last}")
+    with connect(given, tenant) as client:
+        return list(table(HISTORY, map(history_row, client.history(bandit)[-given.last :])))
+
+
 def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:
     tenant, bandit = part_name(given.bandit)
     if not given.yes:
@@ -103,6 +111,7 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits list": _list_bandits,
     "bandits get": _get_bandit,
     "bandits stats": _bandit_stats,
+    "bandits history": _bandit_history,
     "bandits delete": _delete_bandit,
     "items list": _list_items,
 }
