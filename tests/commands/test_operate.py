@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.rpc.harness import serving
 from tests.rpc.test_operator_service import trade
 from tests.rpc.whole import served
 
+from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
+from topk_bandit.commands.operate.events import tailed
 from topk_bandit.commands.operate.tables import table
 from topk_bandit.store.memory.bandits import MemoryStore
 
@@ -143,3 +147,68 @@ def test_a_history_has_a_line_for_each_interval(ask: Ask) -> None:
     assert rows[-1].split()[2:4] == ["20", "20"]
     assert ask("bandits", "history", "acme/home", "--last=1")[1].split() == rows[-1].split()
     assert "--last" in ask("bandits", "history", "acme/home", "--last=0", status=1)[0]
+
+
+def test_events_are_exported_as_the_log_has_them(ask: Ask, tmp_path: Path) -> None:
+    lines = ask("events", "export", "acme/home")
+    told = [json.loads(line) for line in lines]
+    assert [one["position"] for one in told] == list(range(1, 43))
+    assert {one["event"]["type"] for one in told} == {"bandit_created", "items_changed", "recommended", "rewarded"}
+    file = tmp_path / "log.jsonl"
+    assert ask("events", "export", "acme/home", "--from=40", f"--out={file}") == []
+    assert file.read_text().splitlines() == lines[39:]
+    assert ask("events", "tail", "acme/home", "--from=41", "--count=2") == lines[40:]
+    assert "can't be written" in ask("events", "export", "acme/home", f"--out={tmp_path}", status=1)[0]
+
+
+def test_the_tail_of_a_log_waits_for_what_comes(running: Running) -> None:
+    with Client(running.address, tenant="acme", timeout=60.0) as client:
+        client.create_bandit("followed", slate_size=1, item_capacity=5)
+        number = iter(range(5))
+        lines = tailed(
+            client,
+            "followed",
+            first=None,
+            count=3,
+            sleep=lambda _: client.upsert_items("followed", [f"i{next(number)}"]),
+        )
+        told = [json.loads(line) for line in lines]
+        client.delete_bandit("followed")
+    assert [one["position"] for one in told] == [2, 3, 4]
+    assert [one["event"]["upserted"][0][0] for one in told] == ["i0", "i1", "i2"]
+
+
+def test_a_replay_tells_that_the_model_is_the_fold_of_its_log(ask: Ask) -> None:
+    told = dict(line.split(None, 1) for line in ask("replay", "acme/home", "--verify"))
+    assert (told["up"], told["agrees"]) == ("to             42", "yes")
+
+
+def test_a_replay_that_differs_is_a_failure_if_it_is_to_be_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving() as server:
+        with Client(server.target, tenant="acme", timeout=60.0) as client:
+            client.create_bandit("home", slate_size=1, item_capacity=2)
+        where = f"--address={server.target}"
+        assert main(["replay", "acme/home", where]) == 0
+        told = capsys.readouterr().out
+        assert "posterior digest  2 | 3" in told
+        assert "no: the posterior differs" in told
+        assert main(["replay", "acme/home", where, "--verify"]) == 1
+        assert "not the fold of its log" in capsys.readouterr().err
+
+
+def test_events_are_exported_as_parquet(ask: Ask, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "log.parquet"
+    assert ask("events", "export", "acme/home", f"--parquet={file}") == []
+    rows = parquet.read_table(file).to_pylist()
+    told = [json.loads(line) for line in ask("events", "export", "acme/home")]
+    assert [(row["position"], json.loads(row["event"])) for row in rows] == [
+        (one["position"], one["event"]) for one in told
+    ]
+    for row, one in zip(rows, told, strict=True):
+        event = one["event"]
+        assert (row["type"], round(row["time"].timestamp() * 1000)) == (event["type"], one["at_ms"])
+        slate = event.get("recommendation", {})
+        assert (row["propensity"], row["slate"]) == (slate.get("propensity"), slate.get("slate"))
+        assert row["value"] == event.get("value")
+    assert "can't be written" in ask("events", "export", "acme/home", f"--parquet={tmp_path}", status=1)[0]

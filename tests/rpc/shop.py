@@ -27,11 +27,13 @@ from topk_bandit.domain.errors import (
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.operators import (
     BanditOverview,
+    EventPage,
     Explanation,
     HistoryPoint,
     ModelSource,
     RankedSlate,
     TenantStats,
+    Verification,
 )
 from topk_bandit.store.log import BanditRecord
 
@@ -294,6 +296,16 @@ class Shop:
     async def history(self, name: BanditName) -> tuple[HistoryPoint, ...]:
         await self._enter("history", name)
         return (HistoryPoint(0, 1000, 4, 1, 2, 1, 3, 1.5, 0.5, 0.25),)
+
+    async def verify(self, name: BanditName) -> Verification:
+        await self._enter("verify", name)
+        return Verification(0, 7, "1", "2", "paper", "1", "3", "paper", "posterior")
+
+    async def export_events(
+        self, name: BanditName, *, start: int, limit: int, incarnation: str
+    ) -> tuple[EventPage, tuple[bytes, ...]]:
+        await self._enter("export_events", name)
+        return EventPage(incarnation or "first", (), start + limit, 5), ()
 
     async def stats(self, name: BanditName) -> BanditStats:
         loop = await self._enter("stats", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -224,3 +225,30 @@ def test_means_and_shares_of_an_interval_are_its_own() -> None:
         [name for name in ("mean_reward", "explored_share", "join_rate") if not one.HasField(name)] for one in told
     ]
     assert unset == [[], ["explored_share"], ["mean_reward", "join_rate"]]
+
+
+def test_a_log_is_exported_with_its_propensities_and_verified() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        given = await trade(client, 20)
+        page = await client.export_events("home", limit=7)
+        events = list(page.events)
+        while page.events:
+            page = await client.export_events("home", page.next_cursor, limit=7)
+            events.extend(page.events)
+        assert [one.position for one in events] == list(range(1, 43))
+        told = [json.loads(one.event_json) for one in events]
+        slates = [one["recommendation"] for one in told if one["type"] == "recommended"]
+        assert [one["recommendation_id"] for one in slates] == given
+        assert all(0.0 < one["propensity"] <= 1.0 for one in slates)
+        await client.recommend("home", [1.0, 0.0])
+        [later] = (await client.export_events("home", page.next_cursor)).events
+        assert later.position == 43
+        assert (await client.export_events("home", start=40, limit=1)).events[0] == events[39]
+        for wrong in ({"cursor": page.next_cursor, "start": 3}, {"cursor": "Yg"}, {"start": -1}, {"limit": -1}):
+            with pytest.raises(InvalidArgument):
+                await client.export_events("home", **wrong)
+        found = await client.verify("home")
+        assert (found.agrees, found.difference, found.replayed_from, found.model_version) == (True, "", 0, 43)
+        assert found.log_digest == found.replayed_log_digest == (await client.stats("home")).log_digest
+
+    run(scenario)

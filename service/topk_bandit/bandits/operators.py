@@ -9,11 +9,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, list_top_slates
+from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.recommender import context_of_none
 from topk_bandit.bandits.replays import Replays
-from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource
+from topk_bandit.domain.errors import NotReadyError
+from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.operators import BanditOverview, RankedSlate, TenantStats
+    from topk_bandit.domain.operators import BanditOverview, EventPage, RankedSlate, TenantStats
     from topk_bandit.store.log import Store
 
 __all__ = ["Operators"]
@@ -94,6 +97,38 @@ class Operators:
         model = await self._residents.follow(name)
         intervals = model.history.intervals(at_ms=model.last.at_ms, totals=model.totals)
         return tuple(_point(interval) for interval in intervals)
+
+    async def verify(self, name: BanditName) -> Verification:
+        """Replay a bandit's log as far as it is left, and compare what it comes to with the live model.
+
+        Raises
+        ------
+        NotReadyError
+            LOG_TRIMMED: no snapshot fits before what is left of the log.
+        """
+        live = await self._residents.follow(name)
+        found = await self._replays.longest_replay(name, live.version)
+        if found is None:
+            raise NotReadyError("LOG_TRIMMED", f"no snapshot of {name} fits before what is left of its log")
+        start, replayed = found
+        ours, theirs = await self._compute(lambda: (digests_of(live), digests_of(replayed)))
+        return Verification(
+            replayed_from=start,
+            version=live.version,
+            log_digest=ours.log,
+            posterior_digest=ours.posterior,
+            arithmetic=ours.arithmetic,
+            replayed_log_digest=theirs.log,
+            replayed_posterior_digest=theirs.posterior,
+            replayed_arithmetic=theirs.arithmetic,
+            difference=ours.difference(theirs),
+        )
+
+    async def export_events(
+        self, name: BanditName, *, start: int, limit: int, incarnation: str
+    ) -> tuple[EventPage, tuple[bytes, ...]]:
+        """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
+        return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
 
     async def _compute(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -80,15 +80,31 @@ class Replays:
         UnavailableError
             The store is away, or the log was trimmed or begun anew meanwhile: another try may help.
         """
-        model = await self._newest_before(name, version)
+        return await self._fold_from(name, list(await self._store.load_snapshots(name)), version)
+
+    async def longest_replay(self, name: BanditName, version: int) -> tuple[int, Model] | None:
+        """Return where the longest replay begins, and the model that it comes to at a log position.
+
+        It begins at 0, which is the beginning of the log, or with the oldest snapshot. None where neither is left. The
+        errors are those of `model_at`.
+        """
+        snapshots = list(await self._store.load_snapshots(name))
+        part = await self._store.read_log(name, start=1, limit=0)
+        snapshots = [] if part.first_position == 1 else snapshots[::-1]
+        start = next((one.position for one in snapshots if one.position <= version), 0)
+        model = await self._fold_from(name, snapshots, version)
+        return None if model is None else (start, model)
+
+    async def _fold_from(self, name: BanditName, snapshots: Sequence[Snapshot], version: int) -> Model | None:
+        """Return the model at a position, from the first of some snapshots that fits, or from a log that is whole."""
+        model = await self._first_before(snapshots, version)
         part = await self._store.read_log(name, start=1, limit=0)
         if model is None and part.first_position > 1:
             return None
         return await self._fold_to(name, model, part.incarnation, version)
 
-    async def _newest_before(self, name: BanditName, version: int) -> Model | None:
-        """Return the newest model up to a position that a snapshot holds, None without one."""
-        for snapshot in await self._store.load_snapshots(name):
+    async def _first_before(self, snapshots: Sequence[Snapshot], version: int) -> Model | None:
+        for snapshot in snapshots:
             if snapshot.position <= version and (model := await self._decode(snapshot)) is not None:
                 return model
         return None

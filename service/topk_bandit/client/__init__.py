@@ -31,7 +31,9 @@ from topk_bandit.client.features import (
 )
 from topk_bandit.client.operator_values import (
     BanditOverview,
+    EventPage,
     Explanation,
+    ExportedEvent,
     HistoryPoint,
     ItemPart,
     ModelGlance,
@@ -41,6 +43,7 @@ from topk_bandit.client.operator_values import (
     Reasons,
     TenantStats,
     TopSlates,
+    Verification,
 )
 from topk_bandit.client.retries import RetryPolicy
 from topk_bandit.client.study_values import (
@@ -104,7 +107,9 @@ __all__ = [
     "DesignProgress",
     "DesignState",
     "ErrorDetails",
+    "EventPage",
     "Explanation",
+    "ExportedEvent",
     "FailedPrecondition",
     "Feature",
     "FeatureStats",
@@ -144,6 +149,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unexpected",
+    "Verification",
     "boolean",
     "categorical",
     "labels",

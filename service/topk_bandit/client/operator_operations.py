@@ -10,7 +10,9 @@ from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
     BanditOverview,
+    EventPage,
     Explanation,
+    ExportedEvent,
     HistoryPoint,
     ItemPart,
     ModelGlance,
@@ -20,6 +22,7 @@ from topk_bandit.client.operator_values import (
     Reasons,
     TenantStats,
     TopSlates,
+    Verification,
 )
 from topk_bandit.v1 import operator_service_pb2 as pb
 from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
@@ -81,6 +84,19 @@ class OperatorOperations:
         """Ask how a bandit did over its life."""
         request = pb.GetBanditHistoryRequest(bandit=self._name(bandit))
         return Operation(OperatorServiceStub, "GetBanditHistory", request, _history)
+
+    def verify(self, bandit: str) -> Operation[Verification]:
+        """Ask whether a model is the fold of its log."""
+        return Operation(
+            OperatorServiceStub, "VerifyBandit", pb.VerifyBanditRequest(bandit=self._name(bandit)), _verification
+        )
+
+    def events(self, bandit: str, cursor: str, *, start: int, limit: int) -> Operation[EventPage]:
+        """Return a page of a log."""
+        request = pb.ExportEventsRequest(
+            bandit=self._name(bandit), cursor=cursor, start_position=start, page_size=limit
+        )
+        return Operation(OperatorServiceStub, "ExportEvents", request, _events)
 
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
@@ -164,3 +180,12 @@ def _point(point: pb.HistoryPoint) -> HistoryPoint:
     times = {name: getattr(point, name).ToDatetime(tzinfo=UTC) for name in ("start_time", "end_time")}
     optional = ("mean_reward", "explored_share", "join_rate")
     return HistoryPoint(**values | times | {name: None for name in optional if not point.HasField(name)})
+
+
+def _verification(response: pb.VerifyBanditResponse) -> Verification:
+    return Verification(**{field.name: getattr(response, field.name) for field in dataclass_fields(Verification)})
+
+
+def _events(response: pb.ExportEventsResponse) -> EventPage:
+    events = (ExportedEvent(one.position, one.time.ToMilliseconds(), one.event_json) for one in response.events)
+    return EventPage(tuple(events), response.next_cursor, response.log_position)

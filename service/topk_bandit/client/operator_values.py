@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BanditOverview",
+    "EventPage",
     "Explanation",
+    "ExportedEvent",
     "HistoryPoint",
     "ItemPart",
     "ModelGlance",
@@ -25,6 +27,7 @@ __all__ = [
     "Reasons",
     "TenantStats",
     "TopSlates",
+    "Verification",
 ]
 
 
@@ -139,3 +142,45 @@ class HistoryPoint:
     mean_reward: float | None
     explored_share: float | None
     join_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A model beside the fold of its log; the fields are described in ``operator_service.proto``."""
+
+    agrees: bool
+    difference: str
+    model_version: int
+    replayed_from: int
+    log_digest: str
+    posterior_digest: str
+    arithmetic: str
+    replayed_log_digest: str
+    replayed_posterior_digest: str
+    replayed_arithmetic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedEvent:
+    """An event of a log: its place, the store's clock in milliseconds, and the event as JSON."""
+
+    position: int
+    at_ms: int
+    event_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Part of a log.
+
+    Attributes
+    ----------
+    next_cursor
+        Where to go on, also if there is nothing yet.
+    log_position
+        Position of the newest event.
+    """
+
+    events: tuple[ExportedEvent, ...]
+    next_cursor: str
+    log_position: int

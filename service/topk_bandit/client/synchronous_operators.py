@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from topk_bandit.client.operations import Operation, Page
-    from topk_bandit.client.operator_values import BanditOverview, Explanation, HistoryPoint, TenantStats, TopSlates
+    from topk_bandit.client.operator_values import (
+        BanditOverview,
+        EventPage,
+        Explanation,
+        HistoryPoint,
+        TenantStats,
+        TopSlates,
+        Verification,
+    )
 
 __all__ = ["Operators"]
 
@@ -92,3 +100,26 @@ class Operators(BaseClient):
     def history(self, bandit: str, *, timeout: float | None = None) -> tuple[HistoryPoint, ...]:
         """Return how a bandit did over its life, oldest first: at most 193 intervals, all equally long."""
         return self._run(self._operators.history(bandit), timeout)
+
+    def verify(self, bandit: str, *, timeout: float | None = None) -> Verification:
+        """Fold a bandit's log again, as far back as it goes, and compare the outcome with the model that serves.
+
+        It can take seconds.
+        """
+        return self._run(self._operators.verify(bandit), timeout)
+
+    def export_events(
+        self, bandit: str, cursor: str = "", *, start: int = 0, limit: int = 1000, timeout: float | None = None
+    ) -> EventPage:
+        """Return a page of a bandit's log.
+
+        Parameters
+        ----------
+        cursor
+            The `next_cursor` of the page before; empty to begin.
+        start
+            Position to begin at, without a cursor; 0 is the oldest event that is left.
+        limit
+            At most 1,000. A page ends after a mebibyte, too.
+        """
+        return self._run(self._operators.events(bandit, cursor, start=start, limit=limit), timeout)

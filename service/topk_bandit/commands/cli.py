@@ -45,6 +45,8 @@ These ask a service that runs, as --address names it:
   topk-bandit tenants     list tenants, and tell what they use
   topk-bandit bandits     list bandits at a glance, look at one, delete one
   topk-bandit items       list a bandit's items
+  topk-bandit events      export a bandit's log, or follow it
+  topk-bandit replay      fold a bandit's log again, and compare it with the model that serves
 """
 
 

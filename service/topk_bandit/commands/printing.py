@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["print_lines"]
 
 
-def print_lines(written: Iterable[str], file: TextIO) -> None:
-    """Write lines, and end quietly when nobody reads on, as after `| head`."""
+def print_lines(written: Iterable[str], file: TextIO, *, at_once: bool = False) -> None:
+    """Write lines, each at once if need be, and end quietly when nobody reads on, as after `| head`."""
     try:
-        file.writelines(f"{line}\n" for line in written)
+        for line in written:
+            print(line, file=file, flush=at_once)
         file.flush()
     except BrokenPipeError:
         # What is left in the buffer must not be tried again when the interpreter ends.

@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName, LoggedEvent, Recommendation, RecommendationRequest
 
 __all__ = [
     "BanditOverview",
+    "EventPage",
     "Explanation",
     "HistoryPoint",
     "ItemPart",
@@ -20,6 +21,7 @@ __all__ = [
     "RankedSlate",
     "Reasons",
     "TenantStats",
+    "Verification",
 ]
 
 
@@ -233,3 +235,52 @@ class Explanation:
     at_ms: int
     source: ModelSource
     reasons: Reasons | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A live model beside the fold of its log.
+
+    Attributes
+    ----------
+    replayed_from
+        Position of the snapshot that the replay began with; 0 for the beginning of the log.
+    version
+        Log position that both models have folded.
+    log_digest, posterior_digest, arithmetic
+        Of the live model.
+    replayed_log_digest, replayed_posterior_digest, replayed_arithmetic
+        Of the replayed one.
+    difference
+        What differs and must not: "log" or "posterior"; empty if nothing does.
+    """
+
+    replayed_from: int
+    version: int
+    log_digest: str
+    posterior_digest: str
+    arithmetic: str
+    replayed_log_digest: str
+    replayed_posterior_digest: str
+    replayed_arithmetic: str
+    difference: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Part of a log.
+
+    Attributes
+    ----------
+    incarnation
+        Of the bandit: another one's log is another log.
+    next_position
+        Where to go on, also if there is nothing yet.
+    log_position
+        Position of the newest event.
+    """
+
+    incarnation: str
+    events: tuple[LoggedEvent, ...]
+    next_position: int
+    log_position: int

@@ -98,6 +98,8 @@ RULES: Mapping[str, Rule] = {
         GetTenantStats=Rule(Scope.OPERATE, "tenant"),
         ListBanditOverviews=Rule(Scope.OPERATE, "parent"),
         GetBanditHistory=Rule(Scope.OPERATE, "bandit"),
+        VerifyBandit=Rule(Scope.OPERATE, "bandit"),
+        ExportEvents=Rule(Scope.OPERATE, "bandit"),
     ),
     **_rules(
         "google.longrunning.Operations",

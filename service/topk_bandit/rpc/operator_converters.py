@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import (
         BanditOverview,
+        EventPage,
         Explanation,
         HistoryPoint,
         ModelGlance,
         RankedSlate,
         Reasons,
         TenantStats,
+        Verification,
     )
 
 __all__ = [
+    "event_page",
+    "events_to_proto",
     "explanation_request",
     "explanation_to_proto",
     "history_to_proto",
@@ -38,12 +42,14 @@ __all__ = [
     "tenants_to_proto",
     "top_slates_request",
     "top_slates_to_proto",
+    "verification_to_proto",
 ]
 
 _DEFAULT_SLATES = 10
 _MOST_SLATES = 100
 _DEFAULT_ENTRIES = 100
 _MOST_ENTRIES = 1000
+_EVENTS = 1000
 
 _SOURCES = {
     ModelSource.LIVE: pb.MODEL_SOURCE_LIVE,
@@ -228,3 +234,45 @@ def _point(point: HistoryPoint, before: HistoryPoint | None) -> pb.HistoryPoint:
 def _ratio(part: float, whole: float) -> float | None:
     # A voided reward can leave fewer than there were.
     return part / whole if whole > 0.0 else None
+
+
+def verification_to_proto(verification: Verification) -> pb.VerifyBanditResponse:
+    """Return whether a model is the fold of its log."""
+    return pb.VerifyBanditResponse(
+        agrees=not verification.difference,
+        difference=verification.difference,
+        model_version=verification.version,
+        replayed_from=verification.replayed_from,
+        log_digest=verification.log_digest,
+        posterior_digest=verification.posterior_digest,
+        arithmetic=verification.arithmetic,
+        replayed_log_digest=verification.replayed_log_digest,
+        replayed_posterior_digest=verification.replayed_posterior_digest,
+        replayed_arithmetic=verification.replayed_arithmetic,
+    )
+
+
+def event_page(request: pb.ExportEventsRequest) -> tuple[BanditName, int, int, str]:
+    """Return whose events an ExportEvents asks for, from which position on, how many, and of which incarnation."""
+    name = fields.bandit_name("bandit", request.bandit)
+    start = fields.log_position("start_position", request.start_position)
+    limit = fields.page_size("page_size", request.page_size, default=_EVENTS, most=_EVENTS)
+    token = fields.page_token("cursor", request.cursor)
+    if not token:
+        return name, start, limit, ""
+    if start:
+        raise InvalidArgumentError("start_position", "can't be used together with cursor")
+    position, _, incarnation = token.partition("/")
+    if not (position.isascii() and position.isdigit() and incarnation):
+        raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
+    return name, int(position), limit, incarnation
+
+
+def events_to_proto(page: EventPage, texts: Sequence[bytes]) -> pb.ExportEventsResponse:
+    """Return a page of a log, with the JSON of its events."""
+    events = (
+        pb.ExportedEvent(position=logged.position, time=timestamp(logged.at_ms), event_json=text.decode())
+        for logged, text in zip(page.events, texts, strict=True)
+    )
+    cursor = fields.to_page_token(f"{page.next_position}/{page.incarnation}")
+    return pb.ExportEventsResponse(events=events, next_cursor=cursor, log_position=page.log_position)

@@ -72,3 +72,14 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         """Return how a bandit did over its life."""
         name = fields.bandit_name("bandit", request.bandit)
         return converters.history_to_proto(await self._use_cases.history(name))
+
+    async def VerifyBandit(self, request: pb.VerifyBanditRequest, _context: Context) -> pb.VerifyBanditResponse:
+        """Return whether a model is the fold of its log."""
+        name = fields.bandit_name("bandit", request.bandit)
+        return converters.verification_to_proto(await self._use_cases.verify(name))
+
+    async def ExportEvents(self, request: pb.ExportEventsRequest, _context: Context) -> pb.ExportEventsResponse:
+        """Return a page of a log."""
+        name, start, limit, incarnation = converters.event_page(request)
+        page = await self._use_cases.export_events(name, start=start, limit=limit, incarnation=incarnation)
+        return converters.events_to_proto(*page)

@@ -290,3 +290,65 @@ class HistoryPoint(_message.Message):
     explored_share: float
     join_rate: float
     def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., recommendation_count: _Optional[int] = ..., explored_count: _Optional[int] = ..., rewarded_count: _Optional[int] = ..., expired_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_sum: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., mean_reward: _Optional[float] = ..., explored_share: _Optional[float] = ..., join_rate: _Optional[float] = ...) -> None: ...
+
+class VerifyBanditRequest(_message.Message):
+    __slots__ = ("bandit",)
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    def __init__(self, bandit: _Optional[str] = ...) -> None: ...
+
+class VerifyBanditResponse(_message.Message):
+    __slots__ = ("agrees", "difference", "model_version", "replayed_from", "log_digest", "posterior_digest", "arithmetic", "replayed_log_digest", "replayed_posterior_digest", "replayed_arithmetic")
+    AGREES_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FROM_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    POSTERIOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ARITHMETIC_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_LOG_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_POSTERIOR_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_ARITHMETIC_FIELD_NUMBER: _ClassVar[int]
+    agrees: bool
+    difference: str
+    model_version: int
+    replayed_from: int
+    log_digest: str
+    posterior_digest: str
+    arithmetic: str
+    replayed_log_digest: str
+    replayed_posterior_digest: str
+    replayed_arithmetic: str
+    def __init__(self, agrees: _Optional[bool] = ..., difference: _Optional[str] = ..., model_version: _Optional[int] = ..., replayed_from: _Optional[int] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., replayed_log_digest: _Optional[str] = ..., replayed_posterior_digest: _Optional[str] = ..., replayed_arithmetic: _Optional[str] = ...) -> None: ...
+
+class ExportEventsRequest(_message.Message):
+    __slots__ = ("bandit", "cursor", "start_position", "page_size")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    START_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    cursor: str
+    start_position: int
+    page_size: int
+    def __init__(self, bandit: _Optional[str] = ..., cursor: _Optional[str] = ..., start_position: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
+
+class ExportEventsResponse(_message.Message):
+    __slots__ = ("events", "next_cursor", "log_position")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[ExportedEvent]
+    next_cursor: str
+    log_position: int
+    def __init__(self, events: _Optional[_Iterable[_Union[ExportedEvent, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., log_position: _Optional[int] = ...) -> None: ...
+
+class ExportedEvent(_message.Message):
+    __slots__ = ("position", "time", "event_json")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    EVENT_JSON_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    time: _timestamp_pb2.Timestamp
+    event_json: str
+    def __init__(self, position: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., event_json: _Optional[str] = ...) -> None: ...

@@ -68,6 +68,16 @@ class OperatorServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryResponse.FromString,
                 _registered_method=True)
+        self.VerifyBandit = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/VerifyBandit',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.VerifyBanditRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.VerifyBanditResponse.FromString,
+                _registered_method=True)
+        self.ExportEvents = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/ExportEvents',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -123,6 +133,23 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def VerifyBandit(self, request, context):
+        """VerifyBandit folds a bandit's log again, as far back as log and snapshots go, and compares what it comes to with the
+        answering worker's model. It can take seconds. FAILED_PRECONDITION (LOG_TRIMMED) if no snapshot fits what is left of the log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportEvents(self, request, context):
+        """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
+        will be. FAILED_PRECONDITION (LOG_TRIMMED) if what comes next was trimmed, and (LOG_REPLACED) if the bandit was created
+        anew since the cursor was given out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -155,6 +182,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.GetBanditHistory,
                     request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryResponse.SerializeToString,
+            ),
+            'VerifyBandit': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyBandit,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.VerifyBanditRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.VerifyBanditResponse.SerializeToString,
+            ),
+            'ExportEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportEvents,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -323,6 +360,60 @@ class OperatorService:
             '/topk_bandit.v1.OperatorService/GetBanditHistory',
             topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryRequest.SerializeToString,
             topk__bandit_dot_v1_dot_operator__service__pb2.GetBanditHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyBandit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/VerifyBandit',
+            topk__bandit_dot_v1_dot_operator__service__pb2.VerifyBanditRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.VerifyBanditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/ExportEvents',
+            topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.operate.connection import add_connection
@@ -30,6 +31,29 @@ def add_commands(commands: _Commands) -> None:
     _add_tenants(commands)
     _add_bandits(commands)
     _add_items(commands)
+    _add_events(commands)
+    replay = commands.add_parser(
+        "replay",
+        help="have the service fold a bandit's log again",
+        description="Have the service fold a bandit's log again, as far back as it goes, and compare what it comes to "
+        "with the model that serves.",
+    )
+    _with_bandit(replay).add_argument("--verify", action="store_true", help="exit 1 if they differ")
+    _finish(replay, "replay")
+
+
+def _add_events(commands: _Commands) -> None:
+    words = _words(commands, "events", "export a bandit's log, or follow it")
+    export = _with_bandit(_word(words, "export", "write a log down, one JSON event a line or as Parquet"))
+    where = export.add_mutually_exclusive_group()
+    where.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    where.add_argument("--parquet", type=Path, metavar="FILE", help="write Parquet there, a row an event")
+    tail = _with_bandit(_word(words, "tail", "print events as they come, until Ctrl-C"))
+    tail.add_argument("--count", type=int, metavar="COUNT", help="end after so many")
+    for word, text in ((export, "the oldest event that is left"), (tail, "the first event to come")):
+        word.add_argument("--from", dest="first", type=int, metavar="POSITION", help=f"first event (default: {text})")
+    _finish(export, "events export")
+    _finish(tail, "events tail")
 
 
 def _add_tenants(commands: _Commands) -> None:

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.client import ClientError
 from topk_bandit.commands.operate.connection import connect, part_name
+from topk_bandit.commands.operate.events import exported, line, tailed
 from topk_bandit.commands.operate.explanation import tell
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
+from topk_bandit.commands.operate.parquet import write_parquet
 from topk_bandit.commands.operate.tables import facts, table
 from topk_bandit.commands.printing import print_lines
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from topk_bandit.client import Verification
 
 __all__ = ["run"]
 
@@ -24,7 +29,7 @@ __all__ = ["run"]
 def run(given: argparse.Namespace) -> int:
     """Ask, and print what is answered; return 0, or 1 with one line that says why not."""
     try:
-        print_lines(_WORDS[given.word](given), sys.stdout)
+        print_lines(_WORDS[given.word](given), sys.stdout, at_once=given.word == "events tail")
     except ClientError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
@@ -73,6 +78,50 @@ def _bandit_history(given: argparse.Namespace) -> Iterable[str]:
         return list(table(HISTORY, map(history_row, client.history(bandit)[-given.last :])))
 
 
+def _replay(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    with connect(given, tenant) as client:
+        found = client.verify(bandit)
+    began = f"the snapshot at {found.replayed_from}" if found.replayed_from else "event 1"
+    yield from facts((("replayed from", began), ("up to", found.model_version), *_digests(found)))
+    if not found.agrees and given.verify:
+        raise CorruptDataError(f"the model that serves is not the fold of its log: their {found.difference} differs")
+
+
+def _digests(found: Verification) -> Iterable[tuple[str, str]]:
+    """Return the digests of the model and of the replay, once where they are equal."""
+    for name in ("log_digest", "posterior_digest", "arithmetic"):
+        live, replayed = getattr(found, name), getattr(found, f"replayed_{name}")
+        yield name.replace("_", " "), live if live == replayed else f"{live} | {replayed}"
+    yield "agrees", "yes" if found.agrees else f"no: the {found.difference} differs"
+
+
+def _export_events(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    with connect(given, tenant) as client:
+        events = exported(client, bandit, first=given.first)
+        if given.parquet is not None:
+            write_parquet(given.parquet, events)
+        elif given.out is None:
+            yield from map(line, events)
+        else:
+            _write_lines(given.out, map(line, events))
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            print_lines(lines, file)
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _tail_events(given: argparse.Namespace) -> Iterable[str]:
+    tenant, bandit = part_name(given.bandit)
+    with connect(given, tenant) as client:
+        yield from tailed(client, bandit, first=given.first, count=given.count)
+
+
 def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:
     tenant, bandit = part_name(given.bandit)
     if not given.yes:
@@ -114,4 +163,7 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits history": _bandit_history,
     "bandits delete": _delete_bandit,
     "items list": _list_items,
+    "events export": _export_events,
+    "events tail": _tail_events,
+    "replay": _replay,
 }

@@ -1,0 +1,54 @@
+"""A bandit's log as lines of JSON, page by page from a service that runs."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from topk_bandit.client import Client, EventPage, ExportedEvent
+
+__all__ = ["exported", "line", "tailed"]
+
+LOOK_SECONDS = 0.5
+
+
+def exported(client: Client, bandit: str, *, first: int | None) -> Iterator[ExportedEvent]:
+    """Yield the events of a log up to the one that is the newest by now."""
+    page = client.export_events(bandit, start=first or 0)
+    end = page.log_position
+    while True:
+        yield from (event for event in page.events if event.position <= end)
+        if not page.events or page.events[-1].position >= end:
+            return
+        page = client.export_events(bandit, page.next_cursor)
+
+
+def tailed(
+    client: Client,
+    bandit: str,
+    *,
+    first: int | None,
+    count: int | None,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[str]:
+    """Yield lines of a log as its events come, at most `count` of them."""
+    start = first or client.export_events(bandit, limit=1).log_position + 1
+    return islice((line(event) for page in _pages(client, bandit, start, sleep) for event in page.events), count)
+
+
+def _pages(client: Client, bandit: str, start: int, sleep: Callable[[float], object]) -> Iterator[EventPage]:
+    page = client.export_events(bandit, start=start)
+    while True:
+        yield page
+        if not page.events:
+            sleep(LOOK_SECONDS)
+        page = client.export_events(bandit, page.next_cursor)
+
+
+def line(event: ExportedEvent) -> str:
+    """Return an event as `topk-bandit log dump` writes it."""
+    return f'{{"position":{event.position},"at_ms":{event.at_ms},"event":{event.event_json}}}'
