@@ -333,6 +333,18 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_a_tenant_that_creates_while_it_deletes_is_listed(self, stores: Stores) -> None:
+        async def scenario(*connected: Store) -> None:
+            for turn in range(20):
+                old, new = BanditName("shop", f"b{turn}"), BanditName("shop", f"b{turn + 1}")
+                await create(connected[0], old)
+                await asyncio.gather(connected[0].delete_bandit(old), create(connected[1], new))
+                assert await connected[2].list_tenants(after="", limit=9) == ("shop",)
+                await connected[2].delete_bandit(new)
+                assert await connected[2].list_tenants(after="", limit=9) == ()
+
+        run(stores, scenario, connections=3)
+
     def test_a_quota_holds_against_many_at_once(self, stores: Stores) -> None:
         async def scenario(*connected: Store) -> None:
             names = [BanditName("shop", f"b{number}") for number in range(30)]

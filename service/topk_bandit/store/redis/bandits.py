@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -24,7 +24,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, UnavailableError
 from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
@@ -178,6 +178,8 @@ class RedisStore(Store):
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
         await self._bandits.delete(scripts.DELETE_BANDIT, name, *self._announcing(name))
+        with suppress(UnavailableError):  # a tenant that is listed without bandits is passed over
+            await self._unlist_tenant(name.tenant)
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
@@ -371,9 +373,9 @@ class RedisStore(Store):
         await self._link.close()
 
     async def _create(self, name: BanditName, event: BanditCreated, incarnation: str, quota: int) -> BanditRecord:
-        # It stays when the last bandit is deleted: to take it out could race with a tenant who creates the next one.
-        await self._link.call("ZADD", self._keys.tenants, 0, name.tenant)
         reserved_ms = await self._bandits.reserve(name, incarnation=incarnation, quota=quota)
+        # After the reservation: who takes the tenant out looks for one before and after.
+        await self._list_tenant(name.tenant)
         keys = self._keys.bandit(name)
         created = (incarnation, encode_settings(event.settings), encode_event(event))
         return await self._bandits.create(
@@ -382,6 +384,18 @@ class RedisStore(Store):
             (keys.meta, keys.log),
             (*self._announcing(name), *created, reserved_ms, RESERVATION_MS, *_settings_for_scripts(event.settings)),
         )
+
+    async def _list_tenant(self, tenant: str) -> None:
+        await self._link.call("ZADD", self._keys.tenants, 0, tenant)
+
+    async def _unlist_tenant(self, tenant: str) -> None:
+        """Take out a tenant that has no bandits, and put back one that creates another meanwhile."""
+        entries = self._keys.bandits(tenant).entries
+        if await self._link.call("EXISTS", entries):
+            return
+        await self._link.call("ZREM", self._keys.tenants, tenant)
+        if await self._link.call("EXISTS", entries):
+            await self._list_tenant(tenant)
 
     async def _generations(self, name: BanditName) -> _Generations | None:
         keys = self._keys.bandit(name)

@@ -20,7 +20,7 @@
     {prefix}:{t}:reservations        hash     bandit id -> "incarnation at_ms" of the attempt to create it
     {prefix}:{t}:studies             zset     the tenant's study ids, all with score 0
     {prefix}:{t}:study_reservations  hash     study id -> "incarnation at_ms" of the attempt to create it
-    {prefix}:tenants                 zset     ids of tenants that have created bandits, all with score 0
+    {prefix}:tenants                 zset     ids of tenants that have bandits, all with score 0
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
 
@@ -129,7 +129,7 @@ class KeySpace:
 
     @property
     def tenants(self) -> str:
-        """Where the tenants are listed that have created bandits."""
+        """Where the tenants are listed that have bandits; one may be listed that has none any more."""
         return f"{self.prefix}:tenants"
 
     @property
