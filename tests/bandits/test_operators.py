@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ from tests.contracts.harness import MemoryStores, run, whole_log
 from topk_bandit.bandits import exports
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.exports import read_page
-from topk_bandit.bandits.operators import Operators
+from topk_bandit.bandits.operators import MOST_LONG_CALLS, Operators
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.domain.bandits import Item
-from topk_bandit.domain.errors import NotFoundError, NotReadyError
+from topk_bandit.domain.errors import ExhaustedError, NotFoundError, NotReadyError
 from topk_bandit.store.codec import decode_event
 from topk_bandit.store.log import Snapshot
 
@@ -132,5 +133,25 @@ def test_a_reader_hears_that_its_log_was_trimmed_or_is_another() -> None:
             with pytest.raises(NotReadyError) as raised:
                 await read_page(store, NAME, start=1, limit=9, incarnation=page.incarnation)
             assert raised.value.reason == "LOG_REPLACED"
+
+    run(stores, scenario)
+
+
+def test_few_long_calls_at_once_and_others_are_refused() -> None:
+    stores = MemoryStores()
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            with ThreadPoolExecutor(1) as executor:
+                operators = Operators(store, worker.residents, executor)
+                shop = Shop(worker, stores, np.random.default_rng(25))
+                await shop.create()
+                await shop.trade(10)
+                calls = [operators.verify(NAME) for _ in range(MOST_LONG_CALLS + 3)]
+                found = await asyncio.gather(*calls, return_exceptions=True)
+                refused = [one for one in found if isinstance(one, ExhaustedError)]
+                assert (len(refused), {one.reason for one in refused}) == (3, {"OPERATOR_CALLS"})
+                assert {one.difference for one in found if not isinstance(one, BaseException)} == {""}
+                assert (await operators.verify(NAME)).difference == ""
 
     run(stores, scenario)

@@ -6,6 +6,7 @@ They look, and change nothing; what takes long is computed on a thread of their 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,11 +16,11 @@ from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.recommender import context_of_none
 from topk_bandit.bandits.replays import Replays
-from topk_bandit.domain.errors import NotReadyError
+from topk_bandit.domain.errors import ExhaustedError, NotReadyError
 from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.history import Interval
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["Operators"]
 
 T = TypeVar("T")
+
+MOST_LONG_CALLS = 4
+"""So many calls that replay or rank may be under way in a worker; further ones are refused, since each takes a place
+among the calls in flight, which storefronts need."""
 
 
 class Operators:
@@ -49,12 +54,18 @@ class Operators:
         self._overviews = Overviews(store, residents)
         self._executor = executor
         self._replays = Replays(store, executor, limits=residents.limits)
+        self._long_calls = 0
 
     async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
         """Return why a recommendation was what it was, by the model that decided.
 
-        The errors are those of `Replays.find_recommendation` and `Replays.model_at`.
+        The errors are those of `Replays.find_recommendation` and `Replays.model_at`, and `ExhaustedError`
+        (OPERATOR_CALLS) while too many such calls are under way.
         """
+        with self._long_call():
+            return await self._explain(name, recommendation_id)
+
+    async def _explain(self, name: BanditName, recommendation_id: str) -> Explanation:
         logged, event = await self._replays.find_recommendation(name, recommendation_id)
         version = event.recommendation.model_version
         model, source = self._residents.peek_model(name), ModelSource.LIVE
@@ -74,9 +85,10 @@ class Operators:
         A context without numbers or features is that of a request without one. The errors are those of
         `topk_bandit.bandits.explanations.list_top_slates`.
         """
-        model = await self._residents.follow(name)
-        asked = context or context_of_none(model.settings)
-        return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
+        with self._long_call():
+            model = await self._residents.follow(name)
+            asked = context or context_of_none(model.settings)
+            return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
         """Return up to `limit` tenants that have bandits and whose id sorts after `after`."""
@@ -106,6 +118,10 @@ class Operators:
         NotReadyError
             LOG_TRIMMED: no snapshot fits before what is left of the log.
         """
+        with self._long_call():
+            return await self._verify(name)
+
+    async def _verify(self, name: BanditName) -> Verification:
         live = await self._residents.follow(name)
         found = await self._replays.longest_replay(name, live.version)
         if found is None:
@@ -129,6 +145,17 @@ class Operators:
     ) -> tuple[EventPage, tuple[bytes, ...]]:
         """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
         return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
+
+    @contextmanager
+    def _long_call(self) -> Iterator[None]:
+        """Count a call that takes long, or refuse it."""
+        if self._long_calls >= MOST_LONG_CALLS:
+            raise ExhaustedError("OPERATOR_CALLS", f"{MOST_LONG_CALLS} such calls are under way already")
+        self._long_calls += 1
+        try:
+            yield
+        finally:
+            self._long_calls -= 1
 
     async def _compute(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -29,7 +29,8 @@ class OperatorServiceStub:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
     Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`.
+    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
     def __init__(self, channel):
@@ -84,7 +85,8 @@ class OperatorServiceServicer:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
     Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`.
+    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
     def ExplainRecommendation(self, request, context):
@@ -205,7 +207,8 @@ class OperatorService:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
     Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`.
+    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
     @staticmethod

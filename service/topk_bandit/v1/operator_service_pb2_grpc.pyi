@@ -32,7 +32,8 @@ class OperatorServiceStub:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
     Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`.
+    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
     @_typing.overload
@@ -72,7 +73,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
     Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`.
+    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -108,7 +110,8 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
 
     Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`.
+    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
     @_abc_1.abstractmethod
