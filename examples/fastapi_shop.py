@@ -25,10 +25,7 @@ BUTTON = '<button formaction="/buy/{0}?slate={1}">{0}</button>'
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Open both for as long as the shop runs, also if the service does not run yet."""
     client = app.state.client = AsyncClient(app.state.address, tenant="example")
-    async with (
-        client,
-        AsyncOutbox("fastapi_shop.db", client) as app.state.outbox,
-    ):  # a file for all workers of a machine
+    async with client, AsyncOutbox("fastapi_shop.db", client) as app.state.outbox:  # one file for all workers
         yield
 
 

@@ -38,6 +38,7 @@ def home(client: EitherClient) -> str:
 def test_the_services_slate_is_marked_and_counted(client: EitherClient, home: str) -> None:
     slate = client.recommend(home, fallback=OWN)
     assert (slate.source, set(slate.items) <= set("abc"), slate.id != "") == (Source.SERVICE, True, True)
+    assert not slate.degraded
     assert (client.slates, client.fallbacks) == ({Source.SERVICE: 1}, {})
 
 
@@ -48,6 +49,7 @@ def test_a_fallback_is_marked_cut_and_counted_and_has_no_id(
     server.shop.away = True
     slate = client.recommend(home, fallback=OWN)
     assert (slate.source, slate.items, slate.id) == (Source.FALLBACK, ("z", "y"), "")
+    assert slate.degraded
     assert (slate.propensity, slate.mean, slate.model_version, slate.reward_deadline) == (0.0, 0.0, 0, None)
     assert client.recommend(home, fallback=OWN, fallback_size=3).items == ("z", "y", "x")
     assert client.recommend(home, fallback=OWN[:1]).items == ("z",)

@@ -200,7 +200,11 @@ def test_without_a_listener_the_first_refusal_of_a_kind_is_logged(
     ids=lambda fault: type(fault).__name__,
 )
 def test_what_may_pass_holds_up_its_own_reward_alone(
-    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str], fault: Exception
+    server: RunningServer,
+    make_outbox: Callable[..., EitherOutbox],
+    ids: list[str],
+    fault: Exception,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server.shop.faults[ids[0]] = fault
     outbox = make_outbox(timeout=0.2)
@@ -208,6 +212,11 @@ def test_what_may_pass_holds_up_its_own_reward_alone(
         outbox.reward("home", one, 0.5)
     until_left(outbox, 1)
     assert set(server.shop.loops[NAME].rewards) == set(ids[1:])
+    tries = server.shop.calls.count("reward")
+    assert tries < 50
+    told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
+    assert told[0].startswith("rewards wait in the outbox: ")
+    assert len(told) <= 2  # and, where it looked like an outage, that it is over
     del server.shop.faults[ids[0]]
     assert outbox.flush(PATIENCE) == 0
     assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)

@@ -12,9 +12,9 @@ import time
 
 from topk_bandit.client import Client, Outbox
 
-__all__ = ["BANDIT", "OWN", "main", "reward_of"]
+__all__ = ["BANDIT", "OWN", "TENANT", "main", "reward_of"]
 
-BANDIT = "home"
+TENANT, BANDIT = "storefront", "home"
 OWN = ["item-3", "item-2", "item-1", "item-0"]
 
 
@@ -25,7 +25,7 @@ def reward_of(recommendation_id: str) -> float:
 
 def main(address: str, path: str) -> None:
     """Show slates and reward them."""
-    with Client(address, tenant="shop", timeout=1.0) as client, Outbox(path, client) as outbox:
+    with Client(address, tenant=TENANT, timeout=1.0) as client, Outbox(path, client) as outbox:
         for visit in itertools.count():
             slate = client.recommend(BANDIT, [1.0], fallback=OWN, fallback_size=2)
             if outbox.reward(BANDIT, slate.id, reward_of(slate.id)):

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ import pytest
 import redis
 from tests.faults.load import counted, writing
 from tests.faults.service import Service, serving, until
-from tests.faults.storefront import BANDIT, OWN, reward_of
+from tests.faults.storefront import BANDIT, OWN, TENANT, reward_of
 from tests.long_forms import usual_or_long
 from tests.servers import free_port
 
@@ -28,12 +28,13 @@ from topk_bandit.domain.bandits import BanditName, Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from typing import Self
 
     from topk_bandit.domain.bandits import LoggedEvent
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = BanditName("shop", BANDIT)
+NAME = BanditName(TENANT, BANDIT)
 DEADLINE = 0.15
 ALLOWED = 0.02
 GENEROUS = 3.0
@@ -54,20 +55,25 @@ class Pages:
     sources: dict[str, Counter[Source]] = field(default_factory=dict)
     rewarded: dict[str, float] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
 
     def note(self, fault: str, seconds: float, source: Source) -> None:
         self.seconds.setdefault(fault, []).append(seconds)
         self.sources.setdefault(fault, Counter())[source] += 1
 
     def report(self) -> str:
-        return "\n".join(self._line(fault) for fault in self.seconds)
+        return "\n".join([*map(self._line, self.seconds), f"a sleep of 150 ms: {summary(self.slept)}"])
 
     def _line(self, fault: str) -> str:
-        waited = np.array(self.seconds[fault]) * 1000.0
-        late = int(np.sum(waited > (DEADLINE + ALLOWED) * 1000.0))
-        median, tail, worst = np.percentile(waited, [50, 99, 100])
         shown = ", ".join(f"{source} {count}" for source, count in sorted(self.sources[fault].items()))
-        return f"{fault}: median {median:.1f} ms, p99 {tail:.1f}, worst {worst:.1f}, {late} beyond +20 ms; {shown}"
+        return f"{fault}: {summary(self.seconds[fault])}; {shown}"
+
+
+def summary(seconds: list[float]) -> str:
+    waited = np.array(seconds) * 1000.0
+    late = int(np.sum(waited > (DEADLINE + ALLOWED) * 1000.0))
+    median, tail, worst = np.percentile(waited, [50, 99, 100])
+    return f"median {median:.1f} ms, p99 {tail:.1f}, worst {worst:.1f}, {late} of {len(waited)} beyond +20 ms"
 
 
 class Storefront:
@@ -76,10 +82,17 @@ class Storefront:
     def __init__(self, address: str, path: Path) -> None:
         self.pages = Pages()
         self.fault = "none"
-        self.client = Client(address, tenant="shop", timeout=1.0)
+        self.client = Client(address, tenant=TENANT, timeout=1.0)
         self.outbox = Outbox(path, self.client)
         self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._show) for _ in range(2)]
+        self._threads = [threading.Thread(target=work) for work in (self._show, self._show, self._sleep)]
+
+    def _sleep(self) -> None:
+        """Wait as long as a page may, and see how late this machine wakes who does nothing but wait."""
+        while not self._ended.is_set():
+            began = time.monotonic()
+            time.sleep(DEADLINE)
+            self.pages.slept.append(time.monotonic() - began)
 
     def _show(self) -> None:
         while not self._ended.wait(0.005):
@@ -121,6 +134,13 @@ def killed(service: Service, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def paused(service: Service, folder: Path) -> Iterator[None]:
+    with frozen(service):
+        yield
+
+
+@contextmanager
+def frozen(service: Service) -> Iterator[None]:
+    """Hold the supervisor first: it would replace a worker that does not answer."""
     [worker] = service.worker_pids
     with held(service.pid), held(worker):
         yield
@@ -148,7 +168,7 @@ def slow(service: Service, folder: Path) -> Iterator[None]:
             ended.wait(0.03)
 
     holder = threading.Thread(target=hold)
-    with held(service.pid):  # it would replace a worker that does not answer
+    with held(service.pid):
         holder.start()
         yield
         ended.set()
@@ -174,7 +194,7 @@ FAULTS: list[Callable[[Service, Path], object]] = [killed, paused, slow, full, a
 
 
 def create(service: Service) -> None:
-    with service.client() as client:
+    with service.client(tenant=TENANT) as client:
         client.create_bandit(BANDIT, slate_size=2, item_capacity=6)
         client.upsert_items(BANDIT, OWN)
         client.recommend(BANDIT, [1.0])
@@ -226,23 +246,22 @@ def test_pages_never_break_and_rewards_arrive_once(folder: Path, tmp_path: Path)
 
 @pytest.mark.long_form
 @pytest.mark.timeout(usual_or_long(300, long=1500))
-def test_no_reward_is_lost_when_the_storefront_is_killed(folder: Path, tmp_path: Path) -> None:
-    rng, promised = np.random.default_rng(5), {}
-    path = tmp_path / "rewards.db"
-    with serving(folder) as service:
-        create(service)
-        [worker] = service.worker_pids
-        with writing(f"unix://{folder}/valkey.sock", NAME) as scribe:
-            for kill in range(KILLS):
-                if kill % 3 == 1:  # what is written stays in the outbox
-                    threading.Timer(0.2, os.kill, (worker, signal.SIGSTOP)).start()
-                promised |= shown_until_killed(service.address, path, float(rng.uniform(0.05, 0.6)))
-                os.kill(worker, signal.SIGCONT)
-            with service.client() as client, Outbox(path, client) as outbox:
-                left = outbox.status().pending
-                until(lambda: outbox.flush(0.2) == 0, what="rewards are delivered", seconds=FLUSH_SECONDS)
-                refused = outbox.status().refused
-            events = scribe.finish()
+def test_no_reward_is_lost_when_the_storefront_is_killed(
+    shared_service: Service, shared_folder: Path, tmp_path: Path
+) -> None:
+    rng, path = np.random.default_rng(5), tmp_path / "rewards.db"
+    promised: dict[str, float] = {}
+    create(shared_service)
+    with writing(f"unix://{shared_folder}/valkey.sock", NAME) as scribe:
+        for kill in range(KILLS):
+            # What is written while the service is frozen stays in the outbox.
+            meanwhile = frozen(shared_service) if kill % 3 == 1 else nullcontext()
+            promised |= shown_until_killed(shared_service.address, path, float(rng.uniform(0.05, 0.6)), meanwhile)
+        with shared_service.client(tenant=TENANT) as client, Outbox(path, client) as outbox:
+            left = outbox.status().pending
+            until(lambda: outbox.flush(0.2) == 0, what="rewards are delivered", seconds=FLUSH_SECONDS)
+            refused = outbox.status().refused
+        events = scribe.finish()
     delivered = rewards_in(events)
     print(f"{KILLS} kills, {len(promised)} rewards promised, {len(delivered)} delivered, {left} of them after the last")
     assert refused == {}
@@ -253,14 +272,19 @@ def test_no_reward_is_lost_when_the_storefront_is_killed(folder: Path, tmp_path:
     assert len(promised) >= KILLS
 
 
-def shown_until_killed(address: str, path: Path, seconds: float) -> dict[str, float]:
+def shown_until_killed(
+    address: str, path: Path, seconds: float, meanwhile: AbstractContextManager[None]
+) -> dict[str, float]:
     """Run a storefront; kill it so long after its first page, and return the rewards that it was promised to keep."""
     command = [sys.executable, "-m", "tests.faults.storefront", address, str(path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline()]
-        threading.Timer(seconds, process.kill).start()
-        lines += process.stdout.readlines()
+        time.sleep(seconds / 2)
+        with meanwhile:
+            time.sleep(seconds / 2)
+            process.kill()
+            lines += process.stdout.readlines()
     assert process.returncode == -signal.SIGKILL
     kept = [line.split() for line in lines if line.endswith("\n") and not line.startswith("own")]
     return {one: float(value) for one, value in kept}

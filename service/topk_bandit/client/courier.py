@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.errors import (
     AlreadyExists,
+    Cancelled,
     ClientError,
+    DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
+    ResourceExhausted,
+    Unavailable,
 )
 from topk_bandit.client.late_rewards import error_of_late
 from topk_bandit.client.loops import LoopClosedError
@@ -40,6 +44,7 @@ _FLUSH_PAUSE_SECONDS = 0.01
 # What another attempt would be answered with, too. A key can be mended, and most quotas pass.
 _REFUSALS = (InvalidArgument, NotFound, AlreadyExists, FailedPrecondition)
 _FINAL_QUOTA = "REWARD_COUNT"
+_OUTAGES = (Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable)
 
 _log = logging.getLogger("topk_bandit.client")
 
@@ -78,7 +83,8 @@ class Courier:
         self._lock = threading.Lock()
         self._delivered = 0
         self._refused: Counter[tuple[str, str]] = Counter()
-        self._troubles: set[str] = set()
+        self._outage: set[str] = set()
+        self._told: set[str] = set()
         self._failures = 0
         self._batch = _MAX_BATCH
         self._woken = threading.Event()
@@ -127,8 +133,10 @@ class Courier:
         self._file.close()
 
     def _work(self) -> None:
-        while not self._stopped.is_set():
+        while True:
             self._woken.clear()
+            if self._stopped.is_set():
+                return
             try:
                 pause = self._deliver_some()
             except LoopClosedError:
@@ -153,14 +161,13 @@ class Courier:
             self._batch = max(self._batch // 2, 1)  # a service that is slow may answer for fewer in time
             return self._failed(taken, error)
         self._batch = min(2 * self._batch, _MAX_BATCH)
-        if troubles:
-            return self._failed([reward for reward, _ in troubles], troubles[0][1])
         self._failures = 0
-        with self._lock:
-            again = bool(self._troubles)
-            self._troubles.clear()
-        if again:
-            _log.warning("rewards are delivered again")
+        if troubles:
+            # Few of many may be to blame: these come again after a while, and the others are not kept waiting by them.
+            rewards, errors = zip(*troubles, strict=True)
+            self._hold(rewards, errors[0], self._retry.max_backoff)
+            return self._retry.max_backoff
+        self._say_it_works()
         return 0.0
 
     def _answers(self, taken: Sequence[KeptReward]) -> Sequence[RewardReceipt | ClientError]:
@@ -214,14 +221,29 @@ class Courier:
     def _failed(self, rewards: Sequence[KeptReward], error: Exception) -> float:
         pause = self._retry.pause(self._failures, random=self._random)
         self._failures += 1
+        self._hold(rewards, error, pause)
+        return pause
+
+    def _hold(self, rewards: Sequence[KeptReward], error: Exception, pause: float) -> None:
+        self._say_why(error)
+        self._put_back(rewards, pause)
+
+    def _say_why(self, error: Exception) -> None:
+        """Log the first error of an outage, and the first of each other kind."""
+        told = self._outage if isinstance(error, _OUTAGES) else self._told
         kind = type(error).__name__
         with self._lock:
-            first = kind not in self._troubles
-            self._troubles.add(kind)
+            first = not told if told is self._outage else kind not in told
+            told.add(kind)
         if first:
-            _log.warning("rewards wait in the outbox: %s (this is said once until it works again)", error)
-        self._put_back(rewards, pause)
-        return pause
+            _log.warning("rewards wait in the outbox: %s (this is said once, status() counts them)", error)
+
+    def _say_it_works(self) -> None:
+        with self._lock:
+            again = bool(self._outage)
+            self._outage.clear()
+        if again:
+            _log.warning("rewards are delivered again")
 
     def _put_back(self, rewards: Sequence[KeptReward], seconds: float) -> None:
         try:

@@ -114,6 +114,11 @@ class Recommendation:
     regret_confidence: float
     passed_over: int
 
+    @property
+    def degraded(self) -> bool:
+        """Whether nobody recorded the slate, so that no reward can be posted for it."""
+        return self.source is not Source.SERVICE
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
