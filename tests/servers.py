@@ -25,6 +25,7 @@ __all__ = [
     "free_port",
     "redis_binary",
     "running_cluster",
+    "running_pair",
     "running_sentinel",
     "running_server",
     "valkey_binary",
@@ -153,6 +154,18 @@ def running_cluster(binary: Path, *options: str) -> Iterator[RunningServer]:
     with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(below=50_000)) as server:
         server.become_cluster()
         yield server
+
+
+@contextlib.contextmanager
+def running_pair(binary: Path, *options: str) -> Iterator[tuple[RunningServer, RunningServer]]:
+    """Run a primary and a replica that follows it until the end of the block."""
+    with (
+        running_server(binary, "--repl-diskless-sync-delay", "0", *options) as primary,
+        running_server(binary, "--replicaof", "127.0.0.1", str(primary.port), *options) as replica,
+    ):
+        with primary.client() as client:
+            _until(lambda: "online" in str(client.info("replication").get("slave0")), "the replica did not follow")
+        yield primary, replica
 
 
 class SentinelPair:

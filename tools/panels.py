@@ -389,6 +389,12 @@ STORE = Row(
             "stat",
         ),
         Panel(
+            "What do acknowledged rewards withstand?",
+            "Rewards and corrections by what was achieved of their durability; missed ones were not acknowledged.",
+            "ops",
+            ((rate("topk_bandit_acknowledgements_total", by="durability"), "{{durability}}"),),
+        ),
+        Panel(
             "How full is the store?",
             "What the store uses of maxmemory, or of its machine's memory without one; a full store refuses writes.",
             "percentunit",

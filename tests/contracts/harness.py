@@ -8,6 +8,7 @@ import uuid
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.redis.bandits import RedisStore
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.store.log import Store
 
 __all__ = ["MemoryStores", "RedisStores", "Stores", "dump", "listening", "run", "whole_log"]
@@ -54,17 +56,27 @@ class RedisStores:
     """Connections of their own to one server, under a prefix of the test's own."""
 
     def __init__(
-        self, url: str, *, timeout: float = 5.0, record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS
+        self,
+        url: str,
+        *,
+        timeout: float = 5.0,
+        record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
+        durability: Durability = IN_MEMORY,
     ) -> None:
         self.url = url
         self.prefix = f"test-{uuid.uuid4().hex[:12]}"
         self._timeout = timeout
         self._record_retention_ms = record_retention_ms
+        self._durability = durability
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RedisStore]:
         store = await RedisStore.connect(
-            self.url, prefix=self.prefix, timeout=self._timeout, record_retention_ms=self._record_retention_ms
+            self.url,
+            prefix=self.prefix,
+            timeout=self._timeout,
+            record_retention_ms=self._record_retention_ms,
+            durability=self._durability,
         )
         try:
             yield store

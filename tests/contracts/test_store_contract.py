@@ -9,6 +9,8 @@ from tests.contracts.harness import MemoryStores, RedisStores
 from tests.contracts.store_contract import StoreContract
 from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
 
+from topk_bandit.domain.durability import FSYNC
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,6 +27,12 @@ def valkey() -> Iterator[RunningServer]:
 @pytest.fixture(scope="module")
 def valkey_cluster() -> Iterator[RunningServer]:
     with running_cluster(valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def syncing_cluster() -> Iterator[RunningServer]:
+    with running_cluster(valkey_binary(), "--appendfsync", "always") as server:
         yield server
 
 
@@ -64,6 +72,18 @@ class TestValkey(RedisContract):
     @pytest.fixture
     def url(self, valkey: RunningServer) -> str:
         return valkey.unix_url
+
+
+class TestValkeyClusterThatSyncs(RedisContract):
+    """Each acknowledged write is waited for."""
+
+    @pytest.fixture
+    def stores(self, syncing_cluster: RunningServer) -> Stores:
+        return RedisStores(syncing_cluster.url, durability=FSYNC)
+
+    @pytest.fixture
+    def forgetful_stores(self, syncing_cluster: RunningServer) -> Stores:
+        return RedisStores(syncing_cluster.url, record_retention_ms=500, durability=FSYNC)
 
 
 class TestValkeyCluster(RedisContract):

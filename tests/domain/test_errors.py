@@ -14,6 +14,7 @@ EXAMPLES = [
     errors.ConflictError("REWARD_EXISTS", "another value was accepted"),
     errors.ExhaustedError("STORE_FULL", "the store is full", retry_after=3.0),
     errors.UnavailableError("the store is away", retry_after=0.25),
+    errors.NotDurableError("written, but not to the disk", retry_after=0.25),
     errors.CorruptDataError("a snapshot is cut short"),
     errors.NotReadyError("DESIGN_UNFINISHED", "the design is not done"),
     errors.ConfigurationError("workers: 0 is not between 1 and 256"),

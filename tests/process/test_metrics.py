@@ -38,6 +38,7 @@ PROMISED = {
     "topk_bandit_decision_seconds": "histogram",
     "topk_bandit_rewards_total": "counter",
     "topk_bandit_reward_value": "summary",
+    "topk_bandit_acknowledgements_total": "counter",
     "topk_bandit_regret_bound_total": "counter",
     "topk_bandit_estimated_regret_total": "counter",
     "topk_bandit_candidates_passed_over_total": "counter",
@@ -151,6 +152,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.decided(SLATE, 0.001)
     metrics.recommended(SLATE)
     metrics.rewarded("accepted", 0.5)
+    metrics.acknowledged("fsync")
     metrics.learned(0.5, 12.0)
     metrics.answered("accepted")
     metrics.designed("ready", 0.02)

@@ -6,11 +6,12 @@ import os
 from argparse import ArgumentParser
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from topk_bandit.domain.bandits import Exploration, PaperBeta
+from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings as module
 from topk_bandit.process.logs import LogFormat
@@ -31,6 +32,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "workers": ("4", 4),
     "redis_url": ("rediss://user:p%40ss@example.org:6380/2", "rediss://user:p%40ss@example.org:6380/2"),
     "fsync": ("always", "always"),
+    "durability": ("fsync", FSYNC),
     "key_prefix": ("shop:eu", "shop:eu"),
     "store_timeout_seconds": ("0.25", 0.25),
     "record_retention_seconds": ("3600", 3600.0),
@@ -71,6 +73,9 @@ BAD = [
     ("redis_url", "sentinel://host:26379", "or sentinel://host:port,host:port/service-name"),
     ("data_dir", "", "is empty"),
     ("data_dir", "a\0b", "has a NUL character"),
+    ("durability", "disk", "'disk' is none of memory, fsync, replicated:1 to replicated:9"),
+    ("durability", "replicated:0", "'replicated:0' is none of"),
+    ("durability", "replicated:1", "the embedded store has no replicas for replicated:1; give a redis_url"),
     ("fsync", "alway", "'alway' is none of everysec, always; did you mean always?"),
     ("key_prefix", "{shop}", "'{shop}' is not 1 to 64 letters"),
     ("key_prefix", "", "'' is not 1 to 64 letters"),
@@ -393,6 +398,26 @@ def test_a_malformed_url_is_refused_without_its_secret(url: str) -> None:
     while chain is not None:
         assert "hunter2" not in str(chain)
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+
+
+@pytest.mark.parametrize(
+    ("given", "awaited"),
+    [
+        ({}, FSYNC),
+        ({"fsync": "everysec"}, IN_MEMORY),
+        ({"redis_url": "redis://here"}, IN_MEMORY),
+        ({"durability": "memory"}, IN_MEMORY),
+        ({"redis_url": "redis://here", "durability": "fsync"}, FSYNC),
+        ({"redis_url": "redis://here", "durability": "replicated:2"}, Durability(synced=True, replicas=2)),
+    ],
+)
+def test_what_is_awaited_is_what_the_store_can_keep_unless_told(given: dict[str, Any], awaited: Durability) -> None:
+    assert Settings(**given).awaited == awaited
+
+
+def test_an_embedded_store_that_syncs_each_second_can_not_keep_fsync() -> None:
+    with pytest.raises(ConfigurationError, match="durability: fsync needs fsync always, not everysec"):
+        Settings(durability="fsync", fsync="everysec")  # type: ignore[arg-type]
 
 
 def test_settings_do_not_change() -> None:

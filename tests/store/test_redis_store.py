@@ -27,6 +27,7 @@ from topk_bandit.domain.bandits import (
     RewardOutcome,
     RewardReceipt,
 )
+from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -547,6 +548,8 @@ def test_an_entry_reserved_anew_outlives_the_deletion_of_its_forerunner(valkey: 
     run(RedisStores(valkey.url), scenario)
 
 
+STANDALONE: Any = {"settings": {}, "durability": IN_MEMORY, "mode": "standalone", "clock_ms": 1}
+CLUSTER: Any = {**STANDALONE, "mode": "cluster"}
 GOOD = {"redis_version": "7.0.0", "role": "master", "maxmemory_policy": "noeviction", "aof_enabled": 1}
 
 
@@ -561,8 +564,8 @@ GOOD = {"redis_version": "7.0.0", "role": "master", "maxmemory_policy": "noevict
     ],
 )
 def test_a_report_names_what_is_wrong_and_what_to_do(bad: dict[str, Any], word: str) -> None:
-    assert report({"": GOOD}, mode="standalone", clock_ms=1).problems == ()
-    [problem] = report({"a:1": GOOD, "b:2": {**GOOD, **bad}}, mode="cluster", clock_ms=1).problems
+    assert report({"": GOOD}, **STANDALONE).problems == ()
+    [problem] = report({"a:1": GOOD, "b:2": {**GOOD, **bad}}, **CLUSTER).problems
     assert problem.startswith("b:2: ")
     assert word in problem
 
@@ -571,11 +574,11 @@ def test_a_report_is_about_the_memory_of_the_fullest_server() -> None:
     limited = {**GOOD, "used_memory": 60, "maxmemory": 100, "total_system_memory": 1000}
     unlimited = {**GOOD, "used_memory": 90, "maxmemory": 0, "total_system_memory": 1000}
     for infos in ({"a": limited, "b": unlimited}, {"b": unlimited, "a": limited}):
-        found = report(infos, mode="cluster", clock_ms=1)
+        found = report(infos, **CLUSTER)
         assert (found.memory_bytes, found.memory_limit_bytes) == (60, 100)
-    alone = report({"": unlimited}, mode="standalone", clock_ms=1)
+    alone = report({"": unlimited}, **STANDALONE)
     assert (alone.memory_bytes, alone.memory_limit_bytes) == (90, 1000)
-    silent = report({"": GOOD}, mode="standalone", clock_ms=1)
+    silent = report({"": GOOD}, **STANDALONE)
     assert (silent.memory_bytes, silent.memory_limit_bytes) == (0, 0)
 
 

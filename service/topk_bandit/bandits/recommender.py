@@ -22,6 +22,7 @@ from topk_bandit.bandits.contexts import check_context
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
     InvalidArgumentError,
+    NotDurableError,
     NotFoundError,
     NotReadyError,
     TopkBanditError,
@@ -228,8 +229,11 @@ class Recommender:
             receipt = await self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
         except TopkBanditError as error:
             self._hooks.rewarded(_name_refusal(error), value)
+            if isinstance(error, NotDurableError):
+                self._hooks.acknowledged("missed")
             raise
         self._hooks.rewarded(receipt.outcome, value)
+        self._hooks.acknowledged(receipt.durability.word)
         return receipt
 
     async def correct_reward(
@@ -245,8 +249,15 @@ class Recommender:
             known = Correctable(
                 record.incarnation, record.revision, model.version, model.last_correction(recommendation_id)
             )
-            receipt = await self._store.correct_reward(name, recommendation_id, value, reward_id=reward_id, known=known)
+            try:
+                receipt = await self._store.correct_reward(
+                    name, recommendation_id, value, reward_id=reward_id, known=known
+                )
+            except NotDurableError:
+                self._hooks.acknowledged("missed")
+                raise
             if receipt is not None:
+                self._hooks.acknowledged(receipt.durability.word)
                 return receipt
         raise UnavailableError(f"the log of {name} grows faster than a reward can be corrected")
 
@@ -354,5 +365,6 @@ def _name_refusal(error: TopkBanditError) -> str:
         "ConflictError": "conflict",
         "InvalidArgumentError": "invalid",
         "UnavailableError": "unavailable",
+        "NotDurableError": "unavailable",
     }
     return known.get(type(error).__name__, "refused")

@@ -17,6 +17,7 @@ from topk_bandit.client.values import (
     Bandit,
     BanditStats,
     BatchOutcome,
+    Durability,
     Item,
     Kernel,
     Recommendation,
@@ -318,7 +319,9 @@ def _receipt(
     | recommender_pb.VoidRewardResponse
     | recommender_pb.AmendRewardResponse,
 ) -> RewardReceipt:
-    return RewardReceipt(_OUTCOMES[response.outcome], response.log_position)
+    synced = response.durability >= recommender_pb.DURABILITY_FSYNC
+    durability = Durability(synced=synced, replicas=response.replica_count)
+    return RewardReceipt(_OUTCOMES[response.outcome], response.log_position, durability)
 
 
 def _result(result: recommender_pb.RewardResult) -> RewardReceipt | ClientError:

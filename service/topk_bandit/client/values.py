@@ -15,6 +15,7 @@ from topk_bandit.domain.bandits import (
     RewardRange,
     RewardReceipt,
 )
+from topk_bandit.domain.durability import Durability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,7 @@ __all__ = [
     "Bandit",
     "BanditStats",
     "BatchOutcome",
+    "Durability",
     "Item",
     "Kernel",
     "OutboxStatus",

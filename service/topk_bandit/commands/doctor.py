@@ -99,6 +99,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
         report, seconds = asyncio.run(_reported(settings, url))
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
+    yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
     difference = report.clock_ms / 1e3 - before
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
@@ -120,7 +121,12 @@ def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
 
 
 async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float]:
-    store = await RedisStore.connect(url, prefix=settings.key_prefix, timeout=settings.store_timeout_seconds)
+    store = await RedisStore.connect(
+        url,
+        prefix=settings.key_prefix,
+        timeout=settings.store_timeout_seconds,
+        durability=settings.awaited,
+    )
     try:
         start = time.perf_counter()
         report = await store.check()

@@ -7,13 +7,15 @@ text. Rewards, means and spreads are in the unit of the storefront's reward.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.features import NO_FEATURES
 
 if TYPE_CHECKING:
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
 
 __all__ = [
@@ -346,11 +348,13 @@ class RewardReceipt:
     """What became of a posted reward, and where it stands in the log: 0 for one that was late.
 
     The position of one of several rewards is that of its `RewardCollected`, and nothing is learned there yet; that of a
-    final one is that of `Rewarded`.
+    final one is that of `Rewarded`. `durability` is what was awaited and achieved by this call; another one about the
+    same reward may have achieved another, so receipts are compared without it.
     """
 
     outcome: RewardOutcome
     log_position: int = 0
+    durability: Durability = field(default=IN_MEMORY, compare=False)
 
 
 class ActivationOutcome(StrEnum):

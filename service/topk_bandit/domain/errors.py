@@ -11,11 +11,12 @@
     ├── NotReadyError            something else must happen first
     ├── ExhaustedError           a quota, the calls in flight or the store's memory is used up
     ├── UnavailableError         the store is away; nothing is lost or half done
+    │   └── NotDurableError      written, but not as durably as acknowledged writes are: the same call again finds out
     ├── CorruptDataError         stored bytes do not verify
     └── ConfigurationError       the service can't run on what it was given
 
-Every call that raises one of these has changed nothing. ``rpc/failures.py`` owns the one table from this tree to gRPC
-statuses, and a test shows that the table is total.
+Every call that raises one of these has changed nothing, but for NotDurableError. ``rpc/failures.py`` owns the one table
+from this tree to gRPC statuses, and a test shows that the table is total.
 """
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "ExhaustedError",
     "ForbiddenError",
     "InvalidArgumentError",
+    "NotDurableError",
     "NotFoundError",
     "NotReadyError",
     "TopkBanditError",
@@ -160,6 +162,13 @@ class UnavailableError(TopkBanditError):
     def __init__(self, message: str, *, retry_after: float = 0.5) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class NotDurableError(UnavailableError):
+    """The store wrote it, but not in time to where an acknowledged write must be; a failure may still undo it.
+
+    The same call again waits anew, and is answered as a repeated one.
+    """
 
 
 class CorruptDataError(TopkBanditError):

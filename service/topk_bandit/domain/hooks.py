@@ -31,6 +31,12 @@ class Hooks:
         `outcome` is a `RewardOutcome`, "not_found", "conflict", "invalid" or "unavailable".
         """
 
+    def acknowledged(self, durability: str) -> None:
+        """Note what a reward's writes were acknowledged with.
+
+        It is "memory", "fsync" or "replicated", or "missed" for what was written, and not as durably as was asked for.
+        """
+
     def learned(self, reward: float, delay_seconds: float) -> None:
         """Note that this worker's learner folded in a reward (defaults left out), so long after its recommendation."""
 

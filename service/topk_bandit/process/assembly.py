@@ -192,19 +192,23 @@ async def _opened(settings: Settings, url: str) -> RedisStore:
         prefix=settings.key_prefix,
         timeout=settings.store_timeout_seconds,
         record_retention_ms=round(settings.record_retention_seconds * 1000),
+        durability=settings.awaited,
     )
 
 
 async def _examined(store: RedisStore) -> RedisStore:
-    """Return a store that can keep its promises, or close it and raise."""
+    """Return a store that can keep its promises, or close it and raise: UnavailableError if it may be able to soon."""
     try:
-        problems = (await store.check()).problems
+        report = await store.check()
     except BaseException:
         await store.close()
         raise
-    if problems:
+    if report.problems:
         await store.close()
-        raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(problems)}")
+        raise ConfigurationError(f"the store can't keep what it acknowledges. {' '.join(report.problems)}")
+    if report.shortages:
+        await store.close()
+        raise UnavailableError(" ".join(report.shortages))
     return store
 
 

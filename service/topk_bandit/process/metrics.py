@@ -42,6 +42,7 @@ _REST_REASONS = frozenset({"idle", "memory"})
 _ANSWER_OUTCOMES = frozenset({*AnswerOutcome, "not_found", "conflict", "invalid", "unavailable"})
 _DESIGN_OUTCOMES = frozenset({*DesignState, "abandoned"})
 _REWARD_OUTCOMES = frozenset({*RewardOutcome, "not_found", "conflict", "invalid", "unavailable"})
+_DURABILITIES = frozenset({"memory", "fsync", "replicated", "missed"})
 _RPC_CODES = frozenset(
     {
         "OK",
@@ -168,6 +169,11 @@ class Metrics(Hooks):
         self._reward_value = Summary(
             "topk_bandit_reward_value", "Rewards that were accepted, in reward units.", registry=self._registry
         )
+        self._durability = self._counter(
+            "topk_bandit_acknowledgements_total",
+            "Rewards and corrections that were written, by what was achieved of their durability.",
+            "durability",
+        )
         self._reward_delay = self._histogram(
             "topk_bandit_reward_delay_seconds",
             "Time from a recommendation to its reward; counted by each worker that learned it.",
@@ -259,6 +265,8 @@ class Metrics(Hooks):
         """Show each series that is certain to come before it counts, so that its first increase is seen."""
         for outcome in _REWARD_OUTCOMES:
             self._rewards.labels(outcome)
+        for durability in _DURABILITIES:
+            self._durability.labels(durability)
         for outcome in _ANSWER_OUTCOMES:
             self._answers.labels(outcome)
         for mode in ("explored", "exploited", "baseline"):
@@ -323,6 +331,10 @@ class Metrics(Hooks):
         self._series(self._rewards, outcome if outcome in _REWARD_OUTCOMES else "other").inc()
         if outcome == RewardOutcome.ACCEPTED:
             self._reward_value.observe(value)
+
+    def acknowledged(self, durability: str) -> None:
+        """Count a write by what it withstands."""
+        self._series(self._durability, durability if durability in _DURABILITIES else "other").inc()
 
     def answered(self, outcome: str) -> None:
         """Count an answer."""

@@ -26,6 +26,7 @@ from topk_bandit.domain.bandits import (
     Exploration,
     PaperBeta,
 )
+from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.store.redis.url import StoreUrl
 
@@ -200,6 +201,15 @@ def _redis_url(value: object) -> str:
     return StoreUrl.parse(value).text
 
 
+def _durability(value: object) -> Durability | None:
+    if value in {"", None} or isinstance(value, Durability):
+        return cast("Durability | None", value or None)
+    match = re.fullmatch(r"(memory)|(fsync)|replicated:([1-9])", str(value))
+    if match is None:
+        raise ValueError(f"{value!r} is none of memory, fsync, replicated:1 to replicated:9")
+    return Durability(synced=not match[1], replicas=int(match[3] or 0))
+
+
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """Return our folder where this platform keeps a user's data; where a service's, for a user without a home."""
     xdg = environ.get("XDG_DATA_HOME", "")
@@ -266,6 +276,13 @@ class Settings:
         "when the embedded store's log reaches the disk; 'always' loses nothing even if the store itself is killed "
         "or the power fails",
         metavar="{everysec,always}",
+    )
+    durability: Durability | None = _setting(
+        None,
+        _durability,
+        "what is awaited before a reward is acknowledged: nothing, the disk of the store, or that and so many replicas",
+        metavar="{memory,fsync,replicated:COUNT}",
+        told="fsync with an embedded store that syncs always, else memory",
     )
     key_prefix: str = _setting("topk-bandit", _key_prefix, "what all keys in the store begin with", metavar="TEXT")
     store_timeout_seconds: float = _setting(
@@ -377,6 +394,13 @@ class Settings:
         """How a bandit explores that was created without saying."""
         return Exploration(PaperBeta(self.beta_scale), self.uniform_share, self.near_share, self.shares_fall_after)
 
+    @property
+    def awaited(self) -> Durability:
+        """What is awaited before a write is acknowledged."""
+        if self.durability is not None:
+            return self.durability
+        return IN_MEMORY if self.redis_url or self.fsync != "always" else FSYNC
+
     def redacted(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""
         shown = {name: "" if value is None else str(value) for name, value in _values_of(self).items()}
@@ -412,6 +436,7 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
     if isinstance(most, int) and isinstance(all_of_them, int) and most > all_of_them:
         name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
         raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
+    _check_durability(values, origins)
     taken: dict[object, str] = {}
     for name, what in (("listen", "gRPC is"), ("http_listen", "HTTP is"), ("metrics_listen", "metrics are")):
         address = values.get(name)
@@ -420,6 +445,18 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
         if address in taken:
             raise ConfigurationError(f"{_named(name, origins.get(name))}: {address} is where {taken[address]} served")
         taken[address] = what
+
+
+def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
+    """Refuse a class that the embedded store can't keep."""
+    wanted = values.get("durability")
+    if not isinstance(wanted, Durability) or values.get("redis_url"):
+        return
+    name = _named("durability", origins.get("durability"))
+    if wanted.replicas:
+        raise ConfigurationError(f"{name}: the embedded store has no replicas for {wanted}; give a redis_url")
+    if wanted.synced and values.get("fsync") == "everysec":
+        raise ConfigurationError(f"{name}: {wanted} needs fsync always, not everysec")
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

@@ -47,10 +47,11 @@ def steady_seconds() -> float:
 
 def problems_of(report: StoreReport, *, difference: float) -> tuple[str, ...]:
     """Return what is wrong with a store whose clock is so many seconds ahead of this machine's."""
+    known = (*report.problems, *report.shortages)
     if abs(difference) <= LARGEST_CLOCK_DIFFERENCE_SECONDS:
-        return report.problems
+        return known
     problem = "The store's clock is not this machine's: deadlines follow the one, logs the other; synchronise both."
-    return (*report.problems, problem)
+    return (*known, problem)
 
 
 class StoreWatch:

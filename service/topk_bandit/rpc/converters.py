@@ -81,6 +81,13 @@ _OUTCOMES = {
 }
 
 
+_DURABILITIES = {
+    "memory": recommender_pb.DURABILITY_MEMORY,
+    "fsync": recommender_pb.DURABILITY_FSYNC,
+    "replicated": recommender_pb.DURABILITY_REPLICATED,
+}
+
+
 _ACTIVATIONS = {
     ActivationOutcome.ACTIVATED: recommender_pb.ACTIVATION_OUTCOME_ACTIVATED,
     ActivationOutcome.DUPLICATE: recommender_pb.ACTIVATION_OUTCOME_DUPLICATE,
@@ -197,7 +204,12 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
 
 def receipt_to_proto(receipt: RewardReceipt, message: type[Receipt]) -> Receipt:
     """Return what became of a reward, as a message of this type."""
-    return message(outcome=_OUTCOMES[receipt.outcome], log_position=receipt.log_position)
+    return message(
+        outcome=_OUTCOMES[receipt.outcome],
+        log_position=receipt.log_position,
+        durability=_DURABILITIES[receipt.durability.word],
+        replica_count=receipt.durability.replicas,
+    )
 
 
 def activation_request(request: recommender_pb.ActivateRequest) -> tuple[BanditName, str, tuple[str, ...]]:

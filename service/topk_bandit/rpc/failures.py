@@ -85,6 +85,9 @@ FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = 
         StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after
     ),
     errors.UnavailableError: lambda error: Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after),
+    errors.NotDurableError: lambda error: Failure(
+        StatusCode.UNAVAILABLE, str(error), reason="NOT_DURABLE", retry_after=error.retry_after
+    ),
     errors.CorruptDataError: None,
     errors.ConfigurationError: None,
 }

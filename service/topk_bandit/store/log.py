@@ -185,6 +185,8 @@ class StoreReport:
     ----------
     problems
         What keeps the store from keeping its promises; empty when nothing does.
+    shortages
+        What keeps it from that for the moment, such as replicas that are away.
     clock_ms
         The store's clock.
     memory_bytes, memory_limit_bytes
@@ -199,13 +201,17 @@ class StoreReport:
     clock_ms: int
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
+    shortages: tuple[str, ...] = ()
 
 
 class Store(Protocol):
     """Bandits, their logs and their snapshots.
 
     - *Atomic*: each call does all of what it says or nothing. A call that raises has changed nothing; only an
-      `UnavailableError` may also mean that the reply was lost, and then the same call again finds out.
+      `UnavailableError` may also mean that the reply was lost, or that what was written is not durable yet
+      (`NotDurableError`), and then the same call again finds out.
+    - *Durable*: what a writing call returns withstands what the store's class of durability says, but for
+      recommendations: those are in the memory of one server until their reward is acknowledged.
     - *Idempotent*: each writing call may be sent again, after a lost reply too, without a second effect.
     - *Ordered*: positions are 1, 2, 3, ... without gaps for the life of a bandit.
     - *One clock*: deadlines are compared with the store's own clock, never with a caller's.

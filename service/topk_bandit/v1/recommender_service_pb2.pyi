@@ -31,6 +31,13 @@ class RewardOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REWARD_OUTCOME_ACCEPTED: _ClassVar[RewardOutcome]
     REWARD_OUTCOME_DUPLICATE: _ClassVar[RewardOutcome]
     REWARD_OUTCOME_LATE: _ClassVar[RewardOutcome]
+
+class Durability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DURABILITY_UNSPECIFIED: _ClassVar[Durability]
+    DURABILITY_MEMORY: _ClassVar[Durability]
+    DURABILITY_FSYNC: _ClassVar[Durability]
+    DURABILITY_REPLICATED: _ClassVar[Durability]
 MODE_UNSPECIFIED: Mode
 MODE_EXPLOITED: Mode
 MODE_EXPLORED: Mode
@@ -43,6 +50,10 @@ REWARD_OUTCOME_UNSPECIFIED: RewardOutcome
 REWARD_OUTCOME_ACCEPTED: RewardOutcome
 REWARD_OUTCOME_DUPLICATE: RewardOutcome
 REWARD_OUTCOME_LATE: RewardOutcome
+DURABILITY_UNSPECIFIED: Durability
+DURABILITY_MEMORY: Durability
+DURABILITY_FSYNC: Durability
+DURABILITY_REPLICATED: Durability
 
 class RecommendRequest(_message.Message):
     __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates")
@@ -136,12 +147,16 @@ class RewardRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: _Optional[bool] = ...) -> None: ...
 
 class RewardResponse(_message.Message):
-    __slots__ = ("outcome", "log_position")
+    __slots__ = ("outcome", "log_position", "durability", "replica_count")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
     outcome: RewardOutcome
     log_position: int
-    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
+    durability: Durability
+    replica_count: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., replica_count: _Optional[int] = ...) -> None: ...
 
 class VoidRewardRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "reward_id")
@@ -154,12 +169,16 @@ class VoidRewardRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., reward_id: _Optional[str] = ...) -> None: ...
 
 class VoidRewardResponse(_message.Message):
-    __slots__ = ("outcome", "log_position")
+    __slots__ = ("outcome", "log_position", "durability", "replica_count")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
     outcome: RewardOutcome
     log_position: int
-    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
+    durability: Durability
+    replica_count: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., replica_count: _Optional[int] = ...) -> None: ...
 
 class AmendRewardRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "reward_id", "value")
@@ -174,12 +193,16 @@ class AmendRewardRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., reward_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class AmendRewardResponse(_message.Message):
-    __slots__ = ("outcome", "log_position")
+    __slots__ = ("outcome", "log_position", "durability", "replica_count")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
     outcome: RewardOutcome
     log_position: int
-    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
+    durability: Durability
+    replica_count: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., replica_count: _Optional[int] = ...) -> None: ...
 
 class BatchRewardRequest(_message.Message):
     __slots__ = ("bandit", "rewards")
@@ -208,14 +231,18 @@ class BatchRewardResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[RewardResult, _Mapping]]] = ...) -> None: ...
 
 class RewardResult(_message.Message):
-    __slots__ = ("outcome", "error", "log_position")
+    __slots__ = ("outcome", "error", "log_position", "durability", "replica_count")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_COUNT_FIELD_NUMBER: _ClassVar[int]
     outcome: RewardOutcome
     error: RewardError
     log_position: int
-    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ..., log_position: _Optional[int] = ...) -> None: ...
+    durability: Durability
+    replica_count: int
+    def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ..., log_position: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., replica_count: _Optional[int] = ...) -> None: ...
 
 class RewardError(_message.Message):
     __slots__ = ("code", "message", "field", "reason")

@@ -18,6 +18,7 @@ from topk_bandit.store.redis.tenant_index import TenantIndex
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.errors import TopkBanditError
     from topk_bandit.store.redis.keys import BanditKeys, IndexKeys, StudyKeys
     from topk_bandit.store.redis.link import Link
@@ -94,7 +95,16 @@ class Aggregates(Generic[_Name, _Record]):
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
     ) -> Any:  # noqa: ANN401 - each script has its own answer
         """Run a script and return its answer, or raise what it refuses with."""
-        reply = await self._link.run(script, keys, arguments)
+        return self._accepted(name, await self._link.run(script, keys, arguments))
+
+    async def tell(
+        self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
+    ) -> tuple[Any, Durability]:
+        """Run a script whose writes are acknowledged to somebody; return its answer, and how durable they are."""
+        reply, durability = await self._link.run_durably(script, keys, arguments)
+        return self._accepted(name, reply), durability
+
+    def _accepted(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
         word = reply[0].decode()
         if word in self._kind.refusals:
             raise self._kind.refusals[word](name, b"".join(reply[1:]).decode())
@@ -136,7 +146,7 @@ class Aggregates(Generic[_Name, _Record]):
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int]
     ) -> _Record:
         """Run a script that creates under a reservation; `UnavailableError` when that has lapsed."""
-        status, *meta = await self.ask(script, name, keys, arguments)
+        (status, *meta), _ = await self.tell(script, name, keys, arguments)
         if status == b"lapsed":
             raise UnavailableError(f"creating the {self._kind.noun} took too long; try again")
         return self._kind.read(name, *meta)
@@ -144,6 +154,6 @@ class Aggregates(Generic[_Name, _Record]):
     async def delete(self, script: Script, name: _Name, *arguments: str) -> None:
         """Run a script that deletes the incarnation which is its last argument; then release the index's entry."""
         incarnation = (await self.get(name)).incarnation
-        await self._link.run(script, self._kind.keys(name).all, (*arguments, incarnation))
+        await self._link.run_durably(script, self._kind.keys(name).all, (*arguments, incarnation))
         with suppress(UnavailableError):
             await self.index.release(name.tenant, self._kind.entry(name), incarnation=incarnation)

@@ -24,6 +24,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
     SettingsChanged,
 )
+from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, UnavailableError
 from topk_bandit.store.codec import (
     canonical,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.store.log import BanditRecord, Correctable, LogSlice, Snapshot, StoreReport
 
 __all__ = ["RedisStore"]
@@ -98,6 +100,7 @@ class RedisStore(Store):
         prefix: str = "topk-bandit",
         timeout: float = 1.0,  # noqa: ASYNC109 - it bounds each later call too
         record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
+        durability: Durability = IN_MEMORY,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> RedisStore:
         """Connect to a store.
@@ -109,6 +112,8 @@ class RedisStore(Store):
             of its servers.
         timeout
             Seconds that each call may take.
+        durability
+            What is awaited before a write is acknowledged; recording a recommendation acknowledges nothing.
         monotonic
             A clock that never goes back, in seconds.
 
@@ -120,7 +125,7 @@ class RedisStore(Store):
             No server answers in time.
         """
         KeySpace(prefix)
-        link = await Link.open(url, timeout=timeout, monotonic=monotonic)
+        link = await Link.open(url, timeout=timeout, monotonic=monotonic, durability=durability)
         return cls(link, prefix=prefix, record_retention_ms=record_retention_ms)
 
     async def create_bandit(
@@ -136,6 +141,8 @@ class RedisStore(Store):
         known = await self._bandits.find(name)
         if known is None:
             known = await self._create(name, BanditCreated(settings, prior), incarnation, quota)
+        elif known.settings == settings:
+            return await self.update_settings(name, settings, revision=known.revision)
         if known.settings != settings:
             raise refusal("bandit_exists", name)
         return known
@@ -167,7 +174,7 @@ class RedisStore(Store):
         """See `Store.update_settings`."""
         keys = self._keys.bandit(name)
         arguments = (encode_settings(settings), encode_event(SettingsChanged(settings, prior)), revision)
-        _, meta = await self._bandits.ask(
+        (_, meta), _ = await self._bandits.tell(
             scripts.UPDATE_SETTINGS,
             name,
             (keys.meta, keys.log),
@@ -186,7 +193,7 @@ class RedisStore(Store):
         keys = self._keys.bandit(name)
         states = [(item.item_id, encode_item_state(item)) for item in upserted]
         upserts = [part for state in states for part in state]
-        _, meta = await self._bandits.ask(
+        (_, meta), _ = await self._bandits.tell(
             scripts.CHANGE_ITEMS,
             name,
             (keys.meta, keys.log, keys.items, keys.retired),
@@ -261,7 +268,7 @@ class RedisStore(Store):
     ) -> ActivationReceipt:
         """See `Store.activate`."""
         keys = self._keys.bandit(name)
-        status, position = await self._bandits.ask(
+        (status, position), _ = await self._bandits.tell(
             scripts.ACTIVATE,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items),
@@ -275,13 +282,13 @@ class RedisStore(Store):
         """See `Store.record_reward`."""
         posted = (recommendation_id, finite_text("value", value), reward_id, int(final), MOST_REWARDS)
         keys = self._keys.bandit(name)
-        status, position = await self._bandits.ask(
+        (status, position), durability = await self._bandits.tell(
             scripts.RECORD_REWARD,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
             (*self._announcing(name), *posted),
         )
-        return RewardReceipt(RewardOutcome(status.decode()), int(position))
+        return RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
 
     async def correct_reward(
         self,
@@ -296,13 +303,13 @@ class RedisStore(Store):
         text = "-" if value is None else finite_text("value", value)
         looked_at = (known.incarnation, known.revision, known.version, known.last_position)
         keys = self._keys.bandit(name)
-        status, position = await self._bandits.ask(
+        (status, position), durability = await self._bandits.tell(
             scripts.CORRECT_REWARD,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
             (*self._announcing(name), recommendation_id, reward_id, text, *looked_at),
         )
-        return None if status == b"stale" else RewardReceipt(RewardOutcome(status.decode()), int(position))
+        return None if status == b"stale" else RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
@@ -364,7 +371,13 @@ class RedisStore(Store):
         infos = await self._link.ask_primaries("INFO")
         times = await self._link.ask_primaries("TIME")
         seconds, microseconds = next(iter(times.values()))
-        return report(infos, mode=self._link.mode, clock_ms=seconds * 1000 + microseconds // 1000)
+        return report(
+            infos,
+            settings=await self._link.read_settings("appendfsync", "min-replicas-to-write"),
+            durability=self._link.durability,
+            mode=self._link.mode,
+            clock_ms=seconds * 1000 + microseconds // 1000,
+        )
 
     async def close(self) -> None:
         """See `Store.close`."""

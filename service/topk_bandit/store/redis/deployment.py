@@ -11,19 +11,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redis.asyncio import Redis
-from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.cluster import PipelineCommand, RedisCluster
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AskError,
+    ClusterError,
+    MovedError,
+    RedisClusterException,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisClusterException
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+
+    from redis.asyncio.cluster import ClusterNode
 
     from topk_bandit.store.redis.url import SentinelUrl
 
@@ -32,7 +42,13 @@ __all__ = ["Deployment", "open_deployment"]
 MAX_CONNECTIONS = 64
 """Connections to one server, besides one for each subscription."""
 
+REDIRECTIONS = 8
+"""How often a call follows a key that is being moved to another server of a cluster."""
+
+MOVING_SECONDS = 0.05
+
 _Reply = TypeVar("_Reply")
+Command = tuple[bytes | str | int, ...]
 
 
 class Deployment(Protocol):
@@ -51,7 +67,11 @@ class Deployment(Protocol):
         """Send a command that names its keys to the server that holds them."""
         ...
 
-    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
+    async def execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        """Send commands over one connection to the server that holds a key; an error of one is its reply."""
+        ...
+
+    async def ask_primaries(self, *command: str) -> Mapping[str, Any]:
         """Send a command without keys to each server that takes writes; return the replies by server."""
         ...
 
@@ -125,8 +145,16 @@ class _OneClient:
         with _closed_connections_noticed():
             return await self._execute(*command)
 
-    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
-        return {"": await self.execute(command)}
+    async def execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:  # noqa: ARG002 - as above
+        pipeline = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        with _closed_connections_noticed():
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        return replies
+
+    async def ask_primaries(self, *command: str) -> Mapping[str, Any]:
+        return {"": await self.execute(*command)}
 
     async def drop_idle_connections(self) -> None:
         await self.client.connection_pool.disconnect(inuse_connections=False)
@@ -204,8 +232,11 @@ class _Cluster:
     async def execute(self, *command: bytes | str | int) -> Any:  # noqa: ANN401
         return await self._left_behind_when_cancelled(self._client.execute_command(*command))
 
-    async def ask_primaries(self, command: str) -> Mapping[str, Any]:
-        return await self._left_behind_when_cancelled(self._ask_primaries(command))
+    async def execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        return await self._left_behind_when_cancelled(self._execute_together(key, commands))
+
+    async def ask_primaries(self, *command: str) -> Mapping[str, Any]:
+        return await self._left_behind_when_cancelled(self._ask_primaries(*command))
 
     async def drop_idle_connections(self) -> None:
         for node in self._client.get_nodes():
@@ -222,10 +253,46 @@ class _Cluster:
         await asyncio.gather(*self._calls, return_exceptions=True)
         await self._client.aclose()
 
-    async def _ask_primaries(self, command: str) -> dict[str, Any]:
+    async def _ask_primaries(self, *command: str) -> dict[str, Any]:
         await self._client.initialize()
         primaries = self._client.get_primaries()
-        return {node.name: await self._client.execute_command(command, target_nodes=node) for node in primaries}
+        return {node.name: await self._client.execute_command(*command, target_nodes=node) for node in primaries}
+
+    async def _execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        """Send them to the server that has the key, wherever that is by now; once more when a connection breaks."""
+        await self._client.initialize()
+        node, broken = self._node(key), False
+        first: tuple[Command, ...] = ()
+        for _ in range(REDIRECTIONS):
+            replies = (await _pipelined(node, (*first, *commands)))[len(first) :]
+            match replies[0]:
+                case MovedError() as moved:  # a kind of AskError
+                    await self._client.nodes_manager.move_slot(moved)
+                    node, first = self._node(key), ()
+                case AskError() as ask:
+                    node, first = self._client.get_node(host=ask.host, port=ask.port) or node, (("ASKING",),)
+                case TryAgainError():
+                    await asyncio.sleep(MOVING_SECONDS)
+                case _:
+                    lost = next((reply for reply in replies if _is_lost(reply)), None)
+                    if lost is None:
+                        return replies
+                    await self._forget_servers()
+                    if broken or isinstance(lost, RedisTimeoutError):
+                        raise lost
+                    node, first, broken = self._node(key), (), True
+        raise ClusterError(f"the server of {key} could not be found")
+
+    def _node(self, key: str) -> ClusterNode:
+        node: ClusterNode | None = self._client.get_node_from_key(key)
+        if node is None:
+            raise RedisClusterException(f"no server has {key}")
+        return node
+
+    async def _forget_servers(self) -> None:
+        """Find out anew which servers there are, which is tried again with the next call if it fails."""
+        await self._client.aclose()
+        await self._client.initialize()
 
     async def _left_behind_when_cancelled(self, call: Coroutine[Any, Any, _Reply]) -> _Reply:
         task = asyncio.create_task(call)
@@ -243,6 +310,18 @@ class _Cluster:
         self._calls.discard(task)
         if not task.cancelled():
             task.exception()
+
+
+async def _pipelined(node: ClusterNode, commands: Sequence[Command]) -> list[Any]:
+    """Send commands over one connection of a server of a cluster; an error of one is its reply."""
+    sent = [PipelineCommand(position, *command) for position, command in enumerate(commands)]
+    await node.execute_pipeline(sent)
+    return [command.result for command in sent]
+
+
+def _is_lost(reply: object) -> bool:
+    """Return whether an error says that no answer came, rather than being one."""
+    return isinstance(reply, Exception) and not isinstance(reply, ResponseError)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a server must be for the store to keep its promises: its version, role, eviction policy and append-only file.
+"""What a server must be for the store to keep its promises: version, role, eviction policy, log, replicas.
 
 Each problem is told with what to do about it; nothing on the server is ever changed.
 """
@@ -12,20 +12,39 @@ from topk_bandit.store.log import StoreReport
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from topk_bandit.domain.durability import Durability
+
 __all__ = ["report"]
 
 _MINIMUM = {"redis": (7, 0), "valkey": (7, 2)}
+_WITH_WAITAOF = {"redis": (7, 2), "valkey": (7, 2)}
 
 
-def report(infos: Mapping[str, Mapping[str, Any]], *, mode: str, clock_ms: int) -> StoreReport:
+def report(
+    infos: Mapping[str, Mapping[str, Any]],
+    *,
+    settings: Mapping[str, Mapping[str, str]],
+    durability: Durability,
+    mode: str,
+    clock_ms: int,
+) -> StoreReport:
     """Return what the servers say of themselves.
 
     Parameters
     ----------
     infos
         The answer to ``INFO`` of each server that takes writes, by its name; a single one may have an empty name.
+    settings
+        Their settings, by the same names; nothing of a server that does not tell them.
+    durability
+        The class that they have to keep.
     """
-    problems = [_named(name, problem) for name, info in infos.items() for problem in _problems(info)]
+    problems = [
+        _named(name, problem)
+        for name, info in infos.items()
+        for problem in (*_problems(info, durability), *_unkept(durability, settings.get(name, {})))
+    ]
+    shortages = [_named(name, shortage) for name, info in infos.items() for shortage in _shortages(info, durability)]
     info = next(iter(infos.values()))
     server, version = _software(info)
     memory_bytes, limit_bytes = max(map(_memory, infos.values()), key=lambda memory: memory[0] / max(memory[1], 1))
@@ -35,6 +54,7 @@ def report(infos: Mapping[str, Mapping[str, Any]], *, mode: str, clock_ms: int) 
         role=str(info.get("role", "")),
         mode=mode,
         problems=tuple(problems),
+        shortages=tuple(shortages),
         clock_ms=clock_ms,
         memory_bytes=memory_bytes,
         memory_limit_bytes=limit_bytes,
@@ -53,9 +73,9 @@ def _software(info: Mapping[str, Any]) -> tuple[str, str]:
     return "redis", str(info.get("redis_version", ""))
 
 
-def _problems(info: Mapping[str, Any]) -> list[str]:
+def _problems(info: Mapping[str, Any], durability: Durability) -> list[str]:
     server, version = _software(info)
-    minimum = _MINIMUM[server]
+    minimum = (_WITH_WAITAOF if durability.synced else _MINIMUM)[server]
     policy = info.get("maxmemory_policy")
     problems = []
     if _numbers(version) < minimum:
@@ -68,6 +88,29 @@ def _problems(info: Mapping[str, Any]) -> list[str]:
     if info.get("role") != "master":
         problems.append(f"The server's role is {info.get('role')}, so that it refuses writes: connect to the primary.")
     return problems
+
+
+def _unkept(durability: Durability, settings: Mapping[str, str]) -> list[str]:
+    """Return which settings of a server keep it from a class."""
+    policy, replicas = settings.get("appendfsync", "always"), settings.get("min-replicas-to-write")
+    problems = []
+    if durability.synced and policy != "always":
+        problems.append(f"appendfsync is {policy}, so that {durability} takes a second: set it to always.")
+    if replicas is not None and int(replicas) < durability.replicas:
+        problems.append(
+            f"min-replicas-to-write is {replicas}, so that a primary without replicas takes what {durability} "
+            f"must not acknowledge: set it to {durability.replicas}."
+        )
+    return problems
+
+
+def _shortages(info: Mapping[str, Any], durability: Durability) -> list[str]:
+    """Return what a server lacks for a class at this moment."""
+    replicas = [info.get(f"slave{number}") for number in range(int(info.get("connected_slaves", 0)))]
+    online = sum(isinstance(replica, dict) and replica.get("state") == "online" for replica in replicas)
+    if online >= durability.replicas:
+        return []
+    return [f"{online} of {durability.replicas} replicas follow, so that nothing is acknowledged: look after them."]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as raised
 
+from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, ExhaustedError, UnavailableError
 from topk_bandit.store.redis.breaker import Breaker
 from topk_bandit.store.redis.deployment import MAX_CONNECTIONS, open_deployment
 from topk_bandit.store.redis.outage import Outage
+from topk_bandit.store.redis.waits import achieved, waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from redis.asyncio import Redis
 
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.store.redis.deployment import Deployment
     from topk_bandit.store.redis.scripts import Script
 
@@ -72,11 +75,17 @@ class Link:
         Seconds that a call may take, waiting for a free connection and one repetition included.
     monotonic
         A clock that never goes back, in seconds.
+    durability
+        What `run_durably` waits for.
     """
 
-    def __init__(self, deployment: Deployment, *, timeout: float, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, deployment: Deployment, *, timeout: float, monotonic: Callable[[], float], durability: Durability
+    ) -> None:
         self._deployment = deployment
         self._timeout = timeout
+        self.durability = durability
+        self._waits = waits(durability, timeout=timeout)
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._breakers: defaultdict[str, Breaker] = defaultdict(
             lambda: Breaker(cooldown=_COOLDOWN, monotonic=monotonic)
@@ -91,6 +100,7 @@ class Link:
         *,
         timeout: float,  # noqa: ASYNC109 - it bounds each later call too
         monotonic: Callable[[], float],
+        durability: Durability = IN_MEMORY,
     ) -> Link:
         """Connect; see `open_deployment` for `url`.
 
@@ -108,7 +118,7 @@ class Link:
             raise ConfigurationError(f"the store refuses the user and password of its URL: {error}") from error
         except (raised.RedisError, raised.RedisClusterException, OSError) as error:
             raise translate(error) from error
-        return cls(deployment, timeout=timeout, monotonic=monotonic)
+        return cls(deployment, timeout=timeout, monotonic=monotonic, durability=durability)
 
     @property
     def mode(self) -> str:
@@ -124,6 +134,31 @@ class Link:
             except raised.NoScriptError:
                 return await self._deployment.execute("EVAL", script.source, *operands)
 
+    async def run_durably(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
+    ) -> tuple[Any, Durability]:
+        """Run a script, and wait until what it wrote is as durable as is asked for; return what was achieved too.
+
+        Raises
+        ------
+        NotDurableError
+            It was not in time; the script has run.
+        """
+        if not self._waits:
+            return await self.run(script, keys, arguments), IN_MEMORY
+        operands = (len(keys), *keys, *arguments)
+        async with self._guard(keys[0]):
+            replies = await self._deployment.execute_together(
+                keys[0], (("EVALSHA", script.digest, *operands), *self._waits)
+            )
+            if isinstance(replies[0], raised.NoScriptError):
+                replies = await self._deployment.execute_together(
+                    keys[0], (("EVAL", script.source, *operands), *self._waits)
+                )
+            if isinstance(replies[0], Exception):
+                raise replies[0]
+        return replies[0], achieved(self.durability, replies[1:])
+
     async def call(self, command: str, key: str, *arguments: bytes | str | int) -> Any:  # noqa: ANN401
         """Send one command about one key."""
         async with self._guard(key):
@@ -133,6 +168,14 @@ class Link:
         """Send a command without keys to each server that takes writes; return the replies by server."""
         async with self._guard(""):
             return await self._deployment.ask_primaries(command)
+
+    async def read_settings(self, *names: str) -> Mapping[str, Mapping[str, str]]:
+        """Return settings of each server that takes writes, by server; nothing where we may not read them."""
+        async with self._guard(""):
+            try:
+                return await self._deployment.ask_primaries("CONFIG GET", *names)
+            except raised.ResponseError:
+                return {}
 
     def subscriber(self) -> Redis:
         """Return a client of its own for listening to a channel; the caller closes it."""

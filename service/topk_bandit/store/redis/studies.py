@@ -124,7 +124,7 @@ class RedisStudies(StudyStore):
         """See `StudyStore.end_design`."""
         keys = self._keys.study(record.name)
         arguments = (record.incarnation, record.attempt, *_ended(end))
-        _, meta = await self._studies.ask(
+        (_, meta), _ = await self._studies.tell(
             scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments
         )
         return read_study(record.name, meta)
@@ -135,7 +135,7 @@ class RedisStudies(StudyStore):
         """See `StudyStore.ask`."""
         keys = self._keys.study(record.name)
         event = encode_study_event(QuestionsAsked(request_id, tuple(lists)))
-        status, *numbers = await self._studies.ask(
+        (status, *numbers), _ = await self._studies.tell(
             scripts.STUDY_ASK,
             record.name,
             (keys.meta, keys.log, keys.requests),
@@ -153,7 +153,7 @@ class RedisStudies(StudyStore):
             for question, answer in answers
             for part in (question, encode_answer(answer), encode_study_event(QuestionAnswered(question, answer)))
         ]
-        _, *statuses = await self._studies.ask(
+        (_, *statuses), _ = await self._studies.tell(
             scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
         )
         return [AnswerStatus(status.decode()) for status in statuses]

@@ -23,6 +23,13 @@ local function append(meta, log, at_ms, event, ...)
   return position
 end
 
+-- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what
+-- a connection wrote, so that without this it would confirm at once that replicas and disk have what another wrote.
+local function confirm(meta, answer)
+  redis.call('HINCRBY', meta, 'log_position', 0)
+  return answer
+end
+
 -- A recommendation's record: "state deadline_ms fingerprint position rewards at_ms context instead recommendation";
 -- the state is inactive, pending, rewarded, expired, lapsed or void, and the position that of the newest Rewarded or
 -- RewardAmended, "0" before. At_ms and context are "-" once it is closed: what was shown is in the

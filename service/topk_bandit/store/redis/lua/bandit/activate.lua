@@ -23,10 +23,13 @@ local record, at_ms = unpack_record(packed), now_ms()
 local recommended = cjson.decode(record.recommendation).slate
 local slate = #ARGV > 3 and pack_list({unpack(ARGV, 4)}) or pack_list(recommended)
 if record.state == 'lapsed' then
-  return {'late', '0'}
+  return confirm(KEYS[1], {'late', '0'})
 end
 if record.state ~= 'inactive' then
-  return slate == slate_of(record) and {'duplicate', '0'} or {'activation_exists', id}
+  if slate ~= slate_of(record) then
+    return {'activation_exists', id}
+  end
+  return confirm(KEYS[1], {'duplicate', '0'})
 end
 if slate ~= slate_of(record) then
   if #ARGV - 3 ~= #recommended then

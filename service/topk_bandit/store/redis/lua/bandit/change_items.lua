@@ -95,5 +95,7 @@ if next(differing) then
   end
   redis.call('HSET', KEYS[1], 'items_position', position)
   announce()
+else
+  confirm(KEYS[1])
 end
 return {'ok', redis.call('HGETALL', KEYS[1])}

@@ -31,7 +31,7 @@ if record.state == 'expired' or record.state == 'lapsed' then
 end
 if record.state == 'void' then
   if takes_back then
-    return {'duplicate', '0'}
+    return confirm(KEYS[1], {'duplicate', '0'})
   end
   return {'reward_void', id}
 end
@@ -62,7 +62,7 @@ for _, reward in ipairs(chosen) do
   differs = differs or reward[3] ~= value
 end
 if not differs then
-  return {'duplicate', '0'}
+  return confirm(KEYS[1], {'duplicate', '0'})
 end
 if not is_open(record) then
   if tonumber(record.position) > tonumber(ARGV[8]) then

@@ -11,7 +11,7 @@
 -- Returns {'created', meta}, {'exists', meta} or {'lapsed'}.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
-  return {'exists', redis.call('HGETALL', KEYS[1])}
+  return confirm(KEYS[1], {'exists', redis.call('HGETALL', KEYS[1])})
 end
 local at_ms = now_ms()
 if at_ms >= ARGV[6] + ARGV[7] then

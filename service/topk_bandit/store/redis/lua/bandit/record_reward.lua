@@ -36,7 +36,7 @@ if known and known[2] ~= posted then
   return {'reward_exists', id}
 end
 if known and not (ends and in_time and is_open(record) and known[3] ~= '-') then
-  return {'duplicate', known[4]}
+  return confirm(KEYS[1], {'duplicate', known[4]})
 end
 if not known and in_time and not is_open(record) then
   return {'reward_final', id}

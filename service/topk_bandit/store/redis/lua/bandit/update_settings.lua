@@ -13,7 +13,7 @@ if not current[1] then
   return {'no_bandit'}
 end
 if current[1] == ARGV[3] then
-  return {'ok', redis.call('HGETALL', KEYS[1])}
+  return confirm(KEYS[1], {'ok', redis.call('HGETALL', KEYS[1])})
 end
 if current[2] ~= ARGV[5] then
   return {'revision_changed'}

@@ -27,4 +27,4 @@ for i = 2, #ARGV, 3 do
     outcomes[#outcomes + 1] = 'accepted'
   end
 end
-return outcomes
+return confirm(KEYS[1], outcomes)

@@ -25,7 +25,7 @@ if known then
   if wanted ~= ARGV[3] then
     return {'request_id_reused'}
   end
-  return {'repeated', first, count}
+  return confirm(KEYS[1], {'repeated', first, count})
 end
 if study[2] ~= 'ready' then
   return {'design_' .. study[2]}

@@ -35,4 +35,4 @@ if study[2] == 'cancelled' or study[2] == 'failed' then
   append(KEYS[1], KEYS[2], at_ms, '{"v":1,"type":"design_restarted","attempt":' .. attempt .. '}')
   redis.call('HSET', KEYS[1], 'attempt', attempt, 'state', 'designing', 'progress', '', 'failure', '')
 end
-return {'ok', redis.call('HGETALL', KEYS[1])}
+return confirm(KEYS[1], {'ok', redis.call('HGETALL', KEYS[1])})

@@ -23,4 +23,4 @@ if study[2] == ARGV[2] and study[3] == 'designing' then
   end
   redis.call('DEL', KEYS[3])
 end
-return {'ok', redis.call('HGETALL', KEYS[1])}
+return confirm(KEYS[1], {'ok', redis.call('HGETALL', KEYS[1])})

@@ -1,0 +1,294 @@
+"""What is awaited before a write is acknowledged, on real servers: alone, with a replica that hangs, in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.crc import key_slot
+from tests.contracts.harness import RedisStores, run, whole_log
+from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, request
+from tests.servers import free_port, redis_binary, running_cluster, running_pair, running_server, valkey_binary
+
+from topk_bandit.domain.bandits import Item, Rewarded, RewardOutcome
+from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
+from topk_bandit.domain.errors import NotDurableError, UnavailableError
+from topk_bandit.store.log import RecordStatus
+from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.store.redis.waits import waits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+    from tests.servers import RunningServer
+
+    from topk_bandit.store.log import Store
+
+REPLICATED = Durability(synced=True, replicas=1)
+CLASSES = {"memory": IN_MEMORY, "fsync": FSYNC, "replicated:1": REPLICATED}
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[RunningServer, RunningServer]]:
+    with running_pair(valkey_binary(), "--appendfsync", "always") as pair:
+        yield pair
+
+
+async def furnish(store: Store, *ids: str) -> None:
+    await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+    for one in ids:
+        outcome = await store.record_recommendation(
+            NAME, request(), recommendation(one), incarnation="first", items_position=0
+        )
+        assert outcome.status == RecordStatus.RECORDED
+
+
+def rewards_of(log: object) -> int:
+    assert isinstance(log, list)
+    return sum(isinstance(logged.event, Rewarded) for logged in log)
+
+
+@contextmanager
+def hanging(server: RunningServer) -> Iterator[None]:
+    """Let a server do nothing until the end of the block."""
+    server.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_receipt_says_what_was_achieved(pair: tuple[RunningServer, RunningServer], name: str) -> None:
+    wanted = CLASSES[name]
+
+    async def scenario(store: Store) -> None:
+        await furnish(store, "one")
+        for outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE):
+            receipt = await store.record_reward(NAME, "one", 1.0)
+            assert (receipt.outcome, receipt.durability) == (outcome, wanted)
+
+    run(RedisStores(pair[0].unix_url, durability=wanted), scenario)
+    assert str(wanted) == name
+
+
+def test_without_the_replica_nothing_is_acknowledged_and_everything_is_found_out_later(
+    pair: tuple[RunningServer, RunningServer],
+) -> None:
+    primary, replica = pair
+
+    async def scenario(store: Store, unpaid: Store) -> None:
+        await furnish(store, "one", "two")
+        with hanging(replica):
+            # Slates need nobody's confirmation, and another class none of the replica.
+            await furnish(unpaid)
+            for _ in range(2):  # the second is a repetition, which writes nothing of its own
+                start = time.monotonic()
+                with pytest.raises(NotDurableError, match="0 of 1 replicas"):
+                    await store.record_reward(NAME, "one", 1.0)
+                assert time.monotonic() - start < 0.6
+            with pytest.raises(NotDurableError):
+                await store.change_items(NAME, upserted=ITEMS, retired=[])
+            with pytest.raises(NotDurableError):
+                await store.change_items(NAME, upserted=ITEMS, retired=[])
+            with pytest.raises(NotDurableError):
+                await store.update_settings(NAME, SETTINGS, revision=1)
+            with pytest.raises(NotDurableError):
+                await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+            receipt = await unpaid.record_reward(NAME, "two", 2.0)
+            assert receipt.durability == IN_MEMORY
+            assert rewards_of(await whole_log(store, NAME)) == 2
+        receipt = await store.record_reward(NAME, "one", 1.0)
+        assert (receipt.outcome, receipt.durability) == (RewardOutcome.DUPLICATE, REPLICATED)
+        assert rewards_of(await whole_log(store, NAME)) == 2
+
+    async def main() -> None:
+        stores = RedisStores(primary.unix_url, timeout=1.0, durability=REPLICATED)
+        others = RedisStores(primary.unix_url, timeout=1.0)
+        others.prefix = stores.prefix
+        async with stores.connect() as store, others.connect() as unpaid:
+            await scenario(store, unpaid)
+
+    asyncio.run(main())
+
+
+def test_a_script_that_the_server_forgot_is_waited_for_too(pair: tuple[RunningServer, RunningServer]) -> None:
+    async def scenario(store: Store) -> None:
+        await furnish(store, "one")
+        with pair[0].client() as client:
+            client.script_flush()
+        receipt = await store.record_reward(NAME, "one", 1.0)
+        assert (receipt.outcome, receipt.durability) == (RewardOutcome.ACCEPTED, REPLICATED)
+
+    run(RedisStores(pair[0].unix_url, durability=REPLICATED), scenario)
+
+
+def test_the_disk_is_waited_for() -> None:
+    """Between two syncs of a store that syncs each second the class is not reached; after one it is."""
+    with running_server(valkey_binary(), "--appendfsync", "no") as server:
+
+        async def scenario(store: Store) -> None:
+            with pytest.raises(NotDurableError, match="disk"):
+                await furnish(store)
+            with server.client() as client:
+                client.config_set("appendfsync", "always")
+            await furnish(store, "one")
+            assert (await store.record_reward(NAME, "one", 1.0)).durability == FSYNC
+            with server.client() as client:
+                client.config_set("appendonly", "no")
+            with pytest.raises(NotDurableError, match="appendonly"):
+                await store.record_reward(NAME, "one", 1.0)
+
+        run(RedisStores(server.unix_url, timeout=0.5, durability=FSYNC), scenario)
+
+
+def test_waits_end_before_the_call_does() -> None:
+    for timeout in (0.01, 1.0, 60.0):
+        commands = waits(REPLICATED, timeout=timeout)
+        assert [command[0] for command in commands] == ["WAITAOF", "WAIT"]
+        assert sum(int(command[-1]) for command in commands) < 1000 * timeout
+    assert waits(IN_MEMORY, timeout=1.0) == ()
+
+
+@pytest.mark.parametrize("durability", [FSYNC, REPLICATED], ids=str)
+def test_what_keeps_a_store_from_its_class_is_named(durability: Durability) -> None:
+    with running_server(valkey_binary()) as server:  # syncs each second, has no replica and needs none
+
+        async def scenario(store: Store) -> None:
+            report = await store.check()
+            told = " ".join(report.problems)
+            assert ("appendfsync is everysec" in told, "min-replicas-to-write" in told) == (
+                durability.synced,
+                durability.replicas > 0,
+            )
+            assert ("0 of 1 replicas" in " ".join(report.shortages)) == (durability.replicas > 0)
+            with server.client() as client:
+                client.config_set("appendfsync", "always")
+                client.config_set("min-replicas-to-write", durability.replicas)
+            report = await store.check()
+            assert report.problems == ()
+            assert len(report.shortages) == durability.replicas
+
+        run(RedisStores(server.unix_url, durability=durability), scenario)
+
+
+def test_a_store_with_its_replica_keeps_the_class(pair: tuple[RunningServer, RunningServer]) -> None:
+    async def scenario(store: Store) -> None:
+        report = await store.check()
+        assert "min-replicas-to-write is 0" in " ".join(report.problems)
+        assert report.shortages == ()
+
+    run(RedisStores(pair[0].unix_url, durability=REPLICATED), scenario)
+
+
+def test_a_server_that_knows_no_waitaof_is_named() -> None:
+    with running_server(redis_binary()) as server, server.client() as client:
+        if tuple(map(int, client.info("server")["redis_version"].split(".")[:2])) >= (7, 2):
+            pytest.skip("this Redis knows it")
+
+        async def scenario(store: Store) -> None:
+            assert "at least 7.2 is needed" in " ".join((await store.check()).problems)
+
+        run(RedisStores(server.unix_url, durability=FSYNC), scenario)
+
+
+def test_a_server_that_hides_its_settings_is_taken_as_it_is() -> None:
+    with running_server(valkey_binary(), "--rename-command", "CONFIG", "hidden") as server:
+
+        async def scenario(store: Store) -> None:
+            assert (await store.check()).problems == ()
+
+        run(RedisStores(server.unix_url, durability=FSYNC), scenario)
+
+
+def admin(client: redis.Redis, *command: str | int) -> None:
+    client.execute_command(*command)
+
+
+def give(slot: int, new: redis.Redis, old: redis.Redis) -> None:
+    """Tell both servers who has a slot."""
+    owner = new.execute_command("CLUSTER MYID").decode()
+    for client in (new, old):
+        admin(client, "CLUSTER SETSLOT", slot, "NODE", owner)
+
+
+def until_joined(client: redis.Redis) -> None:
+    """Wait until a server knows the other one and its slots."""
+    end = time.monotonic() + 20.0
+    while (info := client.execute_command("CLUSTER INFO"))["cluster_state"] != "ok" or info["cluster_size"] == "0":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_key_that_moves_between_servers_is_followed_while_it_is_waited_for() -> None:
+    """The slot of a bandit is moved key by key: the call is redirected by ASK, then by MOVED, and waited for there."""
+    with (
+        running_cluster(valkey_binary(), "--appendfsync", "always") as source,
+        running_server(
+            valkey_binary(),
+            "--cluster-enabled",
+            "yes",
+            "--appendfsync",
+            "always",
+            port=free_port(below=50_000),
+        ) as target,
+        source.client() as here,
+        target.client() as there,
+    ):
+        admin(here, "CLUSTER MEET", "127.0.0.1", target.port)
+        until_joined(there)
+        give(0, there, here)  # a server without any slot is in no client's map
+        stores = RedisStores(source.url, durability=FSYNC)
+        keys = [key.encode() for key in KeySpace(stores.prefix).bandit(NAME).all]
+        slot = key_slot(keys[0])
+
+        def begin_to_move() -> None:
+            ids = [client.execute_command("CLUSTER MYID").decode() for client in (here, there)]
+            admin(there, "CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+            admin(here, "CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+            here.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+        async def scenario(store: Store) -> None:
+            await furnish(store, "one", "two", "three")
+            for step, (one, value) in {"before": ("one", 1.0), "during": ("two", 2.0), "after": ("three", 3.0)}.items():
+                if step == "during":
+                    await asyncio.to_thread(begin_to_move)
+                if step == "after":
+                    await asyncio.to_thread(give, slot, there, here)
+                receipt = await store.record_reward(NAME, one, value)
+                assert (receipt.outcome, receipt.durability) == (RewardOutcome.ACCEPTED, FSYNC), step
+            changed = await store.change_items(NAME, upserted=[Item("apple")], retired=[])
+            assert changed.log_position == 8
+
+        run(stores, scenario)
+
+
+@pytest.mark.parametrize("start", [running_server, running_cluster], ids=["alone", "cluster"])
+def test_a_server_that_comes_back_is_found_again(start: object) -> None:
+    assert callable(start)
+    with start(valkey_binary(), "--appendfsync", "always") as server:
+
+        async def scenario(store: Store) -> None:
+            await furnish(store, "one", "two")
+            await store.record_reward(NAME, "one", 1.0)
+            server.kill()
+            server.start()
+            receipt = await insist(store, "two")
+            assert receipt == FSYNC
+            assert rewards_of(await whole_log(store, NAME)) == 2
+
+        async def insist(store: Store, one: str) -> Durability:
+            end = time.monotonic() + 20.0
+            while True:
+                try:
+                    return (await store.record_reward(NAME, one, 1.0)).durability
+                except UnavailableError:
+                    assert time.monotonic() < end
+                    await asyncio.sleep(0.1)
+
+        run(RedisStores(server.url, durability=FSYNC), scenario)
