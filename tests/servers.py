@@ -180,9 +180,21 @@ class SentinelPair:
     def url(self) -> str:
         return f"sentinel://127.0.0.1:{self.sentinel.port}/main"
 
+    def cut(self) -> None:
+        """End the replica's link to the primary, for good."""
+        with self.primary.client() as client:
+            client.execute_command("ACL SETUSER", "default", "-psync", "-sync")
+            client.execute_command("CLIENT KILL", "TYPE", "replica")
+
+    def fail_over(self) -> None:
+        """Have the sentinel promote the replica, and tell the primary when it comes to that."""
+        with self.sentinel.client() as client:
+            client.execute_command("SENTINEL FAILOVER", "main")
+
     def until_ready_to_fail_over(self) -> None:
         """Wait until the replica has all that the primary has, and the sentinel knows of it."""
         with self.primary.client() as source, self.replica.client() as target:
+            _until(lambda: target.info("replication")["master_link_status"] == "up", "the replica did not connect")
             written = source.info("replication")["master_repl_offset"]
             _until(
                 lambda: target.info("replication").get("slave_repl_offset", -1) >= written,
@@ -193,11 +205,11 @@ class SentinelPair:
 
 
 @contextlib.contextmanager
-def running_sentinel(binary: Path) -> Iterator[SentinelPair]:
-    """Run a primary, a replica and a sentinel until the end of the block."""
+def running_sentinel(binary: Path, *options: str) -> Iterator[SentinelPair]:
+    """Run a primary, a replica and a sentinel until the end of the block; `options` are those of the first two."""
     with (
-        running_server(binary, "--repl-diskless-sync-delay", "0") as primary,
-        running_server(binary, "--replicaof", "127.0.0.1", str(primary.port)) as replica,
+        running_server(binary, "--repl-diskless-sync-delay", "0", *options) as primary,
+        running_server(binary, "--replicaof", "127.0.0.1", str(primary.port), *options) as replica,
         running_server(
             binary,
             "--sentinel",

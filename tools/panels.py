@@ -318,6 +318,7 @@ FOLDING = Row(
                 for name, words in (
                     ("fold_failures", "folds failed"),
                     ("logs_replaced", "logs replaced"),
+                    ("lost_events", "events lost"),
                     ("model_divergences", "models diverged"),
                     ("snapshot_failures", "snapshots failed"),
                 )

@@ -117,6 +117,10 @@ class RecordedHooks(Hooks):
     def log_replaced(self, bandit: str) -> None:
         self.counts["logs replaced"] += bandit == str(NAME)
 
+    def events_lost(self, bandit: str, *, events: int, rewards: int) -> None:
+        self.counts["lost events"] += events * (bandit == str(NAME))
+        self.counts["lost rewards"] += rewards * (bandit == str(NAME))
+
     def snapshot_saved(self) -> None:
         self.counts["snapshots"] += 1
 

@@ -46,7 +46,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
 )
 from topk_bandit.domain.features import Features
-from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, RecordStatus, Snapshot
+from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, Loss, RecordStatus, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -1551,3 +1551,25 @@ class StoreContract:
             assert report.version != ""
 
         run(stores, scenario)
+
+    def test_a_loss_counts_once_whoever_notes_it(self, stores: Stores) -> None:
+        async def scenario(one: Store, other: Store) -> None:
+            await one.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+            noted = [
+                (one, 4, 9, (5, 7)),
+                (other, 4, 9, (5, 7)),  # the same
+                (other, 4, 12, (7, 10, 11)),  # which knew more
+                (one, 4, 9, (5,)),
+                (one, 8, 10, ()),  # another loss
+            ]
+            losses = [
+                await store.note_loss(NAME, incarnation="first", after=after, end=end, rewards=rewards)
+                for store, after, end, rewards in noted
+            ]
+            assert losses == [Loss(5, 2), Loss(0, 0), Loss(3, 2), Loss(0, 0), Loss(2, 0)]
+            record = await one.get_bandit(NAME)
+            assert (record.lost_events, record.lost_rewards) == (10, 4)
+            with pytest.raises(NotFoundError):
+                await one.note_loss(NAME, incarnation="other", after=1, end=2, rewards=())
+
+        run(stores, scenario, connections=2)

@@ -65,6 +65,7 @@ PROMISED = {
     "topk_bandit_folded_events_total": "counter",
     "topk_bandit_refit_seconds": "histogram",
     "topk_bandit_logs_replaced_total": "counter",
+    "topk_bandit_lost_events_total": "counter",
     "topk_bandit_log_unread_seconds": "gauge",
     "topk_bandit_unsaved_events": "gauge",
     "topk_bandit_snapshots_total": "counter",
@@ -160,6 +161,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.defaulted()
     metrics.followed(bandit, 3, 4.0)
     metrics.log_replaced(bandit)
+    metrics.events_lost(bandit, events=3, rewards=1)
     metrics.folded(3, 0.01)
     metrics.refitted(0.02)
     metrics.backed(bandit, unsaved_events=3, age_seconds=60.0, n_bytes=4000)

@@ -319,6 +319,8 @@ class Shop:
             expirations=4,
             late_rewards=5,
             clamped_rewards=15,
+            lost_events=33,
+            lost_rewards=32,
             inactive=16,
             lapsed=17,
             shown_otherwise=18,

@@ -496,6 +496,8 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         constant_variance=4.0,
         shared_context=2.0,
         clamped_reward_count=15,
+        lost_event_count=33,
+        lost_reward_count=32,
         inactive_count=16,
         lapsed_count=17,
         shown_otherwise_count=18,

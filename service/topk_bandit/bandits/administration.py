@@ -200,6 +200,8 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         expirations=tally.expirations,
         late_rewards=record.late_rewards,
         clamped_rewards=record.clamped_rewards,
+        lost_events=record.lost_events,
+        lost_rewards=record.lost_rewards,
         pending=model.open_slates,
         inactive=tally.inactive,
         lapsed=tally.lapsed,

@@ -15,15 +15,16 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
-from topk_bandit.domain.bandits import Expired, Rewarded
+from topk_bandit.domain.bandits import Expired, LoggedEvent, Rewarded
 from topk_bandit.domain.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.policy import Limits
     from topk_bandit.store.log import LogSlice, Store
@@ -123,6 +124,7 @@ class Follower:
         self._announce_at = 0.0
         self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks)
         self._loaded_end = 0
+        self._recent = RecentEvents()
 
     @property
     def is_present(self) -> bool:
@@ -174,6 +176,10 @@ class Follower:
         self._announced_position, self._announce_at = position, now + self._announce_seconds
         return newest <= position
 
+    def note_written(self, position: int, *, is_reward: bool) -> None:
+        """Note what the store has told this worker to have written, so that its loss is noticed."""
+        self._recent.note_written(position, is_reward=is_reward)
+
     def rest(self) -> None:
         """Leave because the model is not used, or others need its memory; calls that hold the model end with it."""
         self._enter(FollowerState.RESTING)
@@ -212,7 +218,12 @@ class Follower:
         """Return the published model and the log from its last event on; None without one, or if the log is another."""
         if self.model is None:
             return None
+        written = self._recent.end  # by now: what is written while the log is read may not be in it
         part = await self._store.read_log(self.name, start=self.model.version, limit=EVENTS_PER_READ)
+        if part.incarnation == self.model.incarnation and (
+            part.log_position < written or not _is_same_log(part, self.model)
+        ):
+            await self._note_loss(part)
         if _is_same_log(part, self.model):
             if part.log_position > self.model.version and self.state is not FollowerState.BROKEN:
                 self._enter(FollowerState.LAGGING)
@@ -221,6 +232,26 @@ class Follower:
         _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
         self._hooks.log_replaced(str(self.name))
         return None
+
+    async def _note_loss(self, part: LogSlice) -> None:
+        """Find out what is gone of the log, and tell the store, the log of operations and the metrics."""
+        recent, events, start = self._recent, list[LoggedEvent](), max(self._recent.start, part.first_position)
+        while (page := await self._store.read_log(self.name, start=start, limit=EVENTS_PER_READ)).events:
+            events += page.events
+            start += len(page.events)
+        gone = recent.find_gone(events, log_position=part.log_position)
+        loss = await self._store.note_loss(
+            self.name, incarnation=part.incarnation, after=gone.after, end=gone.end, rewards=gone.rewards
+        )
+        recent.forget()
+        if loss.events:
+            self._hooks.events_lost(str(self.name), events=loss.events, rewards=loss.rewards)
+            _log.error(
+                "the store has lost the end of a log: %s events, %s of them rewards",
+                loss.events,
+                loss.rewards,
+                extra={"bandit": str(self.name), "after": gone.after, "end": gone.end},
+            )
 
     async def _restore(self, *, limit: int) -> tuple[Model | None, LogSlice]:
         """Return the newest model that a snapshot gives and the log after it; no model for a log that is whole."""
@@ -234,6 +265,7 @@ class Follower:
                 part = await self._store.read_log(self.name, start=part.first_position, limit=limit)
             if whole or _is_same_log(part, model):
                 self._snapshots.resume_after(snapshot, at_ms=model.last.at_ms)
+                self._recent.note_read((model.last,))
                 self._loaded_end = part.log_position
                 return model, part
         part = await self._store.read_log(self.name, start=1, limit=limit)
@@ -251,6 +283,7 @@ class Follower:
             self._enter(FollowerState.BROKEN)
             self._hooks.fold_failed(str(self.name))
             raise
+        self._recent.note_read(events)
         if step.checkpoint is not None:
             await self._snapshots.save_if_due(step.checkpoint)
         return step.model

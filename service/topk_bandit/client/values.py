@@ -270,6 +270,8 @@ class BanditStats:
     place_count: int
     unplaced_reward_count: int
     clamped_reward_count: int
+    lost_event_count: int
+    lost_reward_count: int
     inactive_count: int
     lapsed_count: int
     shown_otherwise_count: int

@@ -566,6 +566,8 @@ class BanditStats:
         Rewards that came after their deadline and were counted, not learned.
     clamped_rewards
         Rewards outside the bandit's range that were learned as its nearest end.
+    lost_events, lost_rewards
+        Events that the store had and lost, as far as a worker knew them, and how many of them were rewards.
     places
         Places of the universe that the kernel is defined on.
     passed_over
@@ -601,6 +603,8 @@ class BanditStats:
     expirations: int
     late_rewards: int
     clamped_rewards: int
+    lost_events: int
+    lost_rewards: int
     pending: int
     inactive: int
     lapsed: int

@@ -61,6 +61,9 @@ class Hooks:
     def log_replaced(self, bandit: str) -> None:
         """Note that a bandit's log is not the one that was followed: shorter than the model, or with other events."""
 
+    def events_lost(self, bandit: str, *, events: int, rewards: int) -> None:
+        """Note what is gone of a bandit's log, once for all workers; `rewards` of the `events` were rewards."""
+
     def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
         """Note the size of a bandit's published posterior, and what its whole model takes."""
 

@@ -211,6 +211,11 @@ class Metrics(Hooks):
         self._fold_failures = self._counter(
             "topk_bandit_fold_failures_total", "Attempts at an event of a log that could not be folded into its model."
         )
+        self._lost = self._counter(
+            "topk_bandit_lost_events_total",
+            "Events that the store had and lost, as far as a worker knew them; counted once for all workers.",
+            "kind",
+        )
         self._logs_replaced = self._counter(
             "topk_bandit_logs_replaced_total",
             "Logs that were not those that had been followed: shorter than the model, or with other events.",
@@ -267,6 +272,8 @@ class Metrics(Hooks):
             self._rewards.labels(outcome)
         for durability in _DURABILITIES:
             self._durability.labels(durability)
+        for kind in ("reward", "other"):
+            self._lost.labels(kind)
         for outcome in _ANSWER_OUTCOMES:
             self._answers.labels(outcome)
         for mode in ("explored", "exploited", "baseline"):
@@ -372,6 +379,11 @@ class Metrics(Hooks):
     def log_replaced(self, bandit: str) -> None:  # noqa: ARG002
         """Count a log that is another one."""
         self._logs_replaced.inc()
+
+    def events_lost(self, bandit: str, *, events: int, rewards: int) -> None:  # noqa: ARG002
+        """Count what is gone."""
+        self._series(self._lost, "reward").inc(rewards)
+        self._series(self._lost, "other").inc(events - rewards)
 
     def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
         """Keep the size of a bandit's model."""

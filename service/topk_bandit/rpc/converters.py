@@ -331,6 +331,8 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         expiration_count=stats.expirations,
         late_reward_count=stats.late_rewards,
         clamped_reward_count=stats.clamped_rewards,
+        lost_event_count=stats.lost_events,
+        lost_reward_count=stats.lost_rewards,
         pending_count=stats.pending,
         inactive_count=stats.inactive,
         lapsed_count=stats.lapsed,

@@ -33,6 +33,7 @@ __all__ = [
     "Correctable",
     "Expiry",
     "LogSlice",
+    "Loss",
     "RecordOutcome",
     "RecordStatus",
     "Snapshot",
@@ -69,6 +70,8 @@ class BanditRecord:
         Rewards that came after their deadline.
     clamped_rewards
         Rewards outside the bandit's range that were accepted as its nearest end.
+    lost_events, lost_rewards
+        Events that the store had and lost, as far as somebody knew them, and how many of them were rewards.
     """
 
     name: BanditName
@@ -82,6 +85,8 @@ class BanditRecord:
     pending: int
     late_rewards: int
     clamped_rewards: int
+    lost_events: int = 0
+    lost_rewards: int = 0
 
 
 class RecordStatus(StrEnum):
@@ -148,6 +153,14 @@ class Expiry:
 
     count: int
     next_deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is gone of a log: so many events, some of which were rewards."""
+
+    events: int
+    rewards: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,6 +448,25 @@ class Store(Protocol):
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """Return up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        ...
+
+    async def note_loss(
+        self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
+    ) -> Loss:
+        """Note that the events after position `after`, which went up to `end`, are gone; return what is newly known.
+
+        What was noted before of the same end, by another worker for example, does not count again.
+
+        Parameters
+        ----------
+        rewards
+            Positions among those that are gone, of rewards.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit, or it was created anew.
+        """
         ...
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:

@@ -36,6 +36,7 @@ from topk_bandit.store.log import (
     BanditRecord,
     Expiry,
     LogSlice,
+    Loss,
     RecordOutcome,
     RecordStatus,
     Snapshot,
@@ -82,6 +83,8 @@ class _Bandit:
     items_position: int = 0
     late_rewards: int = 0
     clamped_rewards: int = 0
+    lost: Loss = field(default_factory=lambda: Loss(0, 0))
+    loss: tuple[int, int] = (0, 0)
     first_position: int = 1
     log_position: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
@@ -105,6 +108,8 @@ class _Bandit:
             pending=sum(self.recorded[key].state is RecordState.PENDING for key in self.deadlines),
             late_rewards=self.late_rewards,
             clamped_rewards=self.clamped_rewards,
+            lost_events=self.lost.events,
+            lost_rewards=self.lost.rewards,
         )
 
     def recall(self, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
@@ -501,6 +506,20 @@ class MemoryStore(Store):
             log_position=bandit.log_position,
             events=tuple(bandit.events[offset : offset + limit]) if offset >= 0 else (),
         )
+
+    async def note_loss(
+        self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
+    ) -> Loss:
+        """See `Store.note_loss`."""
+        bandit = self._bandit(name)
+        if bandit.incarnation != incarnation:
+            raise refusal("no_bandit", name)
+        start = bandit.loss[1] if bandit.loss[0] == after else after
+        new = Loss(max(0, end - start), sum(position > start for position in rewards))
+        if new.events:
+            bandit.loss = (after, end)
+            bandit.lost = Loss(bandit.lost.events + new.events, bandit.lost.rewards + new.rewards)
+        return new
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none."""

@@ -37,7 +37,15 @@ from topk_bandit.store.codec import (
     encode_snapshot,
     fingerprint,
 )
-from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, MOST_REWARDS, Expiry, RecordOutcome, RecordStatus, Store
+from topk_bandit.store.log import (
+    DEFAULT_RECORD_RETENTION_MS,
+    MOST_REWARDS,
+    Expiry,
+    Loss,
+    RecordOutcome,
+    RecordStatus,
+    Store,
+)
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.inspection import report
@@ -326,6 +334,14 @@ class RedisStore(Store):
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return read_slice(*parts, start=start)
+
+    async def note_loss(
+        self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
+    ) -> Loss:
+        """See `Store.note_loss`."""
+        keys = self._keys.bandit(name)
+        _, *counts = await self._bandits.ask(scripts.NOTE_LOSS, name, (keys.meta,), (incarnation, after, end, *rewards))
+        return Loss(*map(int, counts))
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none.

@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import PipelineCommand, RedisCluster
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AskError,
@@ -28,6 +27,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.store.redis.primaries import PrimaryConnection, PrimaryConnections, PrimaryWatch, Sentinels
 from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
     except BaseException:
         await one.close()
         raise
-    if sentinel is not None or not about.get("cluster_enabled"):
+    if isinstance(one, _Sentinel):
+        one.start()
+        return one
+    if not about.get("cluster_enabled"):
         return one
     await one.close()
     return await _Cluster.open(url, options)
@@ -184,16 +187,27 @@ class _Sentinel(_OneClient):
     def __init__(self, url: SentinelUrl, options: Mapping[str, Any]) -> None:
         login = {"username": url.username or None, "password": url.password or None}
         self._service = url.service
-        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
+        self._sentinel = Sentinels(  # type: ignore[no-untyped-call]
             url.hosts, sentinel_kwargs=dict(options), **options, **login
         )
-        super().__init__(self._sentinel.master_for(self._service, max_connections=MAX_CONNECTIONS))
+        super().__init__(self._primary(max_connections=MAX_CONNECTIONS))
+        self._watch = PrimaryWatch(self.client)
+
+    def start(self) -> None:
+        """Begin to look which server is the primary."""
+        self._watch.start()
 
     def subscriber(self) -> Redis:
-        master: Redis = self._sentinel.master_for(self._service, **_telling_of_losses({}))
+        return self._primary(**_telling_of_losses({}))
+
+    def _primary(self, **options: Any) -> Redis:  # noqa: ANN401 - the client library's own
+        master: Redis = self._sentinel.master_for(
+            self._service, connection_pool_class=PrimaryConnections, connection_class=PrimaryConnection, **options
+        )
         return master
 
     async def close(self) -> None:
+        await self._watch.stop()
         await super().close()
         for sentinel in self._sentinel.sentinels:
             await sentinel.aclose()

@@ -69,6 +69,8 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
         pending=int(fields[b"pending"]),
         late_rewards=int(fields[b"late_rewards"]),
         clamped_rewards=int(fields[b"clamped_rewards"]),
+        lost_events=int(fields[b"lost_events"]),
+        lost_rewards=int(fields[b"lost_rewards"]),
     )
 
 

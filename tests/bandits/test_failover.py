@@ -1,0 +1,217 @@
+"""Failovers of a real pair of servers under Sentinel: what was acknowledged is there, or its loss is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.bandits.harness import NAME, SETTINGS, request, running_worker
+from tests.contracts.harness import RedisStores, whole_log
+from tests.long_forms import usual_or_long
+from tests.servers import running_sentinel, valkey_binary
+
+from topk_bandit.domain.bandits import Item, Recommended, Rewarded
+from topk_bandit.domain.durability import FSYNC, Durability
+from topk_bandit.domain.errors import NotDurableError, NotFoundError, UnavailableError
+
+if TYPE_CHECKING:
+    from tests.bandits.harness import Worker
+    from tests.servers import SentinelPair
+
+    from topk_bandit.store.log import Store
+
+pytestmark = pytest.mark.timeout(usual_or_long(120, long=600))
+REPLICATED = Durability(synced=True, replicas=1)
+TIMES = usual_or_long(1, long=10)
+LONGEST_GAP = 5.0
+
+
+@dataclass
+class Ledger:
+    """What a storefront was told: of rewards by recommendation, and when it was told something good the last time."""
+
+    acknowledged: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    refused: int = 0
+    not_durable: int = 0
+    longest_gap: float = 0.0
+    good_at: float = field(default_factory=time.monotonic)
+
+    async def visit(self, worker: Worker) -> None:
+        """Ask for a slate, and post its reward."""
+        slate = await worker.recommender.recommend(NAME, request())
+        if slate.degraded:
+            self.refused += 1
+            await asyncio.sleep(0.02)
+            return
+        self.unknown.add(slate.recommendation_id)
+        try:
+            await worker.recommender.reward(NAME, slate.recommendation_id, 1.0)
+        except NotDurableError:
+            self.not_durable += 1
+        except (UnavailableError, NotFoundError):  # it was sent again, to a server that never heard of the slate
+            self.refused += 1
+        else:
+            self.unknown.discard(slate.recommendation_id)
+            self.acknowledged.add(slate.recommendation_id)
+            self.longest_gap = max(self.longest_gap, time.monotonic() - self.good_at)
+            self.good_at = time.monotonic()
+
+    async def visits(self, worker: Worker, *, seconds: float = 0.0, count: int = 1) -> None:
+        """Visit for so long, and so often at least."""
+        end = time.monotonic() + seconds
+        while count > 0 or time.monotonic() < end:
+            await self.visit(worker)
+            await asyncio.sleep(0.01)
+            count -= 1
+
+
+async def lost(store: Store, ledger: Ledger) -> int:
+    """Return how many acknowledged rewards the log does not have."""
+    log = await whole_log(store, NAME)
+    return len(ledger.acknowledged - {one.event.recommendation_id for one in log if isinstance(one.event, Rewarded)})
+
+
+async def begun(worker: Worker, other: Worker, pair: SentinelPair, ledger: Ledger) -> None:
+    """Open the shop, which a second worker follows, and let the replica have all of it."""
+    await asyncio.to_thread(pair.until_ready_to_fail_over)
+    await worker.bandits.create_bandit(NAME, SETTINGS)
+    await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(8)])
+    await other.residents.get_model(NAME)
+    await ledger.visits(worker, count=10)
+    await asyncio.to_thread(pair.until_ready_to_fail_over)
+
+
+async def until_away(worker: Worker, old: int) -> None:
+    """Wait until the log is that of another server, which has nothing after position `old`."""
+    end = time.monotonic() + 30.0
+    while True:
+        try:
+            if (await worker.store.get_bandit(NAME)).log_position < old:
+                return
+        except UnavailableError:
+            await asyncio.sleep(0.05)
+        assert time.monotonic() < end
+
+
+def run_failover(durability: Durability, scenario: object) -> None:
+    assert callable(scenario)
+    for _ in range(TIMES):
+        with running_sentinel(valkey_binary(), "--appendfsync", "always") as pair:
+            stores = RedisStores(pair.url, timeout=1.5, durability=durability)
+
+            async def main(pair: SentinelPair = pair, stores: RedisStores = stores) -> None:
+                async with AsyncExitStack() as stack:
+                    workers = [
+                        await stack.enter_async_context(
+                            running_worker(await stack.enter_async_context(stores.connect()))
+                        )
+                        for _ in range(2)
+                    ]
+                    ledger = Ledger()
+                    await begun(workers[0], workers[1], pair, ledger)
+                    await scenario(workers, pair, ledger)
+
+            asyncio.run(main())
+
+
+def counted(workers: list[Worker], what: str) -> int:
+    return sum(worker.hooks.counts[what] for worker in workers)
+
+
+async def followed(worker: Worker) -> None:
+    """Have a worker read its log to the end, once it has found the other server."""
+    end = time.monotonic() + 20.0
+    while True:
+        try:
+            await worker.residents.follow(NAME)
+        except UnavailableError:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+async def until_counted(workers: list[Worker]) -> None:
+    """Wait until a loss was noticed, and longer than both workers take to do so."""
+    end = time.monotonic() + 20.0
+    while not counted(workers, "lost events"):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+    for worker in workers:
+        await followed(worker)
+
+
+@pytest.mark.long_form
+def test_what_a_cut_replica_lacks_is_counted() -> None:
+    async def scenario(workers: list[Worker], pair: SentinelPair, ledger: Ledger) -> None:
+        worker = workers[0]
+        await asyncio.to_thread(pair.cut)
+        kept = (await worker.store.get_bandit(NAME)).log_position
+        await ledger.visits(worker, count=20)
+        assert not ledger.refused
+        old = (await worker.store.get_bandit(NAME)).log_position
+        pair.primary.kill()
+        await until_away(worker, old)
+        await until_counted(workers)
+        gone = await lost(worker.store, ledger)
+        assert gone == 20
+        assert counted(workers, "lost rewards") == gone
+        assert counted(workers, "lost events") == old - kept
+        stats = await worker.bandits.stats(NAME)
+        assert (stats.lost_events, stats.lost_rewards) == (old - kept, gone)
+        await ledger.visits(worker, count=5)
+        assert await lost(worker.store, ledger) == gone
+        assert counted(workers, "lost rewards") == gone
+
+    run_failover(FSYNC, scenario)
+
+
+@pytest.mark.long_form
+def test_nothing_that_was_acknowledged_as_replicated_is_lost() -> None:
+    async def scenario(workers: list[Worker], pair: SentinelPair, ledger: Ledger) -> None:
+        worker, told = workers[0], len(ledger.acknowledged)
+        assert told == 10
+        await asyncio.to_thread(pair.cut)
+        await ledger.visits(worker, count=3)
+        assert ledger.not_durable == 3
+        assert len(ledger.acknowledged) == told
+        old = (await worker.store.get_bandit(NAME)).log_position
+        pair.primary.kill()
+        await until_away(worker, old)
+        assert await lost(worker.store, ledger) == 0
+
+    run_failover(REPLICATED, scenario)
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize("durability", [FSYNC, REPLICATED], ids=str)
+def test_a_planned_failover_is_followed_at_once(durability: Durability) -> None:
+    """Sentinel tells the old primary some ten seconds after it has promoted the other one."""
+
+    async def scenario(workers: list[Worker], pair: SentinelPair, ledger: Ledger) -> None:
+        worker = workers[0]
+        await asyncio.to_thread(pair.fail_over)
+        await ledger.visits(worker, seconds=3.0)
+        with pair.primary.client() as old, pair.replica.client() as new:
+            assert (old.info("replication")["role"], new.info("replication")["role"]) == ("master", "master")
+            (key,) = [key for key in new.keys("*:log") if b"home" in key]
+            forsaken = old.xlen(key)
+            await ledger.visits(worker, count=5)
+            assert old.xlen(key) == forsaken
+        for one in workers:
+            await followed(one)
+        gone = await lost(worker.store, ledger)
+        if durability == REPLICATED:
+            assert gone == 0
+            return
+        assert gone <= counted(workers, "lost rewards") <= gone + len(ledger.unknown)
+        assert ledger.longest_gap < LONGEST_GAP
+        log = await whole_log(worker.store, NAME)
+        assert sum(isinstance(one.event, Recommended) for one in log) > gone
+
+    run_failover(durability, scenario)
