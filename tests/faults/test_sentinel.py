@@ -41,17 +41,30 @@ def learned(channel: grpc.Channel, count: int) -> bool:
     return not given.degraded and given.observation_count == count
 
 
-def test_the_doctor_examines_the_primary(pair: SentinelPair) -> None:
-    done = subprocess.run(
+def doctor(pair: SentinelPair, durability: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [COMMAND, "doctor"],
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
-        env=clean_environment(COLUMNS="200", TOPK_BANDIT_REDIS_URL=pair.url),
+        env=clean_environment(COLUMNS="200", TOPK_BANDIT_REDIS_URL=pair.url, TOPK_BANDIT_DURABILITY=durability),
     )
+
+
+def test_the_doctor_examines_the_primary(pair: SentinelPair) -> None:
+    done = doctor(pair, "memory")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "master, sentinel, answers in" in done.stdout
+    assert "durability: memory is awaited" in done.stdout
+
+
+def test_the_doctor_says_what_a_class_lacks(pair: SentinelPair) -> None:
+    done = doctor(pair, "replicated:2")
+    assert done.returncode == 1
+    assert "appendfsync is everysec" in done.stdout
+    assert "min-replicas-to-write is 0" in done.stdout
+    assert "1 of 2 replicas follow" in done.stdout
 
 
 def test_it_serves_through_sentinel_and_follows_to_the_new_primary(pair: SentinelPair, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import (
     ConfigurationError,
+    ConflictError,
     CorruptDataError,
     ExhaustedError,
     NotFoundError,
@@ -624,6 +625,46 @@ def test_a_wrong_password_is_a_configuration_error() -> None:
         with pytest.raises(ConfigurationError, match="password"):
             asyncio.run(RedisStore.connect(server.url))
         run(RedisStores(f"redis://:secret@{address}"), furnish)
+
+
+def test_items_that_are_retired_together_are_all_remembered(valkey: RunningServer) -> None:
+    """Some of them share a bucket, which is written once."""
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, settings(item_capacity=400), incarnation="first", quota=9)
+        ids = [f"item-{number}" for number in range(400)]
+        await store.change_items(NAME, upserted=[Item(one) for one in ids], retired=[])
+        await store.change_items(NAME, upserted=[], retired=ids)
+        for one in ids:
+            with pytest.raises(ConflictError, match="retired"):
+                await store.change_items(NAME, upserted=[Item(one)], retired=[])
+
+    run(RedisStores(valkey.url), scenario)
+
+
+def test_what_can_not_be_ended_holds_up_no_other_deadline(valkey: RunningServer) -> None:
+    """Of a garbage record only its own deadline goes; garbage that all of them need is an error, and all stay."""
+
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(NAME, settings(reward_wait_ms=0), incarnation="first", quota=9)
+        for one in ("first", "second", "third"):
+            await recommend(store, one)
+        keys = store._keys.bandit(NAME)
+        with valkey.client() as client:
+            packed = client.hget(keys.recommendations, "second")
+            client.hset(keys.recommendations, "second", packed.replace(b"[]", b"[[1]]", 1))
+            kept = client.hget(keys.meta, "log_position")
+            client.hset(keys.meta, "log_position", "garbage")
+            with pytest.raises(CorruptDataError):
+                await store.expire_due(NAME, limit=9)
+            assert client.zcard(keys.deadlines) == 3
+            client.hset(keys.meta, "log_position", kept)
+            assert await expire(store) == 2
+            assert client.zcard(keys.deadlines) == 0
+        log = await whole_log(store, NAME)
+        assert [one.event.recommendation_id for one in log if isinstance(one.event, Expired)] == ["first", "third"]
+
+    run(RedisStores(valkey.url), scenario)
 
 
 def test_tls() -> None:

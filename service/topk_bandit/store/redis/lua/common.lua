@@ -11,23 +11,80 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local function announce()
-  redis.call('PUBLISH', ARGV[1], ARGV[2])
+-- A script that errors is not rolled back, so nothing is written before all is computed and can be written: `write` keeps
+-- a command, and `commit` examines the keys and sends all. What a script reads is as it was when the script began.
+local writes = {}
+local kinds_of = {HSET = 'hash', HDEL = 'hash', HINCRBY = 'hash', ZADD = 'zset', ZREM = 'zset', XADD = 'stream', XTRIM = 'stream'}
+
+local function write(...)
+  writes[#writes + 1] = {...}
 end
+
+local function refuse(key)
+  error({err = 'WRONGTYPE ' .. key .. ' holds something that was not written by this service'})
+end
+
+-- Return a whole number that a key holds, as it is.
+local function whole(key, number)
+  if not number or #number > 15 or not string.match(number, '^-?%d+$') then
+    refuse(key)
+  end
+  return number
+end
+
+-- Raise an error unless each command can be carried out, but for an XADD behind the stream's end.
+local function examine()
+  local kinds = {}
+  for _, one in ipairs(writes) do
+    local command, key, field = one[1], one[2], one[3]
+    local kind = kinds_of[command]
+    if kind then
+      kinds[key] = kinds[key] or redis.call('TYPE', key).ok
+      if kinds[key] ~= kind and kinds[key] ~= 'none' then
+        refuse(key)
+      end
+    end
+    if command == 'HINCRBY' then
+      whole(key, redis.call('HGET', key, field) or '0')
+    elseif command == 'ZADD' then
+      whole(key, tostring(field))
+    end
+  end
+end
+
+-- Carry out all that was written, and return `answer`. XADDs are first: of these only the first can fail.
+local function commit(answer)
+  examine()
+  for pass = 1, 2 do
+    for _, one in ipairs(writes) do
+      if (one[1] == 'XADD') == (pass == 1) then
+        redis.call(unpack(one))
+      end
+    end
+  end
+  writes = {}
+  return answer
+end
+
+local function announce()
+  write('PUBLISH', ARGV[1], ARGV[2])
+end
+
+local newest = nil  -- the log's newest position, once this script knows it
 
 -- Append an event behind the newest one; `...` are further fields of the entry. Returns its position.
 local function append(meta, log, at_ms, event, ...)
-  local position = text(redis.call('HGET', meta, 'log_position') + 1)
-  redis.call('XADD', log, position .. '-0', 'at_ms', text(at_ms), 'event', event, ...)
-  redis.call('HSET', meta, 'log_position', position)
-  return position
+  newest = text(whole(meta, newest or redis.call('HGET', meta, 'log_position')) + 1)
+  write('XADD', log, newest .. '-0', 'at_ms', text(at_ms), 'event', event, ...)
+  write('HSET', meta, 'log_position', newest)
+  return newest
 end
 
 -- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what
 -- a connection wrote, so that without this it would confirm at once that replicas and disk have what another wrote.
 local function confirm(meta, answer)
-  redis.call('HINCRBY', meta, 'log_position', 0)
-  return answer
+  write('HINCRBY', meta, 'log_position', 0)
+  return commit(answer)
 end
 
 -- A recommendation's record: "state deadline_ms fingerprint position rewards at_ms context instead recommendation";
@@ -131,12 +188,12 @@ end
 -- closed, here and below.
 local function close_record(keys, id, record, state, at_ms)
   if record.state == 'pending' then
-    redis.call('HINCRBY', keys.meta, 'pending', -1)
+    write('HINCRBY', keys.meta, 'pending', -1)
   end
-  redis.call('ZREM', keys.deadlines, id)
+  write('ZREM', keys.deadlines, id)
   record.state, record.at_ms, record.context = state, '-', '-'
-  redis.call('HSET', keys.recommendations, id, pack_record(record))
-  redis.call('ZADD', keys.closed, text(at_ms), id)
+  write('HSET', keys.recommendations, id, pack_record(record))
+  write('ZADD', keys.closed, text(at_ms), id)
 end
 
 -- Append how a pending recommendation ended, and return the position. The codec reads what is put together here and below.
@@ -167,7 +224,7 @@ end
 -- Append `Activated` for an inactive recommendation, which becomes pending, and return the position.
 local function append_activated(meta, log, id, record, at_ms)
   record.state = 'pending'
-  redis.call('HINCRBY', meta, 'pending', 1)
+  write('HINCRBY', meta, 'pending', 1)
   local instead = record.instead == '-' and 'false' or 'true'
   return append(meta, log, at_ms, '{"v":1,"type":"activated","recommendation_id":' .. cjson.encode(id)
     .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. '}')

@@ -47,9 +47,9 @@ if at_ms >= tonumber(record.deadline_ms) then
   local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
   settle(keys, id, record, at_ms)
   announce()
-  return {'late', '0'}
+  return commit({'late', '0'})
 end
 local position = append_activated(KEYS[1], KEYS[2], id, record, at_ms)
-redis.call('HSET', KEYS[3], id, pack_record(record))
+write('HSET', KEYS[3], id, pack_record(record))
 announce()
-return {'activated', position}
+return commit({'activated', position})

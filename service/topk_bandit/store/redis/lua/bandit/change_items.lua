@@ -84,17 +84,22 @@ if next(differing) then
   local event = '{"v":1,"type":"items_changed","upserted":[' .. table.concat(upserted, ',')
     .. '],"retired":[' .. table.concat(retired, ',') .. ']}'
   local position = append(KEYS[1], KEYS[2], now_ms(), event)
+  local buckets = {}
   for id in pairs(differing) do
     if states[id] == 'retired' then
       local bucket, digest = remembered(id)
-      redis.call('HDEL', KEYS[3], id)
-      redis.call('HSET', KEYS[4], bucket, (redis.call('HGET', KEYS[4], bucket) or '') .. digest)
+      write('HDEL', KEYS[3], id)
+      buckets[bucket] = (buckets[bucket] or redis.call('HGET', KEYS[4], bucket) or '') .. digest
     else
-      redis.call('HSET', KEYS[3], id, states[id])
+      write('HSET', KEYS[3], id, states[id])
     end
   end
-  redis.call('HSET', KEYS[1], 'items_position', position)
+  for bucket, digests in pairs(buckets) do
+    write('HSET', KEYS[4], bucket, digests)
+  end
+  write('HSET', KEYS[1], 'items_position', position)
   announce()
+  commit()
 else
   confirm(KEYS[1])
 end

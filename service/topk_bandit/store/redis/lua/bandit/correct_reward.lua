@@ -92,14 +92,14 @@ if ends then
   close_record(keys, id, record, 'void', at_ms)
 elseif is_open(record) then
   position = append_collected(KEYS[1], KEYS[2], id, chosen[1][1], takes_back and 'null' or value, at_ms)
-  redis.call('HSET', KEYS[3], id, pack_record(record))
+  write('HSET', KEYS[3], id, pack_record(record))
 else
   local left = aggregate(kind, record.rewards)
   position = append(KEYS[1], KEYS[2], at_ms, '{"v":1,"type":"reward_amended","recommendation_id":' .. cjson.encode(id)
     .. ',"value":' .. (left or 'null') .. '}')
   record.position = position
   record.state = left and 'rewarded' or 'void'
-  redis.call('HSET', KEYS[3], id, pack_record(record))
+  write('HSET', KEYS[3], id, pack_record(record))
 end
 announce()
-return {'accepted', position}
+return commit({'accepted', position})

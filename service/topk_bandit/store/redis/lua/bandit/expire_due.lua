@@ -15,26 +15,43 @@ end
 local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 local at_ms = now_ms()
 local due = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(at_ms), 'LIMIT', 0, ARGV[3])
-local records, count = {}, 0  -- all of them, before anything is written
-for _, id in ipairs(due) do
-  local readable, record = pcall(unpack_record, redis.call('HGET', KEYS[3], id))
-  records[id] = readable and is_open(record) and record
+local count = 0
+-- What all of them need: without it none is taken for one that can't be ended.
+local bandit = redis.call('HMGET', KEYS[1], 'log_position', 'default_reward', 'reward_aggregation')
+whole(KEYS[1], bandit[1])
+if not bandit[3] or not bandit[2] or (bandit[2] ~= 'null' and not tonumber(bandit[2])) then
+  refuse(KEYS[1])
 end
+
+local function end_record(id, packed)
+  local record = unpack_record(packed)
+  if is_open(record) then
+    settle(keys, id, record, at_ms)
+    return true
+  end
+end
+
 for _, id in ipairs(due) do
-  if records[id] then
-    settle(keys, id, records[id], at_ms)
+  local written, newest_before = #writes, newest
+  local readable, ended = pcall(end_record, id, redis.call('HGET', KEYS[3], id))
+  if readable and ended then
     count = count + 1
   else  -- nobody knows what was shown, so nothing can end it; the others still do
-    redis.call('ZREM', KEYS[4], id)
+    for i = #writes, written + 1, -1 do
+      writes[i] = nil
+    end
+    newest = newest_before
+    write('ZREM', KEYS[4], id)
   end
 end
 local kept_ms = text(at_ms - ARGV[4])
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', '(' .. kept_ms, 'LIMIT', 0, ARGV[3])
 for _, id in ipairs(old) do
-  redis.call('HDEL', KEYS[3], id)
-  redis.call('ZREM', KEYS[5], id)
+  write('HDEL', KEYS[3], id)
+  write('ZREM', KEYS[5], id)
 end
 if #due > 0 then
   announce()
 end
+commit()
 return {count, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]}

@@ -16,8 +16,8 @@ local followers = redis.call('HGETALL', KEYS[2])
 for i = 1, #followers, 2 do
   local heard_ms = string.match(followers[i + 1], '^%d+ (%d+)$')
   if tonumber(heard_ms) < at_ms - ARGV[3] then
-    redis.call('HDEL', KEYS[2], followers[i])
+    write('HDEL', KEYS[2], followers[i])
   end
 end
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. text(at_ms))
-return {'ok', items_position}
+write('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. text(at_ms))
+return commit({'ok', items_position})

@@ -19,7 +19,7 @@ for i = 4, #ARGV do
   end
 end
 if events > 0 then
-  redis.call('HSET', KEYS[1], 'loss_after', ARGV[2], 'loss_end', ARGV[3],
+  write('HSET', KEYS[1], 'loss_after', ARGV[2], 'loss_end', ARGV[3],
     'lost_events', text(bandit[4] + events), 'lost_rewards', text(bandit[5] + rewards))
 end
-return {'ok', text(events), text(rewards)}
+return commit({'ok', text(events), text(rewards)})

@@ -29,10 +29,10 @@ local at_ms = now_ms()
 local deadline_ms = text(at_ms + bandit[3])
 local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], 'deadline_ms', deadline_ms)
 local state = bandit[4] == '1' and 'inactive' or 'pending'
-redis.call('HSET', KEYS[3], ARGV[3], pack_record({
+write('HSET', KEYS[3], ARGV[3], pack_record({
   state = state, position = '0', instead = '-', deadline_ms = deadline_ms, fingerprint = ARGV[4], rewards = {}, at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],
 }))
-redis.call('ZADD', KEYS[4], deadline_ms, ARGV[3])
-redis.call('HINCRBY', KEYS[1], 'pending', state == 'pending' and 1 or 0)
+write('ZADD', KEYS[4], deadline_ms, ARGV[3])
+write('HINCRBY', KEYS[1], 'pending', state == 'pending' and 1 or 0)
 announce()
-return {'recorded', deadline_ms, position}
+return commit({'recorded', deadline_ms, position})

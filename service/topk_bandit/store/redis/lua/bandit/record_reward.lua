@@ -58,8 +58,8 @@ if not in_time then
   else
     close_record(keys, id, record, record.state, at_ms)
   end
-  redis.call('HINCRBY', KEYS[1], 'late_rewards', 1)
-  return {'late', '0'}
+  write('HINCRBY', KEYS[1], 'late_rewards', 1)
+  return commit({'late', '0'})
 end
 if record.state == 'inactive' then
   append_activated(KEYS[1], KEYS[2], id, record, at_ms)
@@ -68,7 +68,7 @@ if not known then
   known = {reward_id, posted, learned, '0'}
   table.insert(record.rewards, known)
   if learned ~= posted then
-    redis.call('HINCRBY', KEYS[1], 'clamped_rewards', 1)
+    write('HINCRBY', KEYS[1], 'clamped_rewards', 1)
   end
 end
 if ends then
@@ -76,7 +76,7 @@ if ends then
   close_record(keys, id, record, 'rewarded', at_ms)
 else
   known[4] = append_collected(KEYS[1], KEYS[2], id, reward_id, learned, at_ms)
-  redis.call('HSET', KEYS[3], id, pack_record(record))
+  write('HSET', KEYS[3], id, pack_record(record))
 end
 announce()
-return {'accepted', known[4]}
+return commit({'accepted', known[4]})

@@ -19,11 +19,11 @@ end
 if tonumber(ARGV[2]) <= tonumber(bandit[2]) or tonumber(ARGV[2]) > tonumber(bandit[3]) then
   return 0
 end
-redis.call('SET', KEYS[3 + ARGV[5]], ARGV[3])
-redis.call('HSET', KEYS[1], 'snapshot_position', ARGV[2])
+write('SET', KEYS[3 + ARGV[5]], ARGV[3])
+write('HSET', KEYS[1], 'snapshot_position', ARGV[2])
 local first_position = ARGV[6] + 1
 if first_position > tonumber(bandit[4]) then
-  redis.call('HSET', KEYS[1], 'first_position', text(first_position))
-  redis.call('XTRIM', KEYS[2], 'MINID', '=', text(first_position) .. '-0')
+  write('HSET', KEYS[1], 'first_position', text(first_position))
+  write('XTRIM', KEYS[2], 'MINID', '=', text(first_position) .. '-0')
 end
-return 1
+return commit(1)

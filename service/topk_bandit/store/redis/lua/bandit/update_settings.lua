@@ -19,7 +19,8 @@ if current[2] ~= ARGV[5] then
   return {'revision_changed'}
 end
 append(KEYS[1], KEYS[2], now_ms(), ARGV[4])
-redis.call('HSET', KEYS[1], 'settings', ARGV[3], unpack(ARGV, 6))
-redis.call('HINCRBY', KEYS[1], 'revision', 1)
+write('HSET', KEYS[1], 'settings', ARGV[3], unpack(ARGV, 6))
+write('HINCRBY', KEYS[1], 'revision', 1)
 announce()
+commit()
 return {'ok', redis.call('HGETALL', KEYS[1])}

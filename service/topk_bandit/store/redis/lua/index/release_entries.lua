@@ -7,7 +7,8 @@
 for i = 1, #ARGV, 2 do
   local reservation = redis.call('HGET', KEYS[2], ARGV[i])
   if reservation and string.sub(reservation, 1, #ARGV[i + 1]) == ARGV[i + 1] then
-    redis.call('ZREM', KEYS[1], ARGV[i])
-    redis.call('HDEL', KEYS[2], ARGV[i])
+    write('ZREM', KEYS[1], ARGV[i])
+    write('HDEL', KEYS[2], ARGV[i])
   end
 end
+commit()

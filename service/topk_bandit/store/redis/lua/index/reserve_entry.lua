@@ -12,6 +12,6 @@ if not known and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then
   return {'full', ARGV[3]}
 end
 local at_ms = text(now_ms())
-redis.call('ZADD', KEYS[1], 0, ARGV[1])
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. at_ms)
-return {'reserved', at_ms}
+write('ZADD', KEYS[1], 0, ARGV[1])
+write('HSET', KEYS[2], ARGV[1], ARGV[2] .. ' ' .. at_ms)
+return commit({'reserved', at_ms})

@@ -12,18 +12,19 @@ if study[1] ~= ARGV[1] then
   return {'no_study'}
 end
 local at_ms = now_ms()
-local outcomes = {'ok'}
+local outcomes, given = {'ok'}, {}
 for i = 2, #ARGV, 3 do
   local question, answer = ARGV[i], ARGV[i + 1]
-  local known = redis.call('HGET', KEYS[3], question)
+  local known = given[question] or redis.call('HGET', KEYS[3], question)
   if known then
     outcomes[#outcomes + 1] = known == answer and 'duplicate' or 'conflict'
   elseif tonumber(question) < 1 or tonumber(question) > tonumber(study[2]) then
     outcomes[#outcomes + 1] = 'unknown'
   else
     append(KEYS[1], KEYS[2], at_ms, ARGV[i + 2])
-    redis.call('HSET', KEYS[3], question, answer)
-    redis.call('HINCRBY', KEYS[1], 'answered', 1)
+    given[question] = answer
+    write('HSET', KEYS[3], question, answer)
+    write('HINCRBY', KEYS[1], 'answered', 1)
     outcomes[#outcomes + 1] = 'accepted'
   end
 end

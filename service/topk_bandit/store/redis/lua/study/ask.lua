@@ -38,6 +38,6 @@ if tonumber(ARGV[4]) == 0 or study[3] + ARGV[4] > tonumber(study[4]) then
 end
 local first = text(study[3] + 1)
 append(KEYS[1], KEYS[2], now_ms(), ARGV[6])
-redis.call('HINCRBY', KEYS[1], 'asked', ARGV[4])
-redis.call('HSET', KEYS[3], ARGV[2], ARGV[3] .. ' ' .. first .. ' ' .. ARGV[4])
-return {'asked', first, ARGV[4]}
+write('HINCRBY', KEYS[1], 'asked', ARGV[4])
+write('HSET', KEYS[3], ARGV[2], ARGV[3] .. ' ' .. first .. ' ' .. ARGV[4])
+return commit({'asked', first, ARGV[4]})

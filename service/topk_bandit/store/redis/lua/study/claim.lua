@@ -18,5 +18,6 @@ local lease = redis.call('HMGET', KEYS[2], 'owner', 'until_ms')
 if lease[1] and lease[1] ~= ARGV[1] and at_ms < tonumber(lease[2]) then
   return {'held'}
 end
-redis.call('HSET', KEYS[2], 'owner', ARGV[1], 'until_ms', text(at_ms + ARGV[2]))
+write('HSET', KEYS[2], 'owner', ARGV[1], 'until_ms', text(at_ms + ARGV[2]))
+commit()
 return {'claimed', redis.call('HGETALL', KEYS[1])}

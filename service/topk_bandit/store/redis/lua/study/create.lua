@@ -18,10 +18,12 @@ if not study[1] then
   if at_ms >= ARGV[6] + ARGV[7] then
     return {'lapsed'}
   end
-  redis.call('HSET', KEYS[1],
+  write('HSET', KEYS[1],
     'incarnation', ARGV[1], 'settings_digest', ARGV[2], 'shape', ARGV[3], 'created_ms', text(at_ms), 'log_position', 0,
     'budget', ARGV[5], 'asked', 0, 'answered', 0, 'attempt', 1, 'state', 'designing', 'progress', '', 'failure', '')
+  newest = '0'
   append(KEYS[1], KEYS[2], at_ms, ARGV[4])
+  commit()
   return {'ok', redis.call('HGETALL', KEYS[1])}
 end
 if study[1] ~= ARGV[2] then
@@ -33,6 +35,7 @@ if study[2] == 'cancelled' or study[2] == 'failed' then
   end
   local attempt = text(study[3] + 1)
   append(KEYS[1], KEYS[2], at_ms, '{"v":1,"type":"design_restarted","attempt":' .. attempt .. '}')
-  redis.call('HSET', KEYS[1], 'attempt', attempt, 'state', 'designing', 'progress', '', 'failure', '')
+  write('HSET', KEYS[1], 'attempt', attempt, 'state', 'designing', 'progress', '', 'failure', '')
 end
+commit()
 return confirm(KEYS[1], {'ok', redis.call('HGETALL', KEYS[1])})

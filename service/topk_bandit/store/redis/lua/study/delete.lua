@@ -6,5 +6,6 @@
 -- Returns nothing: an incarnation that is gone already is as good as removed.
 
 if redis.call('HGET', KEYS[1], 'incarnation') == ARGV[1] then
-  redis.call('UNLINK', unpack(KEYS))
+  write('UNLINK', unpack(KEYS))
+  commit()
 end

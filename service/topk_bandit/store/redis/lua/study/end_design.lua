@@ -17,10 +17,11 @@ if study[1] ~= ARGV[1] then
 end
 if study[2] == ARGV[2] and study[3] == 'designing' then
   append(KEYS[1], KEYS[2], now_ms(), ARGV[4])
-  redis.call('HSET', KEYS[1], 'state', ARGV[3], 'failure', ARGV[6])
+  write('HSET', KEYS[1], 'state', ARGV[3], 'failure', ARGV[6])
   if ARGV[5] ~= '' then
-    redis.call('HSET', KEYS[1], 'progress', ARGV[5])
+    write('HSET', KEYS[1], 'progress', ARGV[5])
   end
-  redis.call('DEL', KEYS[3])
+  write('DEL', KEYS[3])
 end
+commit()
 return confirm(KEYS[1], {'ok', redis.call('HGETALL', KEYS[1])})

@@ -3,4 +3,5 @@
 -- KEYS[1] designs   written: the entry, with the time
 -- ARGV[1] the study, as it is listed
 
-redis.call('ZADD', KEYS[1], text(now_ms()), ARGV[1])
+write('ZADD', KEYS[1], text(now_ms()), ARGV[1])
+commit()

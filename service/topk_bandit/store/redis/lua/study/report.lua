@@ -18,8 +18,8 @@ local lease = redis.call('HMGET', KEYS[2], 'owner', 'until_ms')
 if lease[1] and lease[1] ~= ARGV[3] and at_ms < tonumber(lease[2]) then
   return 0
 end
-redis.call('HSET', KEYS[2], 'owner', ARGV[3], 'until_ms', text(at_ms + ARGV[4]))
+write('HSET', KEYS[2], 'owner', ARGV[3], 'until_ms', text(at_ms + ARGV[4]))
 if ARGV[5] ~= '' then
-  redis.call('HSET', KEYS[1], 'progress', ARGV[5])
+  write('HSET', KEYS[1], 'progress', ARGV[5])
 end
-return 1
+return commit(1)

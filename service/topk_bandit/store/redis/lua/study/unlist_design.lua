@@ -7,5 +7,6 @@
 -- ARGV[3] how long an entry stays at least, in ms
 
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) == ARGV[2] and now_ms() >= ARGV[2] + ARGV[3] then
-  redis.call('ZREM', KEYS[1], ARGV[1])
+  write('ZREM', KEYS[1], ARGV[1])
+  commit()
 end

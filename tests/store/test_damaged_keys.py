@@ -1,0 +1,223 @@
+"""Each script against each of its keys when that is missing, of another type, or full of garbage.
+
+A script that errors must leave every key as it was: what it has written by then is not rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from tests.contracts.harness import RedisStores
+from tests.contracts.samples import ITEMS, NAME, recommendation, request, settings
+from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, study_settings
+from tests.long_forms import usual_or_long
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.domain.bandits import Aggregation, BanditName, Item
+from topk_bandit.domain.errors import ExhaustedError
+from topk_bandit.domain.studies import DesignCancelled, RankingAnswer
+from topk_bandit.store.log import Correctable, Snapshot
+from topk_bandit.store.redis import scripts as module
+from topk_bandit.store.redis.link import Link
+from topk_bandit.store.redis.scripts import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.servers import RunningServer
+
+    from topk_bandit.store.log import Store
+    from topk_bandit.store.study_log import StudyStore
+
+SCRIPTS = {name: script for name, script in vars(module).items() if isinstance(script, Script)}
+Dumps = dict[bytes, bytes]
+GARBAGE = b"garbage"
+MOST_CALLS = usual_or_long(2, long=100)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a script as the store made it, and what was in the server before."""
+
+    script: str
+    keys: tuple[str, ...]
+    arguments: tuple[bytes | str | int, ...]
+    before: Dumps
+
+
+def dumps(client: redis.Redis) -> Dumps:
+    return {key: client.dump(key) for key in client.keys("*")}
+
+
+def restore(client: redis.Redis, kept: Mapping[bytes, bytes]) -> None:
+    client.flushall()
+    for key, value in kept.items():
+        client.restore(key, 0, value)
+
+
+def hash_damages(client: redis.Redis, key: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for field, value in client.hgetall(key).items():
+        for word, spoiled in spoilt(value).items():
+            yield f"{field.decode()} {word}", lambda field=field, spoiled=spoiled: client.hset(key, field, spoiled)
+        yield f"{field.decode()} gone", lambda field=field: client.hdel(key, field)
+
+
+def spoilt(value: bytes) -> dict[str, bytes]:
+    """Return garbage instead of a value, and instead of each of its words."""
+    words = value.split(b" ")
+    parts = {f"word {n}": b" ".join([*words[:n], GARBAGE, *words[n + 1 :]]) for n in range(min(len(words), 9))}
+    halves = {"half": value[: len(value) // 2], "real": b"1.5", "huge": b"9" * 30, "none": b"", "odd": b"[[1]]"}
+    return {**(parts if len(words) > 1 else {}), **halves, "garbage": GARBAGE}
+
+
+def damages(client: redis.Redis, key: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield each way to damage a key: what it is called, and a function that does it."""
+    kind = client.type(key).decode()
+    yield "missing", lambda: client.delete(key)
+    for other, make in {
+        "string": lambda: client.set(key, GARBAGE),
+        "list": lambda: client.rpush(key, GARBAGE),
+        "hash": lambda: client.hset(key, GARBAGE, GARBAGE),
+        "zset": lambda: client.zadd(key, {GARBAGE: 0.5}),
+        "stream": lambda: client.xadd(key, {GARBAGE: GARBAGE}),
+    }.items():
+        yield f"a {other}", lambda make=make: (client.delete(key), make())
+    if kind == "hash":
+        yield from hash_damages(client, key)
+    if kind == "zset":
+        yield "with garbage", lambda: client.zadd(key, {GARBAGE: 1.0})
+    if kind == "stream":
+        yield "with garbage", lambda: client.xadd(key, {GARBAGE: GARBAGE}, id="9999999-0")
+
+
+class Recorder:
+    """Notes each call of a script, with what was in the server before."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.client = client
+        self.calls: list[Call] = []
+
+    def note(self, script: Script, keys: Any, arguments: Any) -> None:  # noqa: ANN401 - as `Link.run` has them
+        name = next(name for name, one in SCRIPTS.items() if one is script)
+        self.calls.append(Call(name, tuple(keys), tuple(arguments), dumps(self.client)))
+
+
+async def recommend(store: Store, *ids: str, items_position: int = 2) -> None:
+    for one in ids:
+        await store.record_recommendation(
+            NAME, request(), recommendation(one), incarnation="first", items_position=items_position
+        )
+
+
+async def use_bandits(store: Store) -> None:
+    """Call each script about bandits, those with several ways through them in each."""
+    plain = settings(requires_activation=True, reward_aggregation=Aggregation.MEAN, default_reward=0.5)
+    await store.create_bandit(NAME, plain, incarnation="first", quota=1)
+    await store.change_items(NAME, upserted=[*ITEMS, Item("fig")], retired=[])
+    await recommend(store, "shown", "inactive", "late", "due", "unseen")
+    await store.find_recommendation(NAME, request(), "shown")
+    for one in ("shown", "late", "due"):
+        await store.activate(NAME, one)
+    await store.activate(NAME, "shown")
+    for final in (False, True):
+        await store.record_reward(NAME, "shown", 1.0, reward_id=f"{final}", final=final)
+    await store.record_reward(NAME, "inactive", 1.0, reward_id="one")
+    version = (await store.get_bandit(NAME)).log_position
+    known = Correctable("first", 1, version, 2**40)
+    await store.correct_reward(NAME, "inactive", 2.0, reward_id="one", known=known)
+    await store.correct_reward(NAME, "shown", 2.0, reward_id="True", known=known)
+    await store.correct_reward(NAME, "unseen", None, known=known)
+    quick = settings(reward_wait_ms=30, reward_aggregation=Aggregation.SUM, default_reward=0.5)
+    await store.update_settings(NAME, quick, revision=1)
+    await recommend(store, "overdue", "open", "tardy")
+    await store.record_reward(NAME, "open", 1.0, reward_id="one")
+    await asyncio.sleep(0.05)
+    await store.record_reward(NAME, "tardy", 1.0, reward_id="one")
+    await store.expire_due(NAME, limit=9)
+    await asyncio.sleep(0.01)
+    await store.expire_due(NAME, limit=9)
+    await store.change_items(NAME, upserted=[Item("fig", available=False)], retired=["apple", "pear"])
+    await store.note_follower(NAME, follower="old", items_position=1)
+    await store.note_follower(NAME, follower="new", items_position=2)
+    await store.slowest_follower(NAME, heard_within_ms=60_000)
+    await store.list_items(NAME)
+    await store.read_log(NAME, start=1, limit=5)
+    await store.note_loss(NAME, incarnation="first", after=3, end=9, rewards=(5, 7))
+    for position in (3, 6):
+        await store.save_snapshot(NAME, Snapshot(position, b"x"), incarnation="first")
+    with pytest.raises(ExhaustedError):  # which looks for lapsed reservations
+        await store.create_bandit(BanditName("shop", "other"), plain, incarnation="other", quota=1)
+    await store.delete_bandit(NAME)
+
+
+async def use_studies(store: StudyStore) -> None:
+    """Call each script about studies."""
+    record = await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
+    await store.claim_design(STUDY, owner="me", lease_ms=LEASE_MS)
+    await store.report_design(record, owner="me", lease_ms=LEASE_MS, progress=PROGRESS)
+    await store.end_design(record, DesignCancelled(1))
+    again = await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
+    await store.end_design(again, replace(CHOSEN, attempt=2))
+    asked = await store.get_study(STUDY)
+    await store.ask(asked, request_id="one", count=2, lists=(0, 1), asked=0)
+    await store.record_answers(asked, [(1, RankingAnswer((1, 0))), (2, RankingAnswer((0, 1)))])
+    await store.read_study(STUDY, start=1, limit=9)
+    await store.unfinished_designs(limit=9)
+    await store.delete_study(STUDY)
+
+
+async def use_everything(stores: RedisStores) -> None:
+    async with stores.connect() as store:
+        await use_bandits(store)
+        await use_studies(store.studies())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running_server(valkey_binary(), append_only=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def calls(server: RunningServer) -> list[Call]:
+    """Each call that a store makes in a life with a bit of everything."""
+    recorder = Recorder(server.client())
+    with pytest.MonkeyPatch.context() as patch:
+        run = Link.run
+
+        async def noted(link: Link, script: Script, keys: Any, arguments: Any = ()) -> Any:  # noqa: ANN401
+            recorder.note(script, keys, arguments)
+            return await run(link, script, keys, arguments)
+
+        patch.setattr(Link, "run", noted)
+        asyncio.run(use_everything(RedisStores(server.unix_url, record_retention_ms=1)))
+    return recorder.calls
+
+
+def test_every_script_is_called(calls: list[Call]) -> None:
+    assert {call.script for call in calls} == set(SCRIPTS)
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer, calls: list[Call], name: str) -> None:
+    client, script, errors, kept = server.client(), SCRIPTS[name], 0, []
+    for call in [call for call in calls if call.script == name][-MOST_CALLS:]:
+        restore(client, call.before)
+        for key in dict.fromkeys(call.keys):
+            for word, damage in list(damages(client, key)):
+                restore(client, call.before)
+                damage()
+                before = dumps(client)
+                try:
+                    client.eval(script.source, len(call.keys), *call.keys, *call.arguments)
+                except redis.ResponseError as error:
+                    errors += 1
+                    if dumps(client) != before:
+                        kept.append((key.rpartition(":")[2], word, str(error)[:80]))
+    assert not kept, f"{len(kept)} of {errors}: {kept[:12]}"
+    assert errors > 0
