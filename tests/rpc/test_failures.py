@@ -7,7 +7,7 @@ import pytest
 from tests.rpc.wire import HOME, create, refused
 
 from topk_bandit.domain import errors
-from topk_bandit.rpc.failures import FAILURES
+from topk_bandit.rpc.failures import FAILURES, FailureReporter
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 def test_the_table_is_total() -> None:
     assert set(FAILURES) == {getattr(errors, name) for name in errors.__all__} - {errors.TopkBanditError}
+
+
+def test_what_is_not_durable_may_be_repeated() -> None:
+    error = errors.NotDurableError("written, but only 0 of 1 replicas have it in time", retry_after=0.5)
+    failure = FailureReporter(new_reference=lambda: "r").failure(error, call="Reward")
+    assert (failure.code, failure.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_DURABLE")
+    assert failure.retry_after == 0.5
+    assert "written" in failure.message
 
 
 @pytest.fixture

@@ -153,12 +153,13 @@ def test_reward_outcomes(server: RunningServer, channel: grpc.Channel, stub: Rec
     recommend(channel, request_id="r1")
     recommend(channel, request_id="r2")
     reward = pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=0.0)
-    accepted = pb.RewardResponse(outcome=pb.REWARD_OUTCOME_ACCEPTED, log_position=2)
-    assert stub.Reward(reward, timeout=10) == accepted
-    assert stub.Reward(reward, timeout=10) == pb.RewardResponse(outcome=pb.REWARD_OUTCOME_DUPLICATE, log_position=2)
+    for outcome in (pb.REWARD_OUTCOME_ACCEPTED, pb.REWARD_OUTCOME_DUPLICATE):
+        told = pb.RewardResponse(outcome=outcome, log_position=2, durability=pb.DURABILITY_MEMORY)
+        assert stub.Reward(reward, timeout=10) == told
     server.shop.now_ms += 86_400_001
     reward.recommendation_id = "r2"
-    assert stub.Reward(reward, timeout=10) == pb.RewardResponse(outcome=pb.REWARD_OUTCOME_LATE)
+    late = pb.RewardResponse(outcome=pb.REWARD_OUTCOME_LATE, durability=pb.DURABILITY_MEMORY)
+    assert stub.Reward(reward, timeout=10) == late
 
 
 def test_reward_conflict_and_unknown_id(channel: grpc.Channel, stub: RecommenderServiceStub) -> None:

@@ -705,6 +705,19 @@ def test_sentinel_leads_to_the_new_primary() -> None:
         run(RedisStores(pair.url, timeout=0.5), scenario)
 
 
+def test_a_sentinel_that_hangs_holds_up_nobody() -> None:
+    with running_sentinel(valkey_binary()) as pair, running_server(valkey_binary(), "--sentinel") as other:
+        other.send_signal(signal.SIGSTOP)
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in (other, pair.sentinel))
+
+        async def scenario(store: Store) -> None:
+            for _ in range(3):
+                await furnish(store)
+                await store.delete_bandit(NAME)
+
+        run(RedisStores(f"sentinel://{hosts}/main", timeout=1.0), scenario)
+
+
 def test_a_sentinel_that_does_not_know_the_service_is_unavailable() -> None:
     with running_server(valkey_binary(), "--sentinel") as sentinel:
         url = f"sentinel://127.0.0.1:{sentinel.port}/nobody"

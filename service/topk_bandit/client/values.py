@@ -270,11 +270,11 @@ class BanditStats:
     place_count: int
     unplaced_reward_count: int
     clamped_reward_count: int
-    lost_event_count: int
-    lost_reward_count: int
     inactive_count: int
     lapsed_count: int
     shown_otherwise_count: int
     corrected_reward_count: int
     missed_correction_count: int
     content_share: float
+    lost_event_count: int
+    lost_reward_count: int

@@ -23,7 +23,11 @@ __all__ = ["PrimaryConnection", "PrimaryConnections", "PrimaryWatch", "Sentinels
 
 LOOK_SECONDS = 0.2
 
+PATIENCE_SECONDS = 0.1
+"""How long all sentinels are waited for; one that hangs must not hold up every connection."""
+
 _Address = tuple[str, int]
+_Answer = tuple[int, _Address]
 
 
 class Sentinels(Sentinel):
@@ -37,14 +41,29 @@ class Sentinels(Sentinel):
         MasterNotFoundError
             No sentinel knows.
         """
-        told = await asyncio.gather(*(_ask(sentinel, service_name) for sentinel in self.sentinels))
-        known = [answer for answer in told if answer is not None]
+        asked = {asyncio.create_task(_ask(sentinel, service_name)) for sentinel in self.sentinels}
+        try:
+            known = await _answers(asked)
+        finally:
+            for task in asked:
+                task.cancel()
         if not known:
             raise MasterNotFoundError(f"no sentinel knows a primary of {service_name!r}")
         return max(known)[1]
 
 
-async def _ask(sentinel: Redis, service: str) -> tuple[int, _Address] | None:
+async def _answers(asked: set[asyncio.Task[_Answer | None]]) -> list[_Answer]:
+    """Return what those know that answer soon; if none does, what the first knows that answers."""
+    known: list[_Answer] = []
+    done, left = await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
+    while True:
+        known += [answer for answer in (task.result() for task in done) if answer is not None]
+        if known or not left:
+            return known
+        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _ask(sentinel: Redis, service: str) -> _Answer | None:
     """Return the number of a sentinel's configuration, and the address in it; None if it does not know or answer."""
     ask: Callable[..., Awaitable[Any]] = sentinel.execute_command
     try:
