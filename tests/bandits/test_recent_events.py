@@ -15,10 +15,9 @@ SHOWN = Shown((1.0,), ("a", "b"), 0)
 def log_of(rewards: list[bool], *, at_ms: int, start: int = 1) -> list[LoggedEvent]:
     """Return a log with such events, rewards or others."""
     return [
-        LoggedEvent(
-            position, at_ms + position, Rewarded(f"{position}", 1.0, SHOWN) if is_reward else Lapsed(f"{position}")
-        )
+        LoggedEvent(position, at_ms, Rewarded(name, 1.0, SHOWN) if is_reward else Lapsed(name))
         for position, is_reward in enumerate(rewards, start)
+        for name in [f"{at_ms}-{position}"]
     ]
 
 
@@ -41,10 +40,11 @@ def test_what_is_gone_is_what_the_two_logs_do_not_share(
     read = before[first - 1 : len(old) - unread]
     recent.note_read(read)
     for logged in reversed(before[max(first, len(old) - unread + 1) - 1 :]):
-        recent.note_written(logged.position, is_reward=old[logged.position - 1])
+        recent.note_written(logged.position, f"1000-{logged.position}", is_reward=old[logged.position - 1])
     gone = recent.find_gone(after[recent.start - 1 :], log_position=len(after))
-    # What was never read can't be told from what stands there now; what came before all that is remembered is not told.
-    shared = max(min(kept, len(old) - unread), min(first - 1, len(after)))
+    assert recent.contradicts(after) == any(kept < p <= len(old) for p in range(max(first, kept + 1), len(after) + 1))
+    # What came before all that is remembered is not told.
+    shared = max(kept, min(first - 1, len(after)))
     expected = [p for p in range(max(shared + 1, recent.start), len(old) + 1) if old[p - 1]]
     assert gone == Gone(after=shared, end=max(len(old), shared), rewards=tuple(expected))
 

@@ -176,9 +176,9 @@ class Follower:
         self._announced_position, self._announce_at = position, now + self._announce_seconds
         return newest <= position
 
-    def note_written(self, position: int, *, is_reward: bool) -> None:
+    def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:
         """Note what the store has told this worker to have written, so that its loss is noticed."""
-        self._recent.note_written(position, is_reward=is_reward)
+        self._recent.note_written(position, recommendation_id, is_reward=is_reward)
 
     def rest(self) -> None:
         """Leave because the model is not used, or others need its memory; calls that hold the model end with it."""
@@ -221,7 +221,7 @@ class Follower:
         written = self._recent.end  # by now: what is written while the log is read may not be in it
         part = await self._store.read_log(self.name, start=self.model.version, limit=EVENTS_PER_READ)
         if part.incarnation == self.model.incarnation and (
-            part.log_position < written or not _is_same_log(part, self.model)
+            part.log_position < written or not _is_same_log(part, self.model) or self._recent.contradicts(part.events)
         ):
             await self._note_loss(part)
         if _is_same_log(part, self.model):

@@ -6,10 +6,10 @@ that were told to a caller count though nobody has read them yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import RewardCollected, Rewarded
+from topk_bandit.domain.bandits import Recommended, RewardCollected, Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,11 +31,20 @@ class Gone:
     rewards: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What tells an event from another one that another primary wrote at its place; no time if it was not read."""
+
+    at_ms: int | None
+    recommendation_id: str
+    is_reward: bool
+
+
 class RecentEvents:
     """The newest positions of one incarnation's log."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int | None, bool]] = {}
+        self._known: dict[int, _Known] = {}
         self.end = 0
 
     @property
@@ -43,16 +52,19 @@ class RecentEvents:
         """The oldest position that is remembered, 1 if there is none."""
         return min(self._known, default=1)
 
-    def note_written(self, position: int, *, is_reward: bool) -> None:
+    def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:
         """Note what a caller was told of."""
         if position not in self._known:
-            self._remember(position, None, is_reward=is_reward)
+            self._remember(position, _Known(None, recommendation_id, is_reward))
 
     def note_read(self, events: Iterable[LoggedEvent]) -> None:
         """Note what was read."""
         for logged in events:
-            is_reward = isinstance(logged.event, Rewarded | RewardCollected)
-            self._remember(logged.position, _print_of(logged), is_reward=is_reward)
+            self._remember(logged.position, _known_of(logged))
+
+    def contradicts(self, log: Iterable[LoggedEvent]) -> bool:
+        """Return whether part of a log has something else than what was there."""
+        return not all(self._agrees(logged) for logged in log if logged.position in self._known)
 
     def forget(self) -> None:
         """Begin anew."""
@@ -70,20 +82,26 @@ class RecentEvents:
         """
         kept = min(self.start - 1, log_position)
         for logged in log:
-            print_, _ = self._known.get(logged.position, (None, False))
-            if print_ != _print_of(logged):
+            if logged.position not in self._known:
+                continue
+            if not self._agrees(logged):
                 break
             kept = logged.position
-        rewards = sorted(position for position, (_, is_reward) in self._known.items() if is_reward and position > kept)
+        rewards = sorted(position for position, known in self._known.items() if known.is_reward and position > kept)
         return Gone(after=kept, end=max(self.end, kept), rewards=tuple(rewards))
 
-    def _remember(self, position: int, print_: int | None, *, is_reward: bool) -> None:
-        self._known[position] = (print_, is_reward)
+    def _agrees(self, logged: LoggedEvent) -> bool:
+        known, now = self._known[logged.position], _known_of(logged)
+        return known in {now, replace(now, at_ms=None)}
+
+    def _remember(self, position: int, known: _Known) -> None:
+        self._known[position] = known
         self.end = max(self.end, position)
         if len(self._known) > 2 * MOST:
             self._known = dict(sorted(self._known.items())[-MOST:])
 
 
-def _print_of(logged: LoggedEvent) -> int:
-    """Return what tells an event from another one that another primary wrote at its place."""
-    return hash((logged.at_ms, type(logged.event), getattr(logged.event, "recommendation_id", "")))
+def _known_of(logged: LoggedEvent) -> _Known:
+    event = logged.event
+    about = event.recommendation if isinstance(event, Recommended) else event
+    return _Known(logged.at_ms, getattr(about, "recommendation_id", ""), isinstance(event, Rewarded | RewardCollected))

@@ -232,7 +232,7 @@ class Recommender:
             if isinstance(error, NotDurableError):
                 self._hooks.acknowledged("missed")
             raise
-        self._residents.note_written(name, receipt.log_position, is_reward=True)
+        self._residents.note_written(name, receipt.log_position, recommendation_id, is_reward=True)
         self._hooks.rewarded(receipt.outcome, value)
         self._hooks.acknowledged(receipt.durability.word)
         return receipt
@@ -333,7 +333,7 @@ class Recommender:
     ) -> Recommendation:
         if outcome.status is RecordStatus.REPEATED:
             return await self._check_items(name, recommendation)
-        self._residents.note_written(name, outcome.position)
+        self._residents.note_written(name, outcome.position, recommendation.recommendation_id)
         self._hooks.recommended(recommendation)
         self._hooks.encoded(clamped=odd.clamped, unknown=odd.unknown)
         return recommendation

@@ -115,11 +115,11 @@ class Residents:
         resident = self._residents.get(name)
         return resident.follower.model if resident else None
 
-    def note_written(self, name: BanditName, position: int, *, is_reward: bool = False) -> None:
+    def note_written(self, name: BanditName, position: int, recommendation_id: str, *, is_reward: bool = False) -> None:
         """Note where in a bandit's log the store has written something that a caller is told of; 0 is nowhere."""
         resident = self._residents.get(name)
         if resident is not None and position:
-            resident.follower.note_written(position, is_reward=is_reward)
+            resident.follower.note_written(position, recommendation_id, is_reward=is_reward)
 
     async def get_model(self, name: BanditName) -> Model:
         """Return the bandit's model as it is here, loaded if there is none; the errors of `Follower.load`.
