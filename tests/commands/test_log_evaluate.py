@@ -12,6 +12,7 @@ import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, request, running_worker
 from tests.contracts.harness import MemoryStores, run
 
+from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import main
@@ -25,6 +26,7 @@ from topk_bandit.domain.bandits import (
     Exploration,
     Item,
     ItemsChanged,
+    PastSlate,
     Recommended,
     Rewarded,
     SettingsChanged,
@@ -310,6 +312,31 @@ def test_baseline_slates_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("".join(f"{line}\n" for line in lines(found[0])), encoding="utf-8")
     assert main(["log", "evaluate", str(path), f"--slate={','.join(FIXED)}"]) == 0
     assert "20 baseline slates are left out" in capsys.readouterr().out
+
+
+def test_imported_rows_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, BOUGHT, incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in "abcdef"])
+            rows = (PastSlate((1.0, 0.5), FIXED, 0.5, propensity=0.5),) * 30
+            await worker.bandits.import_rows(NAME, RowsOfImport("year", 0, 30, rows))
+            for number in range(60):
+                given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, 0.5)))
+                await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))
+            found.append(await read_store(store, NAME, first=None, last=None))
+
+    run(MemoryStores(), scenario)
+    slates = read_slates(found[0])
+    assert (len(slates.log), slates.left_out, slates.imported) == (60, LeftOut(0, 0, 0), 30)
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines(found[0])), encoding="utf-8")
+    assert main(["log", "evaluate", str(path), f"--slate={','.join(FIXED)}"]) == 0
+    told = capsys.readouterr().out
+    assert "60 recommendations, 60 of them evaluated" in told
+    assert "30 imported rows are left out" in told
 
 
 def test_a_propensity_that_is_another_names_its_event() -> None:

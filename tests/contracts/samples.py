@@ -14,17 +14,31 @@ from topk_bandit.domain.bandits import (
     Item,
     ItemUtility,
     Kernel,
+    PastSlate,
     Prior,
     Recommendation,
     RecommendationRequest,
     RewardRange,
 )
 from topk_bandit.domain.features import Features
+from topk_bandit.store.log import ImportPart
 
 if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
 
-__all__ = ["HOUR_MS", "ITEMS", "NAME", "NAMED", "PRIOR", "SETTINGS", "recommendation", "request", "settings"]
+__all__ = [
+    "HOUR_MS",
+    "ITEMS",
+    "NAME",
+    "NAMED",
+    "PAST",
+    "PRIOR",
+    "SETTINGS",
+    "import_part",
+    "recommendation",
+    "request",
+    "settings",
+]
 
 HOUR_MS = 3_600_000
 NAME = BanditName(tenant="shop", bandit="home")
@@ -43,6 +57,11 @@ NAMED = Features.of(
         "none": (),
         "user": (0.1, -2.5, 1e22),
     }
+)
+PAST = (
+    PastSlate((0.1, -2.5, 1e-17), ("pear", "apple"), 1 / 3, -62_135_596_800_000, 5e-324),
+    PastSlate(NAMED, ("apple", 'a "b"\u2028'), 0.0),
+    PastSlate((), (), 1e22, None, 1.0),
 )
 SETTINGS = BanditSettings(
     item_capacity=5,
@@ -84,6 +103,12 @@ def request(
     candidates: tuple[str, ...] | None = None,
 ) -> RecommendationRequest:
     return RecommendationRequest(request_id=request_id, context=context, candidates=candidates)
+
+
+def import_part(
+    first_row: int = 0, count: int = 3, *, import_id: str = "year", fingerprint: str = "0a", clamped: int = 0
+) -> ImportPart:
+    return ImportPart(import_id, first_row, first_row + count, fingerprint, count, clamped)
 
 
 def recommendation(recommendation_id: str = "rec-1", *, mean: float = 1 / 3) -> Recommendation:

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.harness import dump, listening, run, whole_log
-from tests.contracts.samples import HOUR_MS, ITEMS, NAME, NAMED, PRIOR, SETTINGS, recommendation, request, settings
+from tests.contracts.samples import (
+    HOUR_MS,
+    ITEMS,
+    NAME,
+    NAMED,
+    PAST,
+    PRIOR,
+    SETTINGS,
+    import_part,
+    recommendation,
+    request,
+    settings,
+)
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -24,6 +36,7 @@ from topk_bandit.domain.bandits import (
     BanditName,
     BanditSettings,
     Expired,
+    Imported,
     Item,
     ItemsChanged,
     Lapsed,
@@ -46,14 +59,23 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
 )
 from topk_bandit.domain.features import Features
-from topk_bandit.store.log import MOST_REWARDS, Correctable, Expiry, Loss, RecordStatus, Snapshot
+from topk_bandit.store.log import (
+    MOST_REWARDS,
+    Correctable,
+    Expiry,
+    ImportOutcome,
+    ImportProgress,
+    Loss,
+    RecordStatus,
+    Snapshot,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store
+    from topk_bandit.store.log import BanditRecord, ImportPart, RecordOutcome, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
 OVERDUE = settings(reward_wait_ms=0, default_reward=-0.5)
@@ -99,6 +121,13 @@ async def shown(store: Store, recommendation_id: str = "rec-1", *, name: BanditN
     return Shown(found.event.request.context, found.event.recommendation.slate, found.at_ms)
 
 
+async def import_rows(store: Store, part: ImportPart, name: BanditName = NAME) -> ImportOutcome:
+    """Record a part with the rows of `PAST`, or without any, by one who looked at the bandit just now."""
+    now = await store.get_bandit(name)
+    event = Imported(part.import_id, part.first_row, PAST) if part.accepted else None
+    return await store.record_import(name, part, event, incarnation=now.incarnation, items_position=now.items_position)
+
+
 async def correct(
     store: Store, value: float | None, key: str = "rec-1", *, reward_id: str = "", exact: int = 9, behind: int = 0
 ) -> RewardReceipt | None:
@@ -126,6 +155,7 @@ async def filled(store: Store) -> None:
     await record(store, "late")
     await store.expire_due(NAME, limit=10)
     await store.record_reward(NAME, "late", 2.5)
+    await import_rows(store, import_part())
     await store.save_snapshot(NAME, Snapshot(position=3, payload=b"older"), incarnation="first")
     await store.save_snapshot(NAME, Snapshot(position=5, payload=b"newer"), incarnation="first")
 
@@ -224,6 +254,25 @@ FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditEr
     ),
     "reward with no number": (lambda store: store.record_reward(NAME, "pending", math.nan), InvalidArgumentError, ""),
     "reward with infinity": (lambda store: store.record_reward(NAME, "pending", -math.inf), InvalidArgumentError, ""),
+    "import into an absent bandit": (lambda store: import_rows(store, import_part(), ABSENT), NotFoundError, ""),
+    "find an import of an absent bandit": (lambda store: store.find_import(ABSENT, "year"), NotFoundError, ""),
+    "find a part of an absent bandit": (
+        lambda store: store.find_import_part(ABSENT, import_part()),
+        NotFoundError,
+        "",
+    ),
+    "import other rows": (
+        lambda store: import_rows(store, import_part(fingerprint="0b")),
+        ConflictError,
+        "IMPORT_REUSED",
+    ),
+    "import in other parts": (lambda store: import_rows(store, import_part(1)), ConflictError, "IMPORT_REUSED"),
+    "find other rows": (
+        lambda store: store.find_import_part(NAME, import_part(fingerprint="0b")),
+        ConflictError,
+        "IMPORT_REUSED",
+    ),
+    "import with a gap": (lambda store: import_rows(store, import_part(4)), NotReadyError, "IMPORT_GAP"),
     "read an absent log": (lambda store: store.read_log(ABSENT, start=1, limit=1), NotFoundError, ""),
 }
 
@@ -236,6 +285,9 @@ REPEATABLE: dict[str, Callable[[Store], Awaitable[object]]] = {
     ),
     "reward": lambda store: store.record_reward(NAME, "rewarded", 1.5),
     "late reward": lambda store: store.record_reward(NAME, "late", 2.5),
+    "import": lambda store: store.record_import(
+        NAME, import_part(), Imported("year", 0, PAST), incarnation="gone", items_position=99
+    ),
     "snapshot": lambda store: store.save_snapshot(NAME, Snapshot(5, b"newer"), incarnation="first"),
 }
 
@@ -1407,6 +1459,61 @@ class StoreContract:
 
         run(forgetful_stores, scenario)
 
+    def test_rows_of_imports_are_logged_once_in_their_order(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            assert await store.find_import(NAME, "year") == ImportProgress()
+            assert await store.find_import_part(NAME, import_part()) is None
+            first = await import_rows(store, import_part(clamped=2))
+            assert first == ImportOutcome(RecordStatus.RECORDED, 3, 3, 3)
+            empty = replace(import_part(3, 2), accepted=0)
+            assert await import_rows(store, empty) == ImportOutcome(RecordStatus.RECORDED, 5, 0, 0)
+            # An import whose name begins with another's, and a row number that looks like one's.
+            assert (await import_rows(store, import_part(import_id="year 0"))).position == 4
+            last = await import_rows(store, import_part(5, 1000))
+            assert last == ImportOutcome(RecordStatus.RECORDED, 1005, 1000, 5)
+            assert await store.find_import(NAME, "year") == ImportProgress(1005, 1003)
+            for part, made in ((import_part(), first), (import_part(5, 1000), last)):
+                again = replace(made, status=RecordStatus.REPEATED)
+                assert await store.find_import_part(NAME, part) == again
+                assert await import_rows(store, part) == again
+            log = [logged.event for logged in await whole_log(store, NAME)]
+            assert log[2:] == [Imported("year", 0, PAST), Imported("year 0", 0, PAST), Imported("year", 5, PAST)]
+            now = await store.get_bandit(NAME)
+            assert (now.log_position, now.clamped_rewards, now.pending) == (5, 2, 0)
+
+        run(stores, scenario)
+
+    def test_rows_that_were_checked_with_other_items_are_stale(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            made = await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            before = await dump(store, NAME)
+            for incarnation, position in ((made.incarnation, 0), ("other", 2)):
+                stale = await store.record_import(
+                    NAME, import_part(), Imported("year", 0, PAST), incarnation=incarnation, items_position=position
+                )
+                assert stale == ImportOutcome(RecordStatus.STALE)
+            assert await dump(store, NAME) == before
+            assert await store.find_import(NAME, "year") == ImportProgress()
+
+        run(stores, scenario)
+
+    def test_a_log_with_large_events_is_read_in_several_parts(self, stores: Stores) -> None:
+        row = replace(PAST[0], context=Features.of({f"f{n}": "x" * 250 for n in range(64)}))
+        event = Imported("year", 0, (row,) * 200)
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for number in range(12):
+                part = import_part(number * 200, 200)
+                await store.record_import(NAME, part, event, incarnation="first", items_position=0)
+            assert [logged.position for logged in await whole_log(store, NAME)] == list(range(1, 14))
+            assert len((await store.read_log(NAME, start=3, limit=1)).events) == 1
+
+        run(stores, scenario)
+
     def test_nothing_is_left_of_a_deleted_bandit(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await filled(store)
@@ -1417,6 +1524,7 @@ class StoreContract:
                 store.read_log(NAME, start=1, limit=1),
                 store.record_reward(NAME, "rewarded", 1.5),
                 store.find_recommendation(NAME, request("for-pending"), "pending"),
+                store.find_import(NAME, "year"),
                 store.delete_bandit(NAME),
             ):
                 with pytest.raises(NotFoundError, match="tenants/shop/bandits/home not found"):
@@ -1437,6 +1545,7 @@ class StoreContract:
             assert await store.list_items(NAME) == ()
             assert await store.load_snapshots(NAME) == ()
             assert (await record_at(store, incarnation="first", items_position=0)).status == RecordStatus.STALE
+            assert await store.find_import(NAME, "year") == ImportProgress()
             assert await store.save_snapshot(NAME, Snapshot(1, b"old"), incarnation="first") is False
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rewarded", 1.5)

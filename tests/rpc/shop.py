@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from topk_bandit.bandits.imports import ImportReceipt, RowError
 from topk_bandit.domain.bandits import (
     ActivationOutcome,
     ActivationReceipt,
@@ -35,12 +36,13 @@ from topk_bandit.domain.operators import (
     TenantStats,
     Verification,
 )
-from topk_bandit.store.log import BanditRecord
+from topk_bandit.store.log import BanditRecord, ImportProgress
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from topk_bandit.bandits.imports import RowsOfImport
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest
     from topk_bandit.domain.features import Context
 
@@ -58,6 +60,7 @@ class Loop:
     given: dict[str, tuple[RecommendationRequest, Recommendation]] = field(default_factory=dict)
     rewards: dict[str, float] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
+    imports: dict[str, ImportProgress] = field(default_factory=dict)
 
     @property
     def present(self) -> list[Item]:
@@ -106,6 +109,7 @@ class Shop:
         self.activated: dict[str, tuple[str, ...]] = {}
         self.reward_ids: list[tuple[str, bool]] = []
         self.finished: list[str] = []
+        self.sent: list[RowsOfImport] = []
 
     async def _enter(self, call: str, name: BanditName | None = None) -> Loop:
         self.calls.append(call)
@@ -307,6 +311,21 @@ class Shop:
         await self._enter("export_events", name)
         return EventPage(incarnation or "first", (), start + limit, 5), ()
 
+    async def import_rows(self, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
+        loop = await self._enter("import_rows", name)
+        self.sent.append(sent)
+        bad = [(place, row) for place, row in enumerate(sent.rows) if isinstance(row, InvalidArgumentError)]
+        if bad and not sent.skips:
+            raise InvalidArgumentError(f"rows[{bad[0][0]}].{bad[0][1].field}", bad[0][1].problem)
+        errors = tuple(RowError(place, row.field, row.problem) for place, row in bad)
+        taken = len(sent.rows) - len(bad)
+        known = loop.imports.get(sent.import_id, ImportProgress())
+        loop.imports[sent.import_id] = ImportProgress(sent.next_row, known.accepted + taken)
+        return ImportReceipt(sent.next_row, taken, len(bad), 21, errors)
+
+    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
+        return (await self._enter("find_import", name)).imports.get(import_id, ImportProgress())
+
     async def stats(self, name: BanditName) -> BanditStats:
         loop = await self._enter("stats", name)
         rewards = list(loop.rewards.values())
@@ -315,6 +334,7 @@ class Shop:
             model_version=1 + len(rewards),
             recommendations=len(loop.given),
             observations=len(rewards),
+            imported=21,
             defaults=3,
             expirations=4,
             late_rewards=5,

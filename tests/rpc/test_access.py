@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from tests.rpc.harness import RunningServer
 
+CHANGING = ("Create", "Update", "Upsert", "Retire", "Cancel", "ImportObservations")
 METHODS = {f"/{service.full_name}/{method.name}": method for service in DESCRIPTORS for method in service.methods}
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
 UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"
@@ -150,7 +151,7 @@ def test_every_method_has_a_rule_and_none_streams() -> None:
     assert not [path for path, one in METHODS.items() if one.client_streaming or one.server_streaming]
     assert {rule.scope for rule in RULES.values()} == set(Scope)
     for path, rule in RULES.items():
-        changes = any(word in path.rpartition("/")[2] for word in ("Create", "Update", "Upsert", "Retire", "Cancel"))
+        changes = any(word in path.rpartition("/")[2] for word in CHANGING)
         deletes = path.rpartition("/")[2] in {"DeleteBandit", "DeleteStudy"}
         assert rule.audited == (changes or deletes), path
 

@@ -507,4 +507,5 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         context_features=[features_pb2.FeatureStats(scale=2.5, clamped_count=3)],
         item_features=[features_pb2.FeatureStats(name="price", centre=1.0, scale=2.0, frozen=True, missing_count=4)],
         content_share=16.0,
+        imported_count=21,
     )

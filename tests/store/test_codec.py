@@ -21,12 +21,14 @@ from topk_bandit.domain.bandits import (
     Event,
     Expired,
     Exploration,
+    Imported,
     Item,
     ItemsChanged,
     ItemUtility,
     Kernel,
     Lapsed,
     PaperBeta,
+    PastSlate,
     Prior,
     Recommendation,
     RecommendationRequest,
@@ -134,6 +136,22 @@ events = st.one_of(
     st.builds(RewardAmended, texts, st.none() | numbers),
     st.builds(Expired, texts, st.none(), st.none()),
     st.builds(Expired, texts, numbers, shown),
+    st.builds(
+        Imported,
+        texts,
+        counts,
+        st.lists(
+            st.builds(
+                PastSlate,
+                contexts,
+                text_tuples,
+                numbers,
+                st.none() | st.integers(-(10**14), 10**14),
+                st.none() | numbers,
+            ),
+            max_size=4,
+        ).map(tuple),
+    ),
 )
 EVENT = Recommended(request=request(candidates=("a",)), recommendation=recommendation())
 SHOWN = Shown(context=(0.1, -2.5), slate=("pear", "apple"), at_ms=17)
@@ -300,6 +318,28 @@ def test_a_spoiled_event_is_refused(event: Event) -> None:
 def test_spoiled_items_are_refused(upserted: list[Any]) -> None:
     document = {"v": 1, "type": "items_changed", "upserted": upserted, "retired": []}
     with pytest.raises(CorruptDataError, match=r"upserted|item_id|available|features"):
+        codec.decode_event(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    "spoiled_row",
+    [
+        None,
+        "row",
+        {},
+        {"context": [0.5], "slate": ["a"]},
+        {"context": [0.5], "slate": ["a"], "reward": 1},
+        {"context": [0.5], "slate": ["a"], "reward": 1.0, "at_ms": None},
+        {"context": [0.5], "slate": ["a"], "reward": 1.0, "at_ms": 1.5},
+        {"context": [0.5], "slate": ["a"], "reward": 1.0, "propensity": 1},
+        {"context": [1], "slate": ["a"], "reward": 1.0},
+        {"context": [0.5], "slate": "a", "reward": 1.0},
+    ],
+)
+def test_spoiled_rows_of_an_import_are_refused(spoiled_row: object) -> None:
+    document = json.loads(codec.encode_event(Imported("i", 0, (PastSlate((0.5,), ("a",), 1.0),))))
+    document["slates"].append(spoiled_row)
+    with pytest.raises(CorruptDataError):
         codec.decode_event(json.dumps(document).encode())
 
 

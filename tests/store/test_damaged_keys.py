@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 from tests.contracts.harness import RedisStores
-from tests.contracts.samples import ITEMS, NAME, recommendation, request, settings
+from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
 from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, study_settings
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Aggregation, BanditName, Item
+from topk_bandit.domain.bandits import Aggregation, BanditName, Imported, Item
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.studies import DesignCancelled, RankingAnswer
 from topk_bandit.store.log import Correctable, Snapshot
@@ -120,6 +120,11 @@ async def use_bandits(store: Store) -> None:
     await store.change_items(NAME, upserted=[*ITEMS, Item("fig")], retired=[])
     await recommend(store, "shown", "inactive", "late", "due", "unseen")
     await store.find_recommendation(NAME, request(), "shown")
+    for part in (import_part(), import_part(3)):
+        event = Imported(part.import_id, part.first_row, PAST)
+        await store.find_import_part(NAME, part)
+        await store.record_import(NAME, part, event, incarnation="first", items_position=2)
+    await store.find_import(NAME, "year")
     for one in ("shown", "late", "due"):
         await store.activate(NAME, one)
     await store.activate(NAME, "shown")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.crc import key_slot
 from tests.contracts.harness import RedisStores, run, whole_log
-from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, request
+from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request
 from tests.servers import free_port, redis_binary, running_cluster, running_pair, running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Item, Rewarded, RewardOutcome
+from topk_bandit.domain.bandits import Imported, Item, Rewarded, RewardOutcome
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import NotDurableError, UnavailableError
 from topk_bandit.store.log import RecordStatus
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.log import Store
 
+PART = import_part()
+ROWS = Imported(PART.import_id, PART.first_row, PAST)
 REPLICATED = Durability(synced=True, replicas=1)
 CLASSES = {"memory": IN_MEMORY, "fsync": FSYNC, "replicated:1": REPLICATED}
 
@@ -98,6 +100,11 @@ def test_without_the_replica_nothing_is_acknowledged_and_everything_is_found_out
                 await store.change_items(NAME, upserted=ITEMS, retired=[])
             with pytest.raises(NotDurableError):
                 await store.update_settings(NAME, SETTINGS, revision=1)
+            at = (await store.get_bandit(NAME)).items_position
+            with pytest.raises(NotDurableError):
+                await store.record_import(NAME, PART, ROWS, incarnation="first", items_position=at)
+            with pytest.raises(NotDurableError):
+                await store.find_import_part(NAME, PART)
             with pytest.raises(NotDurableError):
                 await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
             receipt = await unpaid.record_reward(NAME, "two", 2.0)
@@ -105,6 +112,9 @@ def test_without_the_replica_nothing_is_acknowledged_and_everything_is_found_out
             assert rewards_of(await whole_log(store, NAME)) == 2
         receipt = await store.record_reward(NAME, "one", 1.0)
         assert (receipt.outcome, receipt.durability) == (RewardOutcome.DUPLICATE, REPLICATED)
+        found = await store.find_import_part(NAME, PART)
+        assert found is not None
+        assert found.status is RecordStatus.REPEATED
         assert rewards_of(await whole_log(store, NAME)) == 2
 
     async def main() -> None:

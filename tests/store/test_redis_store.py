@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from redis.crc import key_slot
 from tests.contracts.harness import RedisStores, dump, listening, run, whole_log
-from tests.contracts.samples import ITEMS, NAME, SETTINGS, recommendation, request, settings
+from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request, settings
 from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
@@ -23,6 +23,7 @@ from topk_bandit.domain.bandits import (
     ActivationReceipt,
     BanditName,
     Expired,
+    Imported,
     Item,
     RewardOutcome,
     RewardReceipt,
@@ -144,6 +145,14 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
         lambda store: store.correct_reward(NAME, "pending", None, known=Correctable("first", 2, 5, 0)),
         scripts.CORRECT_REWARD,
         RewardReceipt(RewardOutcome.DUPLICATE),
+        1,
+    ),
+    "import": (
+        lambda store: store.record_import(
+            NAME, import_part(), Imported("year", 0, PAST), incarnation="first", items_position=0
+        ),
+        scripts.RECORD_IMPORT,
+        None,
         1,
     ),
     "expire": (expire, scripts.EXPIRE_DUE, 0, 1),
@@ -482,6 +491,8 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
         await store.change_items(NAME, upserted=ITEMS, retired=["apple"])
         await store.record_reward(NAME, "pending", 1.0)
         await store.note_follower(NAME, follower="worker", items_position=2)
+        newest = (await store.get_bandit(NAME)).items_position
+        await store.record_import(NAME, import_part(), None, incarnation="first", items_position=newest)
         for position in (1, 2):
             await store.save_snapshot(NAME, Snapshot(position, b""), incarnation="first")
         with valkey.client() as client:

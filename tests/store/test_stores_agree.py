@@ -12,13 +12,13 @@ from hypothesis import settings as how
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.contracts.harness import MemoryStores, RedisStores, whole_log
-from tests.contracts.samples import recommendation, request, settings
+from tests.contracts.samples import PAST, recommendation, request, settings
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Item
+from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Imported, Item
 from topk_bandit.domain.errors import TopkBanditError
-from topk_bandit.store.log import Correctable, Snapshot
+from topk_bandit.store.log import Correctable, ImportPart, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -192,6 +192,29 @@ class Agreement(RuleBasedStateMachine):
             return await store.correct_reward(name, key, value, reward_id=reward_id, known=known)
 
         self.both(attempt)
+
+    @rule(
+        name=names,
+        import_id=st.sampled_from(["a", "b"]),
+        first=st.integers(0, 3),
+        count=st.integers(0, 2),
+        fingerprint=st.sampled_from(["0a", "0a", "0b"]),
+        behind=st.booleans(),
+    )
+    def import_rows(
+        self, name: BanditName, import_id: str, first: int, count: int, fingerprint: str, *, behind: bool
+    ) -> None:
+        part = ImportPart(import_id, first, first + 1, fingerprint, count, clamped=count // 2)
+        event = Imported(import_id, first, PAST[:count]) if count else None
+
+        async def attempt(store: Store) -> Any:  # noqa: ANN401
+            now = await store.get_bandit(name)
+            position = now.items_position - behind
+            return await store.record_import(name, part, event, incarnation=now.incarnation, items_position=position)
+
+        self.both(attempt)
+        self.both(lambda store: store.find_import_part(name, part))
+        self.both(lambda store: store.find_import(name, import_id))
 
     @rule(name=names)
     def expire(self, name: BanditName) -> None:

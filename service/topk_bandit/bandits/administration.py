@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_items
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, UnavailableError
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.bandits.digests import Digests
+    from topk_bandit.bandits.imports import ImportReceipt, RowsOfImport
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
     from topk_bandit.learning.encoding import Encoder
-    from topk_bandit.store.log import BanditRecord, Store
+    from topk_bandit.store.log import BanditRecord, ImportProgress, Store
 
 __all__ = ["Bandits"]
 
@@ -150,6 +152,14 @@ class Bandits:
         known = await self._store.list_items(name)
         return list(islice((item for item in known if item.item_id.encode() > after.encode()), limit))
 
+    async def import_rows(self, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
+        """Take in slates that were shown elsewhere; see `topk_bandit.bandits.imports`."""
+        return await import_rows(self._store, self._residents, name, sent)
+
+    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
+        """Return how far an import is; nothing of it is there before its first part."""
+        return await self._store.find_import(name, import_id)
+
     async def stats(self, name: BanditName) -> BanditStats:
         """Return where a bandit stands."""
         await self._residents.expire(name)
@@ -196,6 +206,7 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         model_version=model.version,
         recommendations=tally.recommendations,
         observations=state.observations,
+        imported=state.imported,
         defaults=tally.defaults,
         expirations=tally.expirations,
         late_rewards=record.late_rewards,

@@ -27,6 +27,7 @@ __all__ = [
     "check_growth",
     "check_item_schema",
     "check_items",
+    "context_of_none",
     "fitting_features",
 ]
 
@@ -55,6 +56,13 @@ def check_context(settings: BanditSettings, context: Context) -> None:
         raise InvalidArgumentError("context", "can't be used: the bandit has a context_schema, so give features")
     elif len(context) != settings.context_dim:
         raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(context)}")
+
+
+def context_of_none(settings: BanditSettings) -> Context:
+    """Return the context of a request without one: all features missing, or the one that is always the same."""
+    if settings.context_schema is not None:
+        return Features()
+    return (1.0,) if settings.context_dim == 1 else ()
 
 
 def fitting_features(schema: FeatureSchema, features: Features) -> Features:

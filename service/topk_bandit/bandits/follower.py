@@ -264,7 +264,7 @@ class Follower:
             if whole:
                 part = await self._store.read_log(self.name, start=part.first_position, limit=limit)
             if whole or _is_same_log(part, model):
-                self._snapshots.resume_after(snapshot, at_ms=model.last.at_ms)
+                self._snapshots.resume_after(snapshot, at_ms=model.last.at_ms, imported=model.state.imported)
                 self._recent.note_read((model.last,))
                 self._loaded_end = part.log_position
                 return model, part

@@ -142,6 +142,10 @@ class Items:
         """Tell whether all these items still have their places."""
         return all(item_id in self._indices for item_id in item_ids)
 
+    def knows(self, item_id: str) -> bool:
+        """Tell whether there is such an item that is not retired."""
+        return item_id in self._indices and item_id not in self.retired
+
     def find_indices(self, item_ids: Sequence[str]) -> NDArray[np.int32]:
         """Return the places of items that a log names, in their order."""
         try:
@@ -169,5 +173,5 @@ class Items:
     def check_candidates(self, candidates: Sequence[str]) -> None:
         """Raise `NotFoundError` for a candidate that was never added, or is retired."""
         for item_id in candidates:
-            if item_id not in self._indices or item_id in self.retired:
+            if not self.knows(item_id):
                 raise NotFoundError(f"item {item_id[:128]!r}")

@@ -23,6 +23,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
     Expired,
+    Imported,
     ItemsChanged,
     Lapsed,
     LoggedEvent,
@@ -38,7 +39,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import Mark
 from topk_bandit.learning.item_features import ItemFeatures
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.policy import Limits, PastRows, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import BanditSettings, Prior, Shown
+    from topk_bandit.domain.bandits import BanditSettings, PastSlate, Prior, Shown
     from topk_bandit.domain.features import Context
 
 __all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Tally", "begin", "fold", "half_life_of"]
@@ -131,7 +132,7 @@ class Model:
     def open_slates(self) -> int:
         """How many recommendations are shown, and neither rewarded nor expired; the store knows which."""
         tally = self.tally
-        rewards = self.state.observations - tally.defaults
+        rewards = self.state.observations - self.state.imported - tally.defaults
         ended = rewards + tally.unlearned + tally.expirations + tally.voided
         return tally.recommendations - tally.inactive - tally.lapsed - ended
 
@@ -154,7 +155,7 @@ class Model:
         """Return the last position at which a `RewardAmended` finds the reward as a row of its own, 0 if it is none.
 
         Whatever events come before that position, even if all are rewards or requests: no refit can. But for a change
-        of settings or items.
+        of settings or items, and for an import.
         """
         if not self.state.is_recent(recommendation_id):
             return 0
@@ -278,10 +279,10 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return _open_slate(model, recommended)
         case Activated() | Lapsed() | RewardCollected() | RewardAmended():
             return _follow_slate(model, logged)
-        case Rewarded() as rewarded:
-            return _take_reward(_check_open(model, logged), rewarded, at_ms=logged.at_ms)
-        case Expired() as expired:
-            return _expire_slate(_check_open(model, logged), expired, at_ms=logged.at_ms)
+        case Rewarded() | Expired() as end:
+            return _end_slate(_check_open(model, logged), end, at_ms=logged.at_ms)
+        case Imported(_, _, slates):
+            return _learn_history(model, slates, at_ms=logged.at_ms)
 
 
 def _make_room(state: State, settings: BanditSettings, *, at_ms: int) -> State:
@@ -419,6 +420,12 @@ def _check_open(model: Model, logged: LoggedEvent) -> Model:
     return model
 
 
+def _end_slate(model: Model, event: Rewarded | Expired, *, at_ms: int) -> Model:
+    if isinstance(event, Rewarded):
+        return _take_reward(model, event, at_ms=at_ms)
+    return _expire_slate(model, event, at_ms=at_ms)
+
+
 def _take_reward(model: Model, event: Rewarded, *, at_ms: int) -> Model:
     """Learn a reward, or only count it if an item of its slate has lost its place meanwhile."""
     if model.items.have_places(event.shown.slate):
@@ -459,4 +466,26 @@ def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Sh
         model,
         state=model.state.rewarded(recommendation_id, context, ranking, reward=reward, at=at_ms),
         tally=replace(model.tally, reward_sum=model.tally.reward_sum + learned),
+    )
+
+
+def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> Model:
+    """Learn from slates that were shown elsewhere; all of their features are seen before one is encoded."""
+    encoder = model.encoder
+    for slate in slates:
+        if encoder is not None and isinstance(slate.context, Features):
+            encoder = encoder.observe(slate.context)
+    if encoder is not None:
+        model = _recode(model, encoder)
+    past = PastRows(
+        np.array([model.encode(slate.context) for slate in slates]),
+        np.array([model.items.find_indices(slate.slate) for slate in slates]),
+        np.array([slate.reward for slate in slates]),
+        np.array([0 if slate.at_ms is None else max(at_ms - slate.at_ms, 0) for slate in slates], dtype=np.float64),
+    )
+    learned, _ = model.state.usual.admit_all(past.rewards.tolist())
+    return replace(
+        model,
+        state=model.state.learn_history(past, at=at_ms),
+        tally=replace(model.tally, reward_sum=model.tally.reward_sum + math.fsum(learned)),
     )

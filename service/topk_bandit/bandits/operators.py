@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.bandits.contexts import context_of_none
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, list_top_slates
 from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.overviews import Overviews
-from topk_bandit.bandits.recommender import context_of_none
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError
 from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, Verification

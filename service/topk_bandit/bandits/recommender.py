@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.bandits.contexts import check_context
+from topk_bandit.bandits.contexts import check_context, context_of_none
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
     InvalidArgumentError,
@@ -28,7 +28,6 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.domain.features import Features
 from topk_bandit.learning.policy import decide
 from topk_bandit.store.log import Correctable, RecordStatus
 
@@ -38,12 +37,11 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model, OddFeatures
     from topk_bandit.bandits.residents import Residents
-    from topk_bandit.domain.bandits import ActivationReceipt, BanditName, BanditSettings, RewardReceipt
-    from topk_bandit.domain.features import Context
+    from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
-__all__ = ["Recommender", "choose_slate", "context_of_none", "recommendation_id_of"]
+__all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
@@ -342,13 +340,6 @@ class Recommender:
         degraded = replace(recommendation, recommendation_id="", degraded=True)
         self._hooks.recommended(degraded)
         return degraded
-
-
-def context_of_none(settings: BanditSettings) -> Context:
-    """Return the context of a request without one: all features missing, or the one that is always the same."""
-    if settings.context_schema is not None:
-        return Features()
-    return (1.0,) if settings.context_dim == 1 else ()
 
 
 def _is_short(model: Model, request: RecommendationRequest) -> bool:

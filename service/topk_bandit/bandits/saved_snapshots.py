@@ -39,6 +39,9 @@ EVENTS_BETWEEN_SNAPSHOTS = 256
 BYTES_PER_EVENT = 1024
 """A snapshot comes after 256 events at the earliest, and later if it is large: it should not outweigh the log."""
 
+ROWS_PER_EVENT = 4
+"""So many imported rows count as an event: they are shorter."""
+
 
 class SavedSnapshots:
     """Reads and writes the snapshots of one bandit; they are encoded and decoded on `executor`.
@@ -59,6 +62,7 @@ class SavedSnapshots:
         self.position = 0
         self.n_bytes = 0
         self.at_ms = 0
+        self._imported = 0
 
     async def load(self) -> Sequence[Snapshot]:
         """Return the snapshots in the store, newest first; a missing newest one is counted."""
@@ -82,8 +86,9 @@ class SavedSnapshots:
             return None
         return model
 
-    def resume_after(self, snapshot: Snapshot | None, *, at_ms: int = 0) -> None:
+    def resume_after(self, snapshot: Snapshot | None, *, at_ms: int = 0, imported: int = 0) -> None:
         """Count the events until the next snapshot from this one; None means from the beginning of the log."""
+        self._imported = imported
         self.position = snapshot.position if snapshot else 0
         self.n_bytes = len(snapshot.payload) if snapshot else 0
         self.at_ms = at_ms
@@ -91,7 +96,8 @@ class SavedSnapshots:
     async def save_if_due(self, checkpoint: Model) -> None:
         """Write a snapshot of a model at a checkpoint, unless the last one is too close."""
         events = max(EVENTS_BETWEEN_SNAPSHOTS, self.n_bytes // BYTES_PER_EVENT)
-        if checkpoint.version >= self.position + events:
+        imported = checkpoint.state.imported - self._imported
+        if checkpoint.version + imported // ROWS_PER_EVENT >= self.position + events:
             await self._save(checkpoint)
 
     async def _save(self, checkpoint: Model) -> None:
@@ -107,7 +113,7 @@ class SavedSnapshots:
             if not isinstance(error, UnavailableError):
                 self._hooks.snapshot_failed(str(self._name))
         else:
-            self.resume_after(snapshot, at_ms=checkpoint.last.at_ms)
+            self.resume_after(snapshot, at_ms=checkpoint.last.at_ms, imported=checkpoint.state.imported)
 
     async def _compare_with_stored(self, refused: Snapshot) -> None:
         """Compare a snapshot with the one that another worker saved at the same position, if one did."""

@@ -29,6 +29,7 @@ from topk_bandit.client.features import (
     numeric,
     vector,
 )
+from topk_bandit.client.imports import ImportProgress, ImportReport, PastObservation, RowError
 from topk_bandit.client.operator_values import (
     BanditOverview,
     EventPage,
@@ -117,6 +118,8 @@ __all__ = [
     "FeatureStats",
     "GivenAnswer",
     "HistoryPoint",
+    "ImportProgress",
+    "ImportReport",
     "Internal",
     "InvalidArgument",
     "Item",
@@ -129,6 +132,7 @@ __all__ = [
     "Outbox",
     "OutboxStatus",
     "PairPart",
+    "PastObservation",
     "PermissionDenied",
     "Preferences",
     "QueryPreferences",
@@ -143,6 +147,7 @@ __all__ = [
     "RewardOutcome",
     "RewardRange",
     "RewardReceipt",
+    "RowError",
     "Source",
     "Study",
     "TenantStats",

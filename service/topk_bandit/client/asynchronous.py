@@ -18,6 +18,7 @@ from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import HEDGE_OPTIONS, AsyncHedged, checked_delay
+from topk_bandit.client.imports import ImportReport, added
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
 from topk_bandit.client.values import Kernel
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
+    from topk_bandit.client.imports import ImportProgress, PastObservation
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.retries import RetryPolicy
     from topk_bandit.client.values import (
@@ -377,6 +379,46 @@ class AsyncClient(AsyncStudies, AsyncOperators):
     def items(self, bandit: str, *, timeout: float | None = None) -> AsyncIterator[Item]:
         """Iterate over a bandit's items by id, without retired ones; `timeout` is for each page."""
         return self._pages(lambda token: self._operations.list_items(bandit, token), timeout)
+
+    async def import_observations(
+        self,
+        bandit: str,
+        rows: Iterable[PastObservation],
+        *,
+        import_id: str,
+        first_row: int = 0,
+        next_row: int | None = None,
+        skip_bad_rows: bool = False,
+        timeout: float = 60.0,
+    ) -> ImportReport:
+        """Teach a bandit from slates that were shown elsewhere; return what became of the rows.
+
+        The rows go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
+        importing the same rows again under the same id takes what is left: rows that were taken before change nothing,
+        and others in their place are `AlreadyExists` (IMPORT_REUSED). See `docs/history.md`.
+
+        Parameters
+        ----------
+        import_id
+            Tells this import from others: what was imported under another id is learned once more.
+        first_row, next_row
+            Where the rows stand in the import: the number of the first one, and of the one after them if some were
+            left out; None counts them.
+        skip_bad_rows
+            Whether rows that can't be taken are left out and told, instead of refusing those of their call as
+            `InvalidArgument`.
+        """
+        parts = self._operations.import_rows(
+            bandit, rows, import_id=import_id, first_row=first_row, next_row=next_row, skip_bad_rows=skip_bad_rows
+        )
+        report = ImportReport(first_row, 0, 0, (), 0)
+        for part in parts:
+            report = added(report, await self._run(part, timeout))
+        return report
+
+    async def get_import(self, bandit: str, import_id: str, *, timeout: float | None = None) -> ImportProgress:
+        """Return how far an import is."""
+        return await self._run(self._operations.get_import(bandit, import_id), timeout)
 
     async def stats(self, bandit: str, *, timeout: float | None = None) -> BanditStats:
         """Return where a bandit stands."""

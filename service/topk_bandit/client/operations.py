@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from topk_bandit.client import imports
 from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, invalid_argument
 from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
+from topk_bandit.client.imports import ImportProgress
 from topk_bandit.client.values import (
     ActivationOutcome,
     ActivationReceipt,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topk_bandit.client.errors import ClientError
+    from topk_bandit.client.imports import ImportReport, PastObservation
     from topk_bandit.client.outbox_file import KeptReward
 
 __all__ = ["Operation", "Operations", "Page", "merged", "recommendation_of"]
@@ -269,6 +273,29 @@ class Operations:
         request = bandit_pb.ListItemsRequest(bandit=self._name(bandit), page_token=token)
         return Operation(BanditServiceStub, "ListItems", request, _items)
 
+    def import_rows(
+        self,
+        bandit: str,
+        rows: Iterable[PastObservation],
+        *,
+        import_id: str,
+        first_row: int,
+        next_row: int | None,
+        skip_bad_rows: bool,
+    ) -> Iterator[Operation[ImportReport]]:
+        """Bring slates that were shown elsewhere, as many to a call as the service takes."""
+        name = self._name(bandit)
+        for request in imports.requests(
+            name, rows, import_id=import_id, first_row=first_row, next_row=next_row, skip_bad_rows=skip_bad_rows
+        ):
+            read = partial(imports.report, request.first_row)
+            yield Operation(BanditServiceStub, "ImportObservations", request, read)
+
+    def get_import(self, bandit: str, import_id: str) -> Operation[ImportProgress]:
+        """Tell how far an import is."""
+        request = bandit_pb.GetImportRequest(bandit=self._name(bandit), import_id=import_id)
+        return Operation(BanditServiceStub, "GetImport", request, _import_progress)
+
     def stats(self, bandit: str) -> Operation[BanditStats]:
         """Return where a bandit stands."""
         request = bandit_pb.GetBanditStatsRequest(bandit=self._name(bandit))
@@ -389,6 +416,10 @@ def _bandits(response: bandit_pb.ListBanditsResponse) -> Page[Bandit]:
 def _items(response: bandit_pb.ListItemsResponse) -> Page[Item]:
     items = (Item(one.item_id, not one.unavailable, features_of(one.features)) for one in response.items)
     return Page(tuple(items), response.next_page_token)
+
+
+def _import_progress(response: bandit_pb.GetImportResponse) -> ImportProgress:
+    return ImportProgress(response.next_row, response.accepted_count)
 
 
 def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsResponse) -> int:

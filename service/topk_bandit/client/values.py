@@ -278,3 +278,4 @@ class BanditStats:
     content_share: float
     lost_event_count: int
     lost_reward_count: int
+    imported_count: int

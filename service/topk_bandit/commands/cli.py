@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands import experiment, keys
+from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.operate.arguments import add_commands
 from topk_bandit.commands.study import arguments as study
@@ -34,6 +35,7 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit demo        watch it learn in a simulated shop, in under a minute; nothing is kept
   topk-bandit serve       run the service; without --redis-url it keeps its data in an embedded store
   topk-bandit keys        make, list and revoke the keys of those who may call
+  topk-bandit import      teach a bandit from slates that were shown elsewhere, in JSON Lines, CSV or Parquet
   topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     for name, words, text in (
         ("keys", keys, "make, list and revoke keys"),
+        ("import", imports, "teach a bandit from slates that were shown elsewhere"),
         ("study", study, "ask people about items, and learn what they prefer"),
         ("experiment", experiment, "run one of the papers' experiments again"),
         ("log", log, "write down a bandit's log, replay it, compare two, evaluate policies"),

@@ -28,7 +28,7 @@ Make, list and revoke keys. A service that was given the file with --keys-file t
 
 recommend    Recommend, Activate, NextQuestions
 reward       Reward, VoidReward, AmendReward, BatchReward, SubmitAnswers
-manage       bandits, items, studies and their designs: look, create, change, delete
+manage       bandits, items, imports, studies and their designs: look, create, change, delete
 operate      GetBanditStats, and all calls of OperatorService: why slates were shown, how bandits stand
 """
 _VARIABLE = "TOPK_BANDIT_KEYS_FILE"

@@ -39,6 +39,7 @@ __all__ = [
     "Expired",
     "Exploration",
     "HyperparameterStats",
+    "Imported",
     "Item",
     "ItemUtility",
     "ItemsChanged",
@@ -46,6 +47,7 @@ __all__ = [
     "Lapsed",
     "LoggedEvent",
     "PaperBeta",
+    "PastSlate",
     "Prior",
     "Recommendation",
     "RecommendationRequest",
@@ -460,6 +462,34 @@ class RewardAmended:
 
 
 @dataclass(frozen=True, slots=True)
+class PastSlate:
+    """A slate that was shown elsewhere, and what it earned.
+
+    Attributes
+    ----------
+    at_ms
+        When it was shown; None for one of which that is not known, which counts as shown when it is imported.
+    propensity
+        Probability with which it was shown; None where nobody knows. It is kept, and nothing is learned from it.
+    """
+
+    context: Context
+    slate: tuple[str, ...]
+    reward: float
+    at_ms: int | None = None
+    propensity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Slates that were shown elsewhere are learned from: part of an import, from its row `first_row` on."""
+
+    import_id: str
+    first_row: int
+    slates: tuple[PastSlate, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is."""
 
@@ -479,6 +509,7 @@ Event: TypeAlias = (
     | Rewarded
     | RewardAmended
     | Expired
+    | Imported
 )
 
 
@@ -576,6 +607,8 @@ class BanditStats:
         Rewards that were not learned because an item of their slate had lost its place.
     hyperparameters
         What the kernel and the noise are like.
+    imported
+        Observations of slates that were shown elsewhere, and are no recommendations.
     outliers
         Rewards so far from all others that they were learned as the farthest usual one.
     memory_bytes
@@ -599,6 +632,7 @@ class BanditStats:
     model_version: int
     recommendations: int
     observations: int
+    imported: int
     defaults: int
     expirations: int
     late_rewards: int

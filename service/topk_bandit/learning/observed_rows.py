@@ -170,11 +170,13 @@ class ObservedRows:
         )
 
     def extend(self, later: ObservedRows) -> ObservedRows:
-        """Return these rows and then rows that have noise of their own."""
+        """Return these rows and then others, whose noise does not depend on theirs."""
         shape = self.noise_shape
-        if shape is not None:
+        if shape is not None or later.noise_shape is not None:
             shape = np.eye(self.n_rows + later.n_rows)
-            shape[: self.n_rows, : self.n_rows] = self.noise_shape
+            for of_rows, places in ((self, slice(self.n_rows)), (later, slice(self.n_rows, None))):
+                if of_rows.noise_shape is not None:
+                    shape[places, places] = of_rows.noise_shape
         return ObservedRows(
             np.concatenate([self.contexts, later.contexts]),
             np.concatenate([self.rankings, later.rankings]),
@@ -433,8 +435,7 @@ def _fold_into_basis(observed_rows: ObservedRows, basis: NDArray[np.intp], sums:
     """Return `observed_rows` folded into rows `basis`, all rows being `sums` (N, rank) of these."""
     targets = observed_rows.targets
     if observed_rows.noise_shape is not None:
-        whitener = inverse_lower(np.asarray(np.linalg.cholesky(observed_rows.noise_shape)))
-        sums, targets = whitener @ sums, targets @ whitener.T
+        sums, targets = _whiten(observed_rows.noise_shape, sums, targets)
     precision = sums.T @ sums
     inverse = inverse_lower(np.asarray(np.linalg.cholesky(precision)))
     noise_shape = inverse.T @ inverse
@@ -444,3 +445,23 @@ def _fold_into_basis(observed_rows: ObservedRows, basis: NDArray[np.intp], sums:
     leftovers = np.zeros((len(basis), observed_rows.leftovers.shape[1]))
     leftovers[-1] = observed_rows.leftovers.sum(axis=0) + _leftover(observed_rows.n_rows - len(basis), left @ left.T)
     return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape)
+
+
+def _whiten(shape: FloatArray, sums: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return W^-1 `sums` and `targets` W^-T, W being a factor of V.
+
+    Only the first rows have noise in common: those that were folded before. It takes their number cubed, and no more.
+    """
+    n_shared = _count_shared(shape)
+    whitener = inverse_lower(np.asarray(np.linalg.cholesky(shape[:n_shared, :n_shared])))
+    own = 1.0 / np.sqrt(np.diag(shape)[n_shared:])
+    return (
+        np.concatenate([whitener @ sums[:n_shared], sums[n_shared:] * own[:, None]]),
+        np.concatenate([targets[:, :n_shared] @ whitener.T, targets[:, n_shared:] * own], axis=1),
+    )
+
+
+def _count_shared(shape: FloatArray) -> int:
+    """Return how many of the first rows all noise that rows have in common is among."""
+    others = np.count_nonzero(shape, axis=1) > 1
+    return int(np.flatnonzero(others)[-1]) + 1 if others.any() else 0

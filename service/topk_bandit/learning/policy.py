@@ -30,7 +30,7 @@ from topk_bandit.learning.kendall import (
     weighted_kendall,
 )
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
-from topk_bandit.learning.observed_rows import project_out
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, project_out
 from topk_bandit.learning.posterior import Posterior, capacity_for
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.kendall import KendallKernel, Shape
-    from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.posterior import Moments, PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
@@ -58,6 +57,7 @@ __all__ = [
     "Decision",
     "Learned",
     "Limits",
+    "PastRows",
     "Search",
     "State",
     "decide",
@@ -141,6 +141,7 @@ class Checkpoint:
     shape: Shape | None
     shared: float
     observations: int
+    imported: int
     compared: int
     unrewarded: int
     to_count: float
@@ -148,6 +149,29 @@ class Checkpoint:
     usual: UsualRewards
     usual_contexts: UsualContexts | None
     noise_at_edge: bool
+
+
+class PastRows(NamedTuple):
+    """Slates that were shown elsewhere, and what they earned.
+
+    Attributes
+    ----------
+    contexts
+        Not encoded by the state yet, shape (B, C).
+    rankings
+        Shape (B, k).
+    rewards, ages
+        As they were posted, and how long ago, in the unit of `at`; shape (B,).
+    """
+
+    contexts: NDArray[np.float64]
+    rankings: Rankings
+    rewards: NDArray[np.float64]
+    ages: NDArray[np.float64]
+
+    def select(self, rows: slice) -> PastRows:
+        """Return some of the rows."""
+        return PastRows(self.contexts[rows], self.rankings[rows], self.rewards[rows], self.ages[rows])
 
 
 class Learned(NamedTuple):
@@ -167,6 +191,8 @@ class State:
         Ids of the posterior's pending rows, in their order.
     observations
         Rewards learned since the beginning.
+    imported
+        How many of them were of slates that were shown elsewhere.
     since_refit
         Rewards learned since the last refit.
     compared
@@ -200,6 +226,7 @@ class State:
     limits: Limits
     pending_ids: tuple[str, ...] = ()
     observations: int = 0
+    imported: int = 0
     since_refit: int = 0
     compared: int = 0
     shared: float = 0.0
@@ -272,6 +299,7 @@ class State:
             limits,
             checkpoint.pending_ids,
             observations=checkpoint.observations,
+            imported=checkpoint.imported,
             compared=checkpoint.compared,
             shared=checkpoint.shared,
             unrewarded=checkpoint.unrewarded,
@@ -295,6 +323,7 @@ class State:
             noise_variance=self.posterior.noise_variance,
             shape=self.posterior.kernel.shape,
             observations=self.observations,
+            imported=self.imported,
             compared=self.compared,
             shared=self.shared,
             unrewarded=self.unrewarded,
@@ -329,8 +358,9 @@ class State:
 
     @property
     def rewarded_share(self) -> float:
-        """Share of the slates that ended with a reward, near 1 before any has ended."""
-        return (self.observations + _ENDED_BEFORE) / (self.observations + self.unrewarded + _ENDED_BEFORE)
+        """Share of the slates shown that ended with a reward, near 1 before any has ended."""
+        rewarded = self.observations - self.imported + _ENDED_BEFORE
+        return rewarded / (rewarded + self.unrewarded)
 
     def encode(self, context: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a context as the posterior takes it: no outlier, and with what all contexts share."""
@@ -415,6 +445,37 @@ class State:
             recent=(*self.recent, posted),
         )
         return learned.refit(at) if learned._refit_is_due() else learned
+
+    def learn_history(self, past: PastRows, *, at: float = 0.0) -> State:
+        """Learn rewards of slates that were shown elsewhere, all at once: the state is refit.
+
+        It is refit twice where the rows first fill the room that is left: what is projected then is projected by a
+        kernel and a noise that rewards have told of. What contexts and rewards are usual is judged with all of `past`.
+
+        Parameters
+        ----------
+        at
+            The time now.
+        """
+        state = self
+        for context in past.contexts:
+            state = state._admit(context)
+        learned, usual = self.usual.admit_all(past.rewards.tolist())
+        state, past = replace(state, usual=usual), past._replace(rewards=np.array(learned))
+        count, room = len(learned), self.limits.rows - self.posterior.n_rows
+        for part in (slice(0, room), slice(room, count)) if 0 < room < count else (slice(0, count),):
+            state = state._learn_past(past.select(part), at)
+        return state
+
+    def _learn_past(self, past: PastRows, at: float) -> State:
+        contexts = np.array([self.encode(context) for context in past.contexts])
+        later = ObservedRows.of(Observations(contexts, past.rankings, past.rewards))
+        later = later.with_prior_mean(self.posterior.prior_mean)
+        if not math.isinf(self.half_life):
+            later = later.fade(0.5 ** np.minimum(past.ages / self.half_life, _MOST_HALVINGS))
+        count, rows = len(past.rewards), self._age_rows(at).extend(later)
+        state = replace(self, observations=self.observations + count, imported=self.imported + count)
+        return state._rebuild(self.posterior.kernel, rows, self.posterior.pending, max(at, self.aged_at))
 
     def is_recent(self, slate_id: str) -> bool:
         """Tell whether a slate's reward was learned since the last refit, so that it can still be `corrected`."""

@@ -8,7 +8,10 @@ about the sixth one on. Rewards are never dropped, and none is an outlier while 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["NO_REWARDS", "Admitted", "UsualRewards"]
 
@@ -66,6 +69,14 @@ class UsualRewards(NamedTuple):
         # The first reward is its own mean.
         deviation = max((1.0 - _FORGOTTEN) * self.deviation, abs(away)) if self.n_rewards else 0.0
         return Admitted(reward, self._replace(deviation=deviation).after(reward))
+
+    def admit_all(self, rewards: Sequence[float]) -> tuple[list[float], UsualRewards]:
+        """Return rewards as they are to be learned, in their order, and what is usual after the last one."""
+        learned, usual = list[float](), self
+        for reward in rewards:
+            admitted, usual = usual.admit(reward)
+            learned.append(admitted)
+        return learned, usual
 
     def after(self, learned: float) -> UsualRewards:
         """Return the same with one more reward, as it was learned, in count and mean."""

@@ -78,6 +78,8 @@ RULES: Mapping[str, Rule] = {
         UpsertItems=Rule(Scope.MANAGE, "bandit", audited=True),
         RetireItems=Rule(Scope.MANAGE, "bandit", audited=True),
         ListItems=Rule(Scope.MANAGE, "bandit"),
+        ImportObservations=Rule(Scope.MANAGE, "bandit", audited=True),
+        GetImport=Rule(Scope.MANAGE, "bandit"),
         GetBanditStats=Rule(Scope.OPERATE, "bandit"),
     ),
     **_rules(

@@ -1,4 +1,4 @@
-"""Between the wire and `topk_bandit.domain.bandits`; only this, `bandit_settings` and `study_converters` know both.
+"""Between the wire and `topk_bandit.domain.bandits`; only this, `history`, `bandit_settings` and the like know both.
 
 A function from a request checks the form of every field and raises `InvalidArgumentError` with the field's path on the
 wire; what takes a bandit's settings or items to judge is left to the use cases.
@@ -104,19 +104,21 @@ def recommendation_request(
         fields.opaque_id("request_id", request.request_id)
     wanted = RecommendationRequest(
         request_id=request.request_id,
-        context=context_from_proto(request),
+        context=context_from_proto("", request),
         candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
 
 
-def context_from_proto(request: recommender_pb.RecommendRequest | operator_pb.ListTopSlatesRequest) -> Context:
-    """Return the context of a request, as numbers or as features."""
-    if not request.features:
-        return fields.context_vector("context", request.context)
-    if request.context:
-        raise InvalidArgumentError("features", "can't be used together with context")
-    return features_from_proto("features", request.features)
+def context_from_proto(
+    prefix: str, told: recommender_pb.RecommendRequest | operator_pb.ListTopSlatesRequest | bandit_pb.PastObservation
+) -> Context:
+    """Return the context or the features of a request or a row, whose path `prefix` is."""
+    if not told.features:
+        return fields.context_vector(f"{prefix}context", told.context)
+    if told.context:
+        raise InvalidArgumentError(f"{prefix}features", "can't be used together with context")
+    return features_from_proto(f"{prefix}features", told.features)
 
 
 def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.RecommendResponse:
@@ -327,6 +329,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         model_version=stats.model_version,
         recommendation_count=stats.recommendations,
         observation_count=stats.observations,
+        imported_count=stats.imported,
         default_count=stats.defaults,
         expiration_count=stats.expirations,
         late_reward_count=stats.late_rewards,

@@ -116,7 +116,7 @@ def top_slates_request(request: pb.ListTopSlatesRequest) -> tuple[BanditName, Co
     """Return whose best slates a ListTopSlates asks for, at which context, and how many."""
     name = fields.bandit_name("bandit", request.bandit)
     limit = fields.integer("limit", request.limit, low=0, high=_MOST_SLATES)
-    return name, context_from_proto(request), limit or _DEFAULT_SLATES
+    return name, context_from_proto("", request), limit or _DEFAULT_SLATES
 
 
 def top_slates_to_proto(version: int, slates: Sequence[RankedSlate]) -> pb.ListTopSlatesResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
-from topk_bandit.rpc import converters, fields
+from topk_bandit.rpc import converters, fields, imports
 from topk_bandit.rpc.failures import reward_error
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import bandit_service_pb2_grpc as bandit_grpc
@@ -30,7 +30,7 @@ __all__ = ["FEEDBACK_METHODS", "READ_ONLY_METHODS", "BanditServicer", "Recommend
 # GetBanditStats is not among them: it closes what is overdue before it counts.
 READ_ONLY_METHODS = frozenset(
     f"/{bandit_pb.DESCRIPTOR.services_by_name['BanditService'].full_name}/{method}"
-    for method in ("GetBandit", "ListBandits", "ListItems")
+    for method in ("GetBandit", "ListBandits", "ListItems", "GetImport")
 )
 
 FEEDBACK_METHODS = frozenset(
@@ -193,6 +193,19 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         name, page = converters.item_page(request)
         records = await self._use_cases.list_items(name, after=page.after, limit=page.size + 1)
         return converters.items_to_proto(records, page)
+
+    async def ImportObservations(
+        self, request: bandit_pb.ImportObservationsRequest, _context: Context
+    ) -> bandit_pb.ImportObservationsResponse:
+        """Take in slates that were shown elsewhere."""
+        name, sent = imports.import_request(request)
+        return imports.receipt_to_proto(await self._use_cases.import_rows(name, sent))
+
+    async def GetImport(self, request: bandit_pb.GetImportRequest, _context: Context) -> bandit_pb.GetImportResponse:
+        """Tell how far an import is."""
+        name, import_id = imports.import_named(request)
+        progress = await self._use_cases.find_import(name, import_id)
+        return bandit_pb.GetImportResponse(next_row=progress.next_row, accepted_count=progress.accepted)
 
     async def GetBanditStats(
         self, request: bandit_pb.GetBanditStatsRequest, _context: Context

@@ -22,12 +22,14 @@ from topk_bandit.domain.bandits import (
     ConstantBeta,
     Expired,
     Exploration,
+    Imported,
     Item,
     ItemsChanged,
     ItemUtility,
     Kernel,
     Lapsed,
     PaperBeta,
+    PastSlate,
     Prior,
     Recommendation,
     RecommendationRequest,
@@ -62,6 +64,7 @@ __all__ = [
     "encode_context",
     "encode_event",
     "encode_item_state",
+    "encode_past_slate",
     "encode_recommended",
     "encode_settings",
     "encode_snapshot",
@@ -120,6 +123,11 @@ def decode_recommendation(data: bytes) -> Recommendation:
 def encode_context(context: Context) -> bytes:
     """Return a context as it stands in events: JSON without a space, also inside of texts."""
     return pack(_context_document(context)).replace(b" ", b"\\u0020")
+
+
+def encode_past_slate(slate: PastSlate) -> bytes:
+    """Return a slate of an import as it stands in its event: equal ones have equal bytes."""
+    return pack(_past_document(slate))
 
 
 def encode_item_state(item: Item) -> bytes:
@@ -389,6 +397,9 @@ def _event_document(event: Event) -> Document:
         case Recommended(request, recommendation):
             recorded = _recommendation_document(recommendation)
             return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
+        case Imported(import_id, first_row, slates):
+            rows = [*map(_past_document, slates)]
+            return {"type": "imported", "import_id": import_id, "first_row": first_row, "slates": rows}
         case Activated() | Lapsed() | RewardCollected() | Rewarded() | RewardAmended() | Expired():
             return _later_document(event)
 
@@ -428,6 +439,35 @@ def _shown_document(shown: Shown) -> Document:
 
 def _shown(fields: Fields) -> Shown:
     return Shown(context=_context(fields), slate=fields.texts("slate"), at_ms=fields.integer("at_ms"))
+
+
+def _past_document(slate: PastSlate) -> Document:
+    # What is not known of a row is left out: there are many of them.
+    beside = {"at_ms": slate.at_ms, "propensity": _written(slate.propensity)}
+    return {
+        "context": _context_document(slate.context),
+        "slate": list(slate.slate),
+        "reward": float(slate.reward) + 0.0,
+        **{name: value for name, value in beside.items() if value is not None},
+    }
+
+
+def _past_slate(row: Any) -> PastSlate:  # noqa: ANN401, what JSON has
+    if not isinstance(row, dict):
+        refuse("slates", row)
+    fields, told = Fields(row), row
+    return PastSlate(
+        _context(fields),
+        fields.texts("slate"),
+        fields.number("reward"),
+        fields.integer("at_ms") if "at_ms" in told else None,
+        fields.number("propensity") if "propensity" in told else None,
+    )
+
+
+def _imported(fields: Fields) -> Imported:
+    slates = tuple(map(_past_slate, fields.sequence("slates")))
+    return Imported(fields.text("import_id"), fields.integer("first_row"), slates)
 
 
 def _expired(fields: Fields) -> Expired:
@@ -478,6 +518,7 @@ _EVENTS: Mapping[str, Callable[[Fields], Event]] = {
         fields.text("recommendation_id"), fields.number("value"), _shown(fields.child("shown"))
     ),
     "expired": _expired,
+    "imported": _imported,
 }
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ActivationReceipt,
         BanditName,
         BanditSettings,
+        Imported,
         Item,
         LoggedEvent,
         Prior,
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
+    "MOST_IMPORT_PARTS",
     "MOST_REWARDS",
     "BanditRecord",
     "Correctable",
     "Expiry",
+    "ImportOutcome",
+    "ImportPart",
+    "ImportProgress",
     "LogSlice",
     "Loss",
     "RecordOutcome",
@@ -46,6 +51,9 @@ DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
 
 MOST_REWARDS = 32
 """So many rewards of one recommendation are taken, late ones counted."""
+
+MOST_IMPORT_PARTS = 100_000
+"""So many parts of imports a bandit remembers: some ten megabytes, and 10^8 rows if they are sent by the thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,61 @@ class Correctable:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportPart:
+    """Rows of an import that were sent together: those from `first_row` on, before `next_row`.
+
+    Attributes
+    ----------
+    import_id
+        What all parts of an import have in common.
+    first_row, next_row
+        Where the part begins, and the next one; rows are counted from 0 where they come from.
+    fingerprint
+        Of what was sent, whatever became of it.
+    accepted
+        How many of the rows are learned from.
+    clamped
+        How many rewards of these were taken as an end of the bandit's range.
+    """
+
+    import_id: str
+    first_row: int
+    next_row: int
+    fingerprint: str
+    accepted: int
+    clamped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportProgress:
+    """How far an import is: with which row it goes on, and how many of those before are learned from."""
+
+    next_row: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOutcome:
+    """The answer to `Store.record_import`.
+
+    Attributes
+    ----------
+    status
+        RECORDED: appended now. REPEATED: the same part was recorded before; nothing changed. STALE: as of
+        `RecordOutcome`.
+    next_row, accepted
+        Of the part that is recorded, now or before.
+    position
+        Where it stands in the log; 0 for one of which no row is learned from, and when STALE.
+    """
+
+    status: RecordStatus
+    next_row: int = 0
+    accepted: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Expiry:
     """The answer to `Store.expire_due`.
 
@@ -170,7 +233,8 @@ class LogSlice:
     Attributes
     ----------
     events
-        In order, without gaps; the first is at the position asked for.
+        In order, without gaps; the first is at the position asked for. There may be fewer than were asked for, but not
+        none, where they are large.
     first_position, log_position
         Oldest position still kept (events before it are only in snapshots) and newest position. Both as of the same
         moment as `events`. `log_position` is 0 only in a store that holds no such bandit any more.
@@ -431,6 +495,35 @@ class Store(Protocol):
         NotReadyError
             NO_REWARD: there is no such reward, or it was late. REWARD_VOIDED: it was taken back. REWARD_FOLDED: it is
             part of sums by now.
+        """
+        ...
+
+    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
+        """Return how far an import is; nothing of it is there before its first part. `NotFoundError` for no bandit."""
+        ...
+
+    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
+        """Return what `record_import` would call REPEATED, None when it is not recorded; same errors."""
+        ...
+
+    async def record_import(
+        self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
+    ) -> ImportOutcome:
+        """Append an event with the rows of a part that are learned from; None for a part without any.
+
+        A part is recorded once: one that was recorded before is REPEATED, whatever `incarnation` and `items_position`
+        say. Parts of an import come in their order.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        ConflictError
+            IMPORT_REUSED: rows of the part were recorded with another content, or in other parts.
+        NotReadyError
+            IMPORT_GAP: the rows before it are not recorded; ``next_row`` says how far the import is.
+        ExhaustedError
+            IMPORT_COUNT: the bandit remembers `MOST_IMPORT_PARTS` parts already.
         """
         ...
 

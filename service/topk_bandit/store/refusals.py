@@ -16,7 +16,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
 )
 from topk_bandit.store.codec import canonical
-from topk_bandit.store.log import MOST_REWARDS
+from topk_bandit.store.log import MOST_IMPORT_PARTS, MOST_REWARDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +36,13 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),
     "full": lambda name, quota: ExhaustedError(
         "BANDIT_QUOTA", f"tenants/{name.tenant} has its quota of {quota} bandits"
+    ),
+    "import_count": lambda name, _: ExhaustedError(
+        "IMPORT_COUNT", f"{name} has taken {MOST_IMPORT_PARTS} parts of imports", retry_after=None
+    ),
+    "import_gap": lambda _, row: NotReadyError("IMPORT_GAP", f"the import goes on with row {row}", next_row=int(row)),
+    "import_reused": lambda _, row: ConflictError(
+        "IMPORT_REUSED", f"the import has other rows from row {row} on, or took them in other parts"
     ),
     "item_capacity": lambda name, capacity: ExhaustedError(
         "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones not counted"

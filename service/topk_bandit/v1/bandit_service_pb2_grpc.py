@@ -75,6 +75,16 @@ class BanditServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ListItemsRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ListItemsResponse.FromString,
                 _registered_method=True)
+        self.ImportObservations = channel.unary_unary(
+                '/topk_bandit.v1.BanditService/ImportObservations',
+                request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ImportObservationsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ImportObservationsResponse.FromString,
+                _registered_method=True)
+        self.GetImport = channel.unary_unary(
+                '/topk_bandit.v1.BanditService/GetImport',
+                request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.GetImportRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.GetImportResponse.FromString,
+                _registered_method=True)
         self.GetBanditStats = channel.unary_unary(
                 '/topk_bandit.v1.BanditService/GetBanditStats',
                 request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.GetBanditStatsRequest.SerializeToString,
@@ -144,6 +154,22 @@ class BanditServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportObservations(self, request, context):
+        """ImportObservations teaches a bandit from slates that were shown elsewhere, such as a year of them in a warehouse: up to
+        1,000 rows a call, in the order of their numbers. All rows of a call are taken or none, unless skip_bad_rows is set. It is
+        safe to send again: rows that were taken change nothing, and are answered as before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetImport(self, request, context):
+        """GetImport returns how far an import is, so that it can be gone on with.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetBanditStats(self, request, context):
         """GetBanditStats returns where a bandit stands: what it has seen, learned and still waits for.
         """
@@ -193,6 +219,16 @@ def add_BanditServiceServicer_to_server(servicer, server):
                     servicer.ListItems,
                     request_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ListItemsRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ListItemsResponse.SerializeToString,
+            ),
+            'ImportObservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportObservations,
+                    request_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ImportObservationsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ImportObservationsResponse.SerializeToString,
+            ),
+            'GetImport': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetImport,
+                    request_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.GetImportRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.GetImportResponse.SerializeToString,
             ),
             'GetBanditStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBanditStats,
@@ -417,6 +453,60 @@ class BanditService:
             '/topk_bandit.v1.BanditService/ListItems',
             topk__bandit_dot_v1_dot_bandit__service__pb2.ListItemsRequest.SerializeToString,
             topk__bandit_dot_v1_dot_bandit__service__pb2.ListItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportObservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.BanditService/ImportObservations',
+            topk__bandit_dot_v1_dot_bandit__service__pb2.ImportObservationsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_bandit__service__pb2.ImportObservationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetImport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.BanditService/GetImport',
+            topk__bandit_dot_v1_dot_bandit__service__pb2.GetImportRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_bandit__service__pb2.GetImportResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,13 @@ class BanditServiceStub:
     """RetireItems takes items out for good: from the moment that it returns they are in no slate. All of them or none."""
     ListItems: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.ListItemsRequest, _bandit_service_pb2.ListItemsResponse]
     """ListItems returns a bandit's items in the order of their ids."""
+    ImportObservations: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.ImportObservationsRequest, _bandit_service_pb2.ImportObservationsResponse]
+    """ImportObservations teaches a bandit from slates that were shown elsewhere, such as a year of them in a warehouse: up to
+    1,000 rows a call, in the order of their numbers. All rows of a call are taken or none, unless skip_bad_rows is set. It is
+    safe to send again: rows that were taken change nothing, and are answered as before.
+    """
+    GetImport: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.GetImportRequest, _bandit_service_pb2.GetImportResponse]
+    """GetImport returns how far an import is, so that it can be gone on with."""
     GetBanditStats: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.GetBanditStatsRequest, _bandit_service_pb2.GetBanditStatsResponse]
     """GetBanditStats returns where a bandit stands: what it has seen, learned and still waits for."""
 
@@ -81,6 +88,13 @@ class BanditServiceAsyncStub(BanditServiceStub):
     """RetireItems takes items out for good: from the moment that it returns they are in no slate. All of them or none."""
     ListItems: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.ListItemsRequest, _bandit_service_pb2.ListItemsResponse]  # type: ignore[assignment]
     """ListItems returns a bandit's items in the order of their ids."""
+    ImportObservations: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.ImportObservationsRequest, _bandit_service_pb2.ImportObservationsResponse]  # type: ignore[assignment]
+    """ImportObservations teaches a bandit from slates that were shown elsewhere, such as a year of them in a warehouse: up to
+    1,000 rows a call, in the order of their numbers. All rows of a call are taken or none, unless skip_bad_rows is set. It is
+    safe to send again: rows that were taken change nothing, and are answered as before.
+    """
+    GetImport: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.GetImportRequest, _bandit_service_pb2.GetImportResponse]  # type: ignore[assignment]
+    """GetImport returns how far an import is, so that it can be gone on with."""
     GetBanditStats: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.GetBanditStatsRequest, _bandit_service_pb2.GetBanditStatsResponse]  # type: ignore[assignment]
     """GetBanditStats returns where a bandit stands: what it has seen, learned and still waits for."""
 
@@ -154,6 +168,25 @@ class BanditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_bandit_service_pb2.ListItemsResponse, _abc.Awaitable[_bandit_service_pb2.ListItemsResponse]]:
         """ListItems returns a bandit's items in the order of their ids."""
+
+    @_abc_1.abstractmethod
+    def ImportObservations(
+        self,
+        request: _bandit_service_pb2.ImportObservationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bandit_service_pb2.ImportObservationsResponse, _abc.Awaitable[_bandit_service_pb2.ImportObservationsResponse]]:
+        """ImportObservations teaches a bandit from slates that were shown elsewhere, such as a year of them in a warehouse: up to
+        1,000 rows a call, in the order of their numbers. All rows of a call are taken or none, unless skip_bad_rows is set. It is
+        safe to send again: rows that were taken change nothing, and are answered as before.
+        """
+
+    @_abc_1.abstractmethod
+    def GetImport(
+        self,
+        request: _bandit_service_pb2.GetImportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bandit_service_pb2.GetImportResponse, _abc.Awaitable[_bandit_service_pb2.GetImportResponse]]:
+        """GetImport returns how far an import is, so that it can be gone on with."""
 
     @_abc_1.abstractmethod
     def GetBanditStats(

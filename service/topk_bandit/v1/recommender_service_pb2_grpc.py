@@ -32,8 +32,8 @@ class RecommenderServiceStub:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
-    limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
+    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
+    ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
     4 MiB that a gRPC client takes by default.
 
     Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
@@ -85,8 +85,8 @@ class RecommenderServiceServicer:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
-    limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
+    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
+    ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
     4 MiB that a gRPC client takes by default.
 
     Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
@@ -189,8 +189,8 @@ class RecommenderService:
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
     FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; the
-    limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
+    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
+    ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
     4 MiB that a gRPC client takes by default.
 
     Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for

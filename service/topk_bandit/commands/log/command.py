@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.commands.log import dumps, models, slates, values
+from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
@@ -34,7 +35,7 @@ _WIDTH = 24
 
 def dump(given: argparse.Namespace) -> int:
     """Write a log down; return 0."""
-    chosen, name = settings.load(given, os.environ), _name(given.bandit)
+    chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
     with ExitStack() as stack:
         url = chosen.redis_url or _embedded(chosen, stack)
         written = asyncio.run(_dumped(chosen, url, name, first=given.first, last=given.last))
@@ -115,12 +116,6 @@ def _last(log: Dump) -> int:
     if log.events:
         return log.events[-1].position
     return 0 if log.snapshot is None else log.snapshot.position
-
-
-def _name(text: str) -> BanditName:
-    """Return the bandit that TENANT/BANDIT or the name on the wire means."""
-    parts = text.split("/")
-    return fields.bandit_name("bandit", f"tenants/{parts[0]}/bandits/{parts[1]}" if len(parts) == 2 else text)
 
 
 def _limits(given: argparse.Namespace) -> Limits:

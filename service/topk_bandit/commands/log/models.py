@@ -78,6 +78,7 @@ def describe(model: Model) -> Mapping[str, str]:
         "items": f"{items.size}, {len(items.available)} available",
         "places": f"{items.places_in_use} of {posterior.kernel.n_items}, {len(items.retired)} of retired items",
         "observations": f"{state.observations}, in {posterior.n_rows} rows",
+        "imported": f"{state.imported} of the observations",
         "open slates": f"{model.open_slates}, {posterior.n_pending} of them count for the variance",
         **{name.replace("_", " "): f"{value}" for name, value in asdict(model.tally).items()},
         "kernel": f"{model.settings.kernel}",

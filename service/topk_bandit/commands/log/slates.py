@@ -20,6 +20,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
     Expired,
+    Imported,
     ItemsChanged,
     Recommended,
     RewardAmended,
@@ -72,11 +73,15 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedSlates:
-    """The slates with a reward in the order in which they were given out, and the ids of items by their indices."""
+    """The slates with a reward in the order in which they were given out, and the ids of items by their indices.
+
+    `imported` counts rows of imports, which are no recommendations: nobody can check what else could have been shown.
+    """
 
     log: SlateLog
     item_ids: tuple[str, ...]
     left_out: LeftOut
+    imported: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +135,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
     )
     # Nothing is taken back here: an index is one item's for the whole log.
     item_ids = tuple(item_id or "" for item_id in reader.items.ids)
-    return LoggedSlates(_slate_log(used, reader.encode(used), n_items), item_ids, left_out)
+    return LoggedSlates(_slate_log(used, reader.encode(used), n_items), item_ids, left_out, reader.imported)
 
 
 class _Reader:
@@ -139,6 +144,7 @@ class _Reader:
     def __init__(self, dump: Dump) -> None:
         self.drawn: list[_Drawn] = []
         self.baselines = 0
+        self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
         self._places: dict[str, int] = {}
@@ -173,13 +179,23 @@ class _Reader:
                 self._places[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
             case Activated(recommendation_id, _, True):
-                place = self._places.get(recommendation_id)
-                if place is not None:
-                    self.drawn[place] = replace(self.drawn[place], instead=True)
+                self._note_other(recommendation_id)
+            case Imported() as event:
+                self._pass_over(event)
             case RewardAmended(recommendation_id, value):
                 self._end(recommendation_id, value)
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)
+
+    def _note_other(self, recommendation_id: str) -> None:
+        place = self._places.get(recommendation_id)
+        if place is not None:
+            self.drawn[place] = replace(self.drawn[place], instead=True)
+
+    def _pass_over(self, event: Imported) -> None:
+        self.imported += len(event.slates)
+        for slate in event.slates:
+            self._observe(slate.context)
 
     def encode(self, drawn: Sequence[_Drawn]) -> NDArray[np.float64]:
         """Return the contexts of slates; features as after the last event, and what all share as the last number."""

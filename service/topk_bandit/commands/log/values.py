@@ -78,6 +78,8 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         yield f"{left_out.shown_otherwise:,} instead of which another slate was shown are left out"
     if left_out.baseline:
         yield f"{left_out.baseline:,} baseline slates are left out: too few candidates were left to choose from"
+    if logged.imported:
+        yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
     if left_out.before_snapshot:
         yield f"{left_out.before_snapshot:,} decided before the snapshot that the file begins with are left out"
 

@@ -104,7 +104,10 @@ class ServiceApproach:
         n, m, rest = len(rows), basis, len(rows) - basis
         choosing = self._covariance(rows, context_dim) + 2 * n * n + of_cholesky(n) + _inverse(m) + rest * m * m
         left = n * m + n + (2 * n if self._is_projected else 0)
-        whitening = of_cholesky(n) + _inverse(n) + n * n * m + 2 * n * n
+        # What was projected before has noise in common: as many rows as then.
+        shared = m if self._is_projected else 0
+        whitening = of_cholesky(shared) + _inverse(shared) + shared * shared * (m + 2)
+        whitening += (n - shared) * (m + 4)
         self._is_projected = True
         return (
             choosing

@@ -32,9 +32,12 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.store.codec import canonical
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
+    MOST_IMPORT_PARTS,
     MOST_REWARDS,
     BanditRecord,
     Expiry,
+    ImportOutcome,
+    ImportProgress,
     LogSlice,
     Loss,
     RecordOutcome,
@@ -53,12 +56,13 @@ if TYPE_CHECKING:
         BanditName,
         BanditSettings,
         Event,
+        Imported,
         Item,
         Prior,
         Recommendation,
         RecommendationRequest,
     )
-    from topk_bandit.store.log import Correctable
+    from topk_bandit.store.log import Correctable, ImportPart
 
 __all__ = ["MemoryStore"]
 
@@ -81,6 +85,7 @@ class _Bandit:
     created_ms: int
     revision: int = 1
     items_position: int = 0
+    imported_position: int = 0
     late_rewards: int = 0
     clamped_rewards: int = 0
     lost: Loss = field(default_factory=lambda: Loss(0, 0))
@@ -92,6 +97,8 @@ class _Bandit:
     retired: set[bytes] = field(default_factory=set)
     recorded: dict[str, Recorded] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
+    imports: dict[str, ImportProgress] = field(default_factory=dict)
+    import_parts: dict[tuple[str, int], tuple[str, ImportOutcome]] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -150,9 +157,21 @@ class _Bandit:
         if not known.last_position:
             raise refusal("folded", self.name, recommendation_id)
         is_same = (self.incarnation, self.revision) == (known.incarnation, known.revision)
-        # New items may take the places of old ones, which folds rewards.
-        is_same = is_same and self.items_position <= known.version
+        # New items may take the places of old ones, which folds rewards, and an import does.
+        is_same = is_same and max(self.items_position, self.imported_position) <= known.version
         return is_same and self.log_position < known.last_position
+
+    def recall_import(self, part: ImportPart) -> ImportOutcome | None:
+        """Return what became of a part that was recorded before; refuse one that can't be."""
+        known = self.import_parts.get((part.import_id, part.first_row))
+        next_row = self.imports.get(part.import_id, ImportProgress()).next_row
+        if known is not None and known[0] == part.fingerprint:
+            return known[1]
+        if part.first_row < next_row:
+            raise refusal("import_reused", self.name, part.first_row)
+        if part.first_row > next_row:
+            raise refusal("import_gap", self.name, next_row)
+        return None
 
     def check_shown(self, slate: Sequence[str], *, size: int) -> None:
         """Refuse what can't have been shown."""
@@ -482,6 +501,37 @@ class MemoryStore(Store):
         recorded.state = RecordState.VOID if left is None else RecordState.REWARDED
         recorded.position = self._append(bandit, RewardAmended(recommendation_id, left), at_ms=now_ms)
         return recorded.position
+
+    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
+        """See `Store.find_import`."""
+        return self._bandit(name).imports.get(import_id, ImportProgress())
+
+    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
+        """See `Store.find_import_part`."""
+        return self._bandit(name).recall_import(part)
+
+    async def record_import(
+        self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
+    ) -> ImportOutcome:
+        """See `Store.record_import`."""
+        bandit = self._bandit(name)
+        known = bandit.recall_import(part)
+        if known is not None:
+            return known
+        if (bandit.incarnation, bandit.items_position) != (incarnation, items_position):
+            return ImportOutcome(RecordStatus.STALE)
+        if len(bandit.import_parts) >= MOST_IMPORT_PARTS:
+            raise refusal("import_count", name)
+        position = 0
+        if event is not None:
+            position = bandit.imported_position = self._append(bandit, event, at_ms=self._clock_ms())
+            bandit.clamped_rewards += part.clamped
+        before = bandit.imports.get(part.import_id, ImportProgress())
+        bandit.imports[part.import_id] = ImportProgress(part.next_row, before.accepted + part.accepted)
+        recorded = ImportOutcome(RecordStatus.RECORDED, part.next_row, part.accepted, position)
+        repeated = replace(recorded, status=RecordStatus.REPEATED)
+        bandit.import_parts[part.import_id, part.first_row] = part.fingerprint, repeated
+        return recorded
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""

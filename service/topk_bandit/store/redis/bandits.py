@@ -39,8 +39,11 @@ from topk_bandit.store.codec import (
 )
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
+    MOST_IMPORT_PARTS,
     MOST_REWARDS,
     Expiry,
+    ImportOutcome,
+    ImportProgress,
     Loss,
     RecordOutcome,
     RecordStatus,
@@ -60,9 +63,9 @@ from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Item, Prior, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditSettings, Imported, Item, Prior, Recommendation, RecommendationRequest
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.log import BanditRecord, Correctable, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LogSlice, Snapshot, StoreReport
 
 __all__ = ["RedisStore"]
 
@@ -318,6 +321,38 @@ class RedisStore(Store):
             (*self._announcing(name), recommendation_id, reward_id, text, *looked_at),
         )
         return None if status == b"stale" else RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
+
+    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
+        """See `Store.find_import`."""
+        keys = self._keys.bandit(name)
+        _, next_row, accepted = await self._bandits.ask(
+            scripts.FIND_IMPORT, name, (keys.meta, keys.imports), (import_id, "-", "")
+        )
+        return ImportProgress(int(next_row), int(accepted))
+
+    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
+        """See `Store.find_import_part`."""
+        keys, sought = self._keys.bandit(name), (part.import_id, part.first_row, part.fingerprint)
+        status, *_ = await self._bandits.ask(scripts.FIND_IMPORT, name, (keys.meta, keys.imports), sought)
+        if status == b"at":
+            return None
+        # Recorded already, which is found again, and waited for as the first time.
+        return await self.record_import(name, part, None, incarnation="", items_position=0)
+
+    async def record_import(
+        self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
+    ) -> ImportOutcome:
+        """See `Store.record_import`."""
+        keys = self._keys.bandit(name)
+        rows = (part.import_id, part.first_row, part.fingerprint, part.next_row, part.accepted, part.clamped)
+        encoded = b"" if event is None else encode_event(event)
+        (status, *details), _ = await self._bandits.tell(
+            scripts.RECORD_IMPORT,
+            name,
+            (keys.meta, keys.log, keys.imports),
+            (*self._announcing(name), *rows, encoded, incarnation, items_position, MOST_IMPORT_PARTS),
+        )
+        return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""

@@ -9,6 +9,8 @@
     {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint rewards ..."
     {prefix}:{t/b}:deadlines_ms      zset     recommendation id by deadline, while pending
     {prefix}:{t/b}:closed_ms         zset     recommendation id by when it was closed, while remembered
+    {prefix}:{t/b}:imports           hash     import id -> "next_row accepted"; with a newline and the first row of a
+                                              part: "fingerprint next_row accepted position"
     {prefix}:{t/b}:followers         hash     follower -> "items_position at_ms"
     {prefix}:{t/b}:snapshot0, 1      string   framed snapshots, the newer one in either
     {prefix}:{studies/t/s}:meta      hash     incarnation, settings_digest, shape, design, log position, counts
@@ -53,6 +55,7 @@ class BanditKeys(NamedTuple):
     recommendations: str
     deadlines: str
     closed: str
+    imports: str
     followers: str
     snapshots: tuple[str, str]
 
@@ -170,6 +173,7 @@ def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
         recommendations=f"{stem}:recommendations",
         deadlines=f"{stem}:deadlines_ms",
         closed=f"{stem}:closed_ms",
+        imports=f"{stem}:imports",
         followers=f"{stem}:followers",
         snapshots=(f"{stem}:snapshot0", f"{stem}:snapshot1"),
     )

@@ -184,6 +184,26 @@ local function recall(packed, fingerprint)
   return {'repeated', record.deadline_ms, record.recommendation}
 end
 
+-- Tell how far an import is, or what became of a part of it; a first row "-" is that of no part.
+local function find_import(imports, import_id, first_row, fingerprint)
+  local known = redis.call('HMGET', imports, import_id, import_id .. '\n' .. first_row)
+  local next_row, accepted = string.match(known[1] or '0 0', '^(%d+) (%d+)$')
+  if known[2] then
+    local recorded, part_end, part_accepted, position = string.match(known[2], '^(%x+) (%d+) (%d+) (%d+)$')
+    if recorded ~= fingerprint then
+      return {'import_reused', first_row}
+    end
+    return {'repeated', part_end, part_accepted, position}
+  end
+  if first_row ~= '-' and tonumber(first_row) < tonumber(next_row) then
+    return {'import_reused', first_row}
+  end
+  if first_row ~= '-' and tonumber(first_row) > tonumber(next_row) then
+    return {'import_gap', next_row}
+  end
+  return {'at', next_row, accepted}
+end
+
 -- Write a record back in a state that ends it, and note when. `keys` names meta, log, recommendations, deadlines and
 -- closed, here and below.
 local function close_record(keys, id, record, state, at_ms)

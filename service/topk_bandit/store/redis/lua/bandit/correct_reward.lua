@@ -15,7 +15,8 @@
 -- {'no_reward', id}, {'no_reward_id'}, {'reward_void', id}, {'folded', id} or {'out_of_range', ends}.
 
 local bandit = redis.call('HMGET', KEYS[1],
-  'incarnation', 'revision', 'reward_range', 'clamps', 'reward_aggregation', 'log_position', 'items_position')
+  'incarnation', 'revision', 'reward_range', 'clamps', 'reward_aggregation', 'log_position', 'items_position',
+  'imported_position')
 if not bandit[1] then
   return {'no_bandit'}
 end
@@ -71,9 +72,9 @@ if not is_open(record) then
   if ARGV[9] == '0' then
     return {'folded', id}
   end
-  -- New items may take the places of old ones, which folds rewards.
-  local items_differ = tonumber(bandit[7]) > tonumber(ARGV[8])
-  if items_differ or bandit[1] ~= ARGV[6] or bandit[2] ~= ARGV[7] or tonumber(bandit[6]) >= tonumber(ARGV[9]) then
+  -- New items may take the places of old ones, which folds rewards, and an import does.
+  local folds = math.max(tonumber(bandit[7]), tonumber(bandit[8])) > tonumber(ARGV[8])
+  if folds or bandit[1] ~= ARGV[6] or bandit[2] ~= ARGV[7] or tonumber(bandit[6]) >= tonumber(ARGV[9]) then
     return {'stale', '0'}
   end
 end

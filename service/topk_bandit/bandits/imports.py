@@ -1,0 +1,173 @@
+"""Take in slates that were shown elsewhere: each row is checked before anything is written.
+
+A part of an import is recorded once, however often it is sent. It is judged by a model that knows the log to its end,
+so whoever sends faster than the learner learns waits. Nothing here checks the form of rows: `rpc` has done so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from topk_bandit.bandits.contexts import check_context, context_of_none
+from topk_bandit.domain.bandits import Imported, PastSlate
+from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
+from topk_bandit.store.codec import encode_past_slate
+from topk_bandit.store.log import ImportPart, RecordStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.log import ImportOutcome, Store
+
+__all__ = ["MOST_BYTES", "ImportReceipt", "RowError", "RowsOfImport", "import_rows"]
+
+MOST_BYTES = 4 * 2**20
+"""So long at most is what rows that are sent together make of the log."""
+
+ATTEMPTS_PER_CALL = 8
+"""How often a call checks its rows again because items were changed meanwhile, before it gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfImport:
+    """Rows that are sent together, in order.
+
+    Attributes
+    ----------
+    rows
+        Slates, or what is wrong with a row whose form is not that of one.
+    first_row, next_row
+        Where the rows stand where they come from; there may be fewer rows than that, where the sender left some out.
+    skips
+        Whether rows that can't be taken are left out, instead of refusing all.
+    """
+
+    import_id: str
+    first_row: int
+    next_row: int
+    rows: tuple[PastSlate | InvalidArgumentError, ...]
+    skips: bool = False
+
+
+class RowError(NamedTuple):
+    """What is wrong with a row that was left out; `row` is its place among those that were sent."""
+
+    row: int
+    field: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReceipt:
+    """What became of rows.
+
+    Attributes
+    ----------
+    next_row
+        With which row the import goes on after these.
+    accepted, skipped
+        How many are learned from, and how many were left out.
+    log_position
+        Where they stand in the log; 0 if none is there.
+    errors
+        Of rows that were left out just now; none where all was recorded before.
+    """
+
+    next_row: int
+    accepted: int
+    skipped: int
+    log_position: int
+    errors: tuple[RowError, ...] = ()
+
+
+async def import_rows(store: Store, residents: Residents, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
+    """Record rows, unless they were before.
+
+    Raises
+    ------
+    InvalidArgumentError
+        On ``rows``: they are too long. On ``rows[n]...``: that one can't be taken, and `sent` does not skip it.
+    ConflictError, NotReadyError, ExhaustedError
+        As `Store.record_import` has them.
+    """
+    encoded = [_encode(row) for row in sent.rows]
+    if (n_bytes := sum(map(len, encoded))) > MOST_BYTES:
+        raise InvalidArgumentError("rows", f"take {n_bytes} bytes; at most {MOST_BYTES} are allowed: send fewer")
+    part = ImportPart(sent.import_id, sent.first_row, sent.next_row, _fingerprint(sent, encoded), accepted=0)
+    known = await store.find_import_part(name, part)
+    if known is not None:
+        return _receipt(sent, known)
+    for _ in range(ATTEMPTS_PER_CALL):
+        model = await residents.follow(name)
+        checked = _check(model, sent)
+        part = replace(part, accepted=len(checked.slates), clamped=checked.clamped)
+        event = Imported(sent.import_id, sent.first_row, checked.slates) if checked.slates else None
+        outcome = await store.record_import(
+            name, part, event, incarnation=model.incarnation, items_position=model.items_position
+        )
+        if outcome.status is not RecordStatus.STALE:
+            errors = checked.errors if outcome.status is RecordStatus.RECORDED else ()
+            return _receipt(sent, outcome, errors)
+    raise UnavailableError(f"the items of {name} change faster than rows can be checked")
+
+
+def _encode(row: PastSlate | InvalidArgumentError) -> bytes:
+    return str(row).encode() if isinstance(row, InvalidArgumentError) else encode_past_slate(row)
+
+
+def _fingerprint(sent: RowsOfImport, encoded: Sequence[bytes]) -> str:
+    return blake2b(b"\n".join([str(sent.next_row).encode(), *encoded]), digest_size=16).hexdigest()
+
+
+def _receipt(sent: RowsOfImport, outcome: ImportOutcome, errors: tuple[RowError, ...] = ()) -> ImportReceipt:
+    skipped = len(sent.rows) - outcome.accepted
+    return ImportReceipt(outcome.next_row, outcome.accepted, skipped, outcome.position, errors)
+
+
+class _Checked(NamedTuple):
+    """The rows that are taken, how many rewards of them are clamped, and what is wrong with the others."""
+
+    slates: tuple[PastSlate, ...]
+    clamped: int
+    errors: tuple[RowError, ...]
+
+
+def _check(model: Model, sent: RowsOfImport) -> _Checked:
+    """Return which rows are taken, or raise what is wrong with the first that can't be."""
+    slates, clamped, errors = [], 0, []
+    for place, row in enumerate(sent.rows):
+        try:
+            taken = _check_row(model, row)
+        except InvalidArgumentError as error:
+            if not sent.skips:
+                raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
+            errors.append(RowError(place, error.field, error.problem))
+            continue
+        slates.append(taken)
+        clamped += taken.reward != getattr(row, "reward", taken.reward)
+    return _Checked(tuple(slates), clamped, tuple(errors))
+
+
+def _check_row(model: Model, row: PastSlate | InvalidArgumentError) -> PastSlate:
+    """Return a row as it is learned; an error names the field of the row."""
+    if isinstance(row, InvalidArgumentError):
+        raise row
+    settings = model.settings
+    row = replace(row, context=row.context or context_of_none(settings))
+    check_context(settings, row.context)
+    if len(row.slate) != settings.slate_size:
+        raise InvalidArgumentError("item_ids", f"expected {settings.slate_size} items, got {len(row.slate)}")
+    for place, item_id in enumerate(row.slate):
+        if not model.items.knows(item_id):
+            raise InvalidArgumentError(f"item_ids[{place}]", f"is no item of the bandit, or retired: {item_id[:128]!r}")
+    taken = settings.reward_range
+    if taken is None or taken.low <= row.reward <= taken.high:
+        return row
+    if not taken.clamp:
+        raise InvalidArgumentError("reward", f"must be from {taken.low} to {taken.high}, the bandit's reward_range")
+    return replace(row, reward=min(max(row.reward, taken.low), taken.high) + 0.0)

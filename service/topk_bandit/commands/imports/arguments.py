@@ -1,0 +1,65 @@
+"""The flags of `topk-bandit import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["DESCRIPTION", "add_arguments"]
+
+DESCRIPTION = """\
+Teach a bandit of a running service from slates that were shown elsewhere: one row each, in JSON Lines, CSV or Parquet.
+
+  topk-bandit import shop/home last-year.jsonl
+  topk-bandit import shop/home last-year.csv --column reward=margin --column country=ship_to --skip-bad-rows
+
+item_1, item_2, ...     the items that were shown, best first; or items, a list
+reward                  what the slate earned
+time                    when it was shown: ISO 8601, or seconds since 1970; optional
+propensity              the probability with which it was shown; optional
+context_1, ...          the context; or context, a list: for a bandit without a context schema
+NAME, or features.NAME  the feature NAME of the bandit's context schema; or features, an object
+
+In CSV the parts of a list are separated by |. Other columns are passed over. The same file again changes nothing, and
+an import that was interrupted goes on where it stopped.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags to a parser, with a `run` that returns an exit status."""
+    parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
+    parser.add_argument(
+        "--address", default="127.0.0.1:50051", metavar="HOST:PORT", help="of the service (default: 127.0.0.1:50051)"
+    )
+    parser.add_argument("--key-file", type=Path, metavar="FILE", help="has the key, for a service that asks for one")
+    parser.add_argument("--tls", action="store_true", help="talk TLS")
+    parser.add_argument(
+        "--tls-root-certificates", type=Path, metavar="FILE", help="whom to trust, in PEM; implies --tls"
+    )
+    parser.add_argument(
+        "--column",
+        dest="columns",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="the column of the file that has NAME; can be given again",
+    )
+    parser.add_argument(
+        "--skip-bad-rows", action="store_true", help="leave out rows that can't be taken, and count them"
+    )
+    parser.add_argument(
+        "--import-id",
+        metavar="ID",
+        help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
+    )
+    parser.set_defaults(run=_called)
+
+
+def _called(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.imports import command  # noqa: PLC0415 - other commands need not wait for it
+
+    return command.run(given)

@@ -1,0 +1,80 @@
+"""Rows of a bandit's history between the wire and `topk_bandit.bandits.imports`; errors name the row and its field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.bandits.imports import RowsOfImport
+from topk_bandit.domain.bandits import PastSlate
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.rpc import fields
+from topk_bandit.rpc.converters import context_from_proto
+from topk_bandit.v1 import bandit_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from topk_bandit.bandits.imports import ImportReceipt
+    from topk_bandit.domain.bandits import BanditName
+
+__all__ = ["import_named", "import_request", "receipt_to_proto"]
+
+_MAX_ROWS = 1000
+_MAX_ROW_NUMBER = 10**15
+_MAX_ERRORS = 100
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+
+
+def import_named(request: pb.GetImportRequest | pb.ImportObservationsRequest) -> tuple[BanditName, str]:
+    """Return which import of which bandit a request is about."""
+    return fields.bandit_name("bandit", request.bandit), fields.opaque_id("import_id", request.import_id)
+
+
+def import_request(request: pb.ImportObservationsRequest) -> tuple[BanditName, RowsOfImport]:
+    """Return whose rows an ImportObservations brings, and the rows, or what is wrong with the form of each."""
+    name, import_id = import_named(request)
+    if request.rows or not request.next_row:
+        fields.size("rows", len(request.rows), most=_MAX_ROWS)
+    first_row = fields.integer("first_row", request.first_row, low=0, high=_MAX_ROW_NUMBER)
+    least = first_row + (len(request.rows) or 1)
+    next_row = fields.integer("next_row", request.next_row or least, low=least, high=_MAX_ROW_NUMBER)
+    rows = tuple(map(_row, request.rows))
+    return name, RowsOfImport(import_id, first_row, next_row, rows, skips=request.skip_bad_rows)
+
+
+def _row(row: pb.PastObservation) -> PastSlate | InvalidArgumentError:
+    try:
+        return PastSlate(
+            context=context_from_proto("", row),
+            slate=fields.item_ids("item_ids", row.item_ids),
+            reward=fields.reward_value("reward", row.reward if row.HasField("reward") else None) + 0.0,
+            at_ms=_milliseconds(row) if row.HasField("time") else None,
+            propensity=_propensity(row.propensity) if row.HasField("propensity") else None,
+        )
+    except InvalidArgumentError as error:
+        return error
+
+
+def _milliseconds(row: pb.PastObservation) -> int:
+    seconds, nanos = row.time.seconds, row.time.nanos
+    if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < 10**9):
+        raise InvalidArgumentError("time", "is no time of the years 1 to 9999")
+    return seconds * 1000 + nanos // 1_000_000
+
+
+def _propensity(value: float) -> float:
+    if not 0.0 < value <= 1.0:
+        raise InvalidArgumentError("propensity", f"must be above 0 and at most 1, not {value!r}")
+    return value
+
+
+def receipt_to_proto(receipt: ImportReceipt) -> pb.ImportObservationsResponse:
+    """Return what became of rows."""
+    return pb.ImportObservationsResponse(
+        next_row=receipt.next_row,
+        accepted_count=receipt.accepted,
+        skipped_count=receipt.skipped,
+        log_position=receipt.log_position,
+        row_errors=[
+            pb.RowError(row=error.row, field=error.field, message=error.problem)
+            for error in receipt.errors[:_MAX_ERRORS]
+        ],
+    )

@@ -1,0 +1,232 @@
+"""`topk-bandit import`: rows of files in three formats, as a service gets them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.rpc.harness import serving
+
+from topk_bandit.client import Client, boolean, categorical, labels, numeric, vector
+from topk_bandit.commands.cli import main
+from topk_bandit.domain.bandits import PastSlate
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.rpc.harness import RunningServer
+
+SCHEMA = [
+    numeric("price", log=True),
+    boolean("member"),
+    categorical("country", values=["DE"]),
+    labels("tags", values=["new"]),
+    vector("taste", dimension=2),
+]
+FULL = {
+    "items": ["a", "b"],
+    "reward": 0.5,
+    "time": "2026-01-31T12:00:00Z",
+    "propensity": 0.25,
+    "price": 3.0,
+    "member": True,
+    "country": "DE",
+    "tags": ["new", "x"],
+    "taste": [0.5, -1.0],
+}
+BARE = {"items": ["b", "a"], "reward": 0.0}
+SLATES = (
+    PastSlate(
+        Features.of({"price": 3.0, "member": True, "country": "DE", "tags": ("new", "x"), "taste": (0.5, -1.0)}),
+        ("a", "b"),
+        0.5,
+        1_769_860_800_000,
+        0.25,
+    ),
+    PastSlate((), ("b", "a"), 0.0),
+)
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with serving() as running:
+        with Client(running.target, tenant="shop", timeout=10.0) as client:
+            client.create_bandit("home", slate_size=2, item_capacity=9, context_schema=SCHEMA)
+            client.create_bandit("plain", slate_size=2, item_capacity=9, context_dimension=2)
+        yield running
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if path.suffix == ".jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n\n" for row in rows), encoding="utf-8")
+    elif path.suffix == ".csv":
+        with path.open("w", encoding="utf-8-sig", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(names)
+            writer.writerows([as_text(row.get(name)) for name in names] for row in rows)
+    else:
+        parquet, table = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow").Table
+        parquet.write_table(table.from_pylist([{name: row.get(name) for name in names} for row in rows]), path)
+    return path
+
+
+def as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return "|".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def called(server: RunningServer, path: Path, *flags: str, bandit: str = "shop/home") -> int:
+    return main(["import", bandit, str(path), "--address", server.target, *flags])
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_files_of_each_format_say_the_same(server: RunningServer, tmp_path: Path, suffix: str) -> None:
+    assert called(server, write(tmp_path / f"year.{suffix}", [FULL, BARE])) == 0
+    [sent] = server.shop.sent
+    assert (sent.rows, sent.first_row, sent.next_row, sent.skips) == (SLATES, 0, 2, False)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_columns_can_have_other_names_and_be_several(server: RunningServer, tmp_path: Path, suffix: str) -> None:
+    row = {"item_1": "a", "shown_second": "b", "margin": 0.5, "at": 1_769_860_800, "features.price": 3, "land": "DE"}
+    flags = [f"--column={one}" for one in ("item_2=shown_second", "reward=margin", "time=at", "country=land")]
+    assert called(server, write(tmp_path / f"year.{suffix}", [row]), *flags) == 0
+    told = Features.of({"price": 3.0, "country": "DE"})
+    assert server.shop.sent[0].rows == (replace(SLATES[0], context=told, propensity=None),)
+
+
+def test_features_may_be_an_object_and_times_have_a_zone_or_none(server: RunningServer, tmp_path: Path) -> None:
+    rows = [
+        {**BARE, "features": {"price": 3, "tags": []}, "time": "2026-01-31T14:00:00+02:00"},
+        {**BARE, "features": {"country": "FR"}, "country": "DE", "time": "2026-01-31 12:00"},
+    ]
+    assert called(server, write(tmp_path / "year.jsonl", rows)) == 0
+    first, second = server.shop.sent[0].rows
+    assert first.context == Features.of({"price": 3.0, "tags": ()})
+    assert second.context == Features.of({"country": "DE"})
+    assert first.at_ms == second.at_ms == SLATES[0].at_ms
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_bandit_without_a_schema_gets_contexts(server: RunningServer, tmp_path: Path, suffix: str) -> None:
+    rows = [{**BARE, "context": [0.5, -1.0]}, {**BARE, "context_1": 2.0, "context_2": 3.0}]
+    assert called(server, write(tmp_path / f"year.{suffix}", rows), bandit="tenants/shop/bandits/plain") == 0
+    assert [row.context for row in server.shop.sent[0].rows] == [(0.5, -1.0), (2.0, 3.0)]
+
+
+def test_the_same_file_again_sends_nothing_and_an_interrupted_one_goes_on(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "year.jsonl", [{**BARE, "reward": n} for n in range(2500)])
+    server.shop.faults["import_rows"] = InvalidArgumentError("rows[1].reward", "is odd")
+    assert called(server, path) == 1
+    assert "year.jsonl, line 3, reward: is odd" in capsys.readouterr().err
+    del server.shop.faults["import_rows"]
+    assert called(server, path) == 0
+    assert [(part.first_row, len(part.rows)) for part in server.shop.sent] == [(0, 1000), (1000, 1000), (2000, 500)]
+    assert called(server, path) == 0
+    assert len(server.shop.sent) == 3
+    assert "0 rows imported, 0 left out; 2500 were imported before" in capsys.readouterr().out
+    [import_id] = {part.import_id for part in server.shop.sent}
+    longer = write(tmp_path / "corrected.jsonl", [{**BARE, "reward": n} for n in range(2501)])
+    assert called(server, longer, "--import-id", import_id) == 0
+    assert [row.reward for row in server.shop.sent[3].rows] == [2500.0]
+    assert called(server, longer) == 0
+    assert len({part.import_id for part in server.shop.sent}) == 2
+
+
+BAD = [
+    ({"items": ["a", "b"]}, "column 'reward'", "is missing"),
+    ({**BARE, "reward": "much"}, "column 'reward'", "expected a finite number, got 'much'"),
+    ({**BARE, "time": "yesterday"}, "column 'time'", "expected a time such as"),
+    ({**BARE, "member": "perhaps"}, "column 'member'", "expected true or false"),
+    ({**BARE, "taste": 3}, "column 'taste'", "expected a list"),
+    ({**BARE, "features": 3}, "column 'features'", "expected an object"),
+    ({**BARE, "price": True}, "column 'price'", "expected a finite number"),
+]
+
+
+@pytest.mark.parametrize(("bad", "column", "problem"), BAD)
+def test_a_bad_row_is_named_before_anything_is_sent(
+    server: RunningServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    bad: dict[str, Any],
+    column: str,
+    problem: str,
+) -> None:
+    assert called(server, write(tmp_path / "year.jsonl", [*[BARE] * 1200, bad])) == 1
+    told = capsys.readouterr().err
+    assert f"year.jsonl, line 2401, {column}: {problem}" in told
+    assert server.shop.sent == []
+
+
+def test_bad_rows_can_be_left_out_and_are_counted(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "year.jsonl", [BARE, {"items": ["a", "b"]}, {**BARE, "propensity": 7.0}, FULL])
+    path.write_text(path.read_text(encoding="utf-8") + "[1]\n{\n", encoding="utf-8")
+    assert called(server, path, "--skip-bad-rows") == 0
+    [sent] = server.shop.sent
+    assert (len(sent.rows), sent.next_row, sent.skips) == (3, 6, True)
+    told = capsys.readouterr().out
+    assert "year.jsonl, line 3, column 'reward': is missing" in told
+    assert "year.jsonl, line 5, propensity: must be above 0" in told
+    assert "year.jsonl, line 9, row: is no JSON object" in told
+    assert "2 rows imported, 4 left out" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("year.txt", b"", "expected one ending in .jsonl, .csv or .parquet"),
+        ("year.csv", b"items,items\na,b\n", "column 'items' comes twice"),
+        ("year.csv", b"reward,items\n0.5\n", "line 2, row: expected 2 columns, got 1"),
+        ("year.csv", b"reward,items\n\xff,a\n", "is no text in UTF-8"),
+        ("year.parquet", b"PAR?", "is no Parquet file"),
+        ("absent.csv", None, "can't be read"),
+    ],
+)
+def test_files_that_can_not_be_read_are_told(
+    server: RunningServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: bytes | None,
+    told: str,
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert called(server, tmp_path / name) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_columns_that_mean_nothing_are_told(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(server, write(tmp_path / "year.csv", [{**BARE, "order_id": 7, "item_3": "c"}])) == 0
+    assert "columns that mean nothing to the bandit: order_id, item_3" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_the_call_is_told(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "year.jsonl", [BARE])
+    for flags, bandit, told in (
+        ((), "shop/absent", "NOT_FOUND"),
+        ((), "shop", "tenants/{tenant}/bandits/{bandit}"),
+        (("--column", "reward"), "shop/home", "expected NAME=COLUMN"),
+        (("--key-file", str(tmp_path / "absent")), "shop/home", "can't be read"),
+    ):
+        assert called(server, path, *flags, bandit=bandit) == 1
+        assert told in capsys.readouterr().err
+    assert datetime.fromtimestamp(SLATES[0].at_ms / 1000, UTC).isoformat() == "2026-01-31T12:00:00+00:00"
