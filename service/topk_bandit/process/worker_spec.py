@@ -1,6 +1,6 @@
 """What a worker process is told when it starts, and the messages between it and its supervisor.
 
-A worker prepares itself and reports its progress with `Compiling`. From then on it says `Beat` each second. It waits
+A worker prepares itself, reports its progress with `Compiling`, and then says `Beat` each second. It waits
 for `StoreAt`, connects, and says `Ready` once it serves; if it can't serve it says `GaveUp` and ends. It drains and
 ends when it is told `Stop`, or when the pipe breaks. Messages never hold anything but the values below.
 """
