@@ -63,4 +63,7 @@ def test_what_cannot_be_done_is_told_in_a_line(file: Path, words: tuple[str, ...
 def test_a_scope_that_there_is_not_is_a_wrong_call(file: Path) -> None:
     done = run("keys", "create", "--tenant=a", "--scope=all", f"--keys-file={file}")
     assert done.returncode == 2
+    assert "--scope: invalid choice: 'all' (choose from " in done.stderr
+    for scope in ("recommend", "reward", "manage", "operate"):
+        assert scope in done.stderr.rpartition("choose from")[2]
     assert not file.exists()

@@ -255,6 +255,13 @@ def test_an_unknown_variable_is_refused_with_a_suggestion() -> None:
         read(environ={"TOPK_BANDIT_PORT": "50051"})
 
 
+def test_the_variables_of_commands_that_ask_a_service_are_no_mistake() -> None:
+    asking = {"TOPK_BANDIT_ADDRESS": "h:1", "TOPK_BANDIT_KEY": "id.secret", "TOPK_BANDIT_TLS_ROOTS": "roots.pem"}
+    assert read(environ=asking) == read()
+    with pytest.raises(ConfigurationError, match="TOPK_BANDIT_KEYS is no setting"):
+        read(environ={**asking, "TOPK_BANDIT_KEYS": "keys.json"})
+
+
 def test_the_variables_of_a_kubernetes_service_are_no_mistake() -> None:
     links = {
         "TOPK_BANDIT_SERVICE_HOST": "10.0.0.1",
@@ -444,4 +451,4 @@ def test_choices_are_those_of_the_modules_that_use_them() -> None:
 
 def test_nothing_else_is_public() -> None:
     public = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
-    assert {name for name in public if not name.startswith("_")} == set(module.__all__)
+    assert {name for name in public if not name.startswith("_")} | {"CALLER_VARIABLES"} == set(module.__all__)

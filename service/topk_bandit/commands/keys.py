@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="scopes",
         action="append",
         required=True,
-        type=Scope,
-        choices=list(Scope),
+        choices=[scope.value for scope in Scope],
         metavar="SCOPE",
         help=f"what it is for: {', '.join(Scope)}; can be given again",
     )
@@ -72,7 +71,7 @@ def _file(given: argparse.Namespace) -> Path:
 def _create(given: argparse.Namespace) -> int:
     key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(SECRET_BYTES)
     made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    key = new_key(key_id=key_id, secret=secret, tenant=given.tenant, scopes=given.scopes, created=made)
+    key = new_key(key_id=key_id, secret=secret, tenant=given.tenant, scopes=map(Scope, given.scopes), created=made)
     change_keys(_file(given), lambda ring: ring.with_key(key))
     print(f"{key_id}.{secret}")  # noqa: T201 - this once
     print("keep it: it can't be shown again", file=sys.stderr)  # noqa: T201

@@ -36,9 +36,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.embedded import FsyncPolicy
 
-__all__ = ["Address", "Settings", "add_arguments", "default_data_dir", "load"]
+__all__ = ["CALLER_VARIABLES", "Address", "Settings", "add_arguments", "default_data_dir", "load"]
 
 _PREFIX = "TOPK_BANDIT_"
+
+# Which service commands ask, with which key and which roots of trust: an operator's shell may have them while it starts
+# or examines one.
+CALLER_VARIABLES = ("TOPK_BANDIT_ADDRESS", "TOPK_BANDIT_KEY", "TOPK_BANDIT_TLS_ROOTS")
+
 _CONFIG = "config"
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
@@ -536,7 +541,7 @@ def _variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings among the variables; one that looks like ours and is not is refused."""
     known = {_variable(name): name for name in (*_names(), _CONFIG)}
     for variable, value in environ.items():
-        if not variable.startswith(_PREFIX) or variable in known:
+        if not variable.startswith(_PREFIX) or variable in known or variable in CALLER_VARIABLES:
             continue
         if not _SERVICE_LINK.fullmatch(f"{variable.removeprefix(_PREFIX)}={value}"):
             raise ConfigurationError(f"variable {variable} is no setting{_suggestion(variable, known)}")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.client import Client, Tls
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
+from topk_bandit.process.settings import CALLER_VARIABLES
 
 if TYPE_CHECKING:
     import argparse
 
 __all__ = ["ADDRESS", "KEY", "add_connection", "connect", "part_name"]
 
-ADDRESS, KEY, ROOTS = "TOPK_BANDIT_ADDRESS", "TOPK_BANDIT_KEY", "TOPK_BANDIT_TLS_ROOTS"
+ADDRESS, KEY, ROOTS = CALLER_VARIABLES
 _LOCAL = "127.0.0.1:50051"
 _SECONDS = 60.0
 
