@@ -12,6 +12,7 @@ from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, JsonResponse
 from django.urls import path
 from django.utils.html import format_html, format_html_join
+from django.views.decorators.http import require_POST
 
 from topk_bandit.client import Client, Outbox
 
@@ -42,7 +43,7 @@ def buy(request: HttpRequest, item: str) -> JsonResponse:
     return JsonResponse({"thanks": True, "learned": shop()[1].reward(BANDIT, request.GET["slate"], PRICES[item])})
 
 
-urlpatterns = [path("", page), path("buy/<item>", buy)]
+urlpatterns = [path("", page), path("buy/<item>", require_POST(buy))]
 
 
 def main(address: str = "127.0.0.1:50051", port: str = "8000") -> None:

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,6 +120,8 @@ def test_a_shop_sells_whatever_the_service_does(service: Service, tmp_path: Path
         until(lambda: shown(shop)[0] == "service", what="the first decision was made")
         _, actions = shown(shop)
         assert len(actions) == 3
+        with pytest.raises(urllib.error.HTTPError, match="405"):  # a link that is only looked at buys nothing
+            urllib.request.urlopen(shop + actions[0], timeout=30)
         os.kill(worker, signal.SIGSTOP)
         try:
             assert press(shop, actions[0]) == {"thanks": True, "learned": True}
