@@ -338,6 +338,12 @@ def test_a_setting_that_there_is_not_is_named_and_nothing_is_sent(client: Either
     assert "other" not in {bandit.name for bandit in client.list_bandits()}
 
 
+def test_a_range_that_is_none_is_refused_by_name(client: EitherClient, home: str) -> None:
+    with pytest.raises(InvalidArgument, match="RewardRange") as caught:
+        client.update_bandit(home, reward_range=(1, 0))  # type: ignore[arg-type]
+    assert caught.value.field == "reward_range"
+
+
 def test_two_betas_are_refused(client: EitherClient, home: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         client.update_bandit(home, constant_beta=1.0, schedule_scale=1.0)

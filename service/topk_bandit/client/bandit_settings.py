@@ -9,14 +9,13 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import schema_message
-from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
-    from topk_bandit.domain.bandits import RewardRange
     from topk_bandit.domain.features import Feature
 
 __all__ = ["AGGREGATIONS", "BanditChanges", "BanditSettings", "settings_mask", "settings_message"]
@@ -144,5 +143,7 @@ def _duration(wait: timedelta | None) -> Duration | None:
 def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
     if taken is None:
         return None
+    if not isinstance(taken, RewardRange):
+        raise invalid_argument("reward_range", f"must be a RewardRange, such as RewardRange(0.0, 1.0), not {taken!r}")
     outside = bandit_pb.OUT_OF_RANGE_CLAMPED if taken.clamp else bandit_pb.OUT_OF_RANGE_REFUSED
     return bandit_pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
