@@ -15,13 +15,14 @@ from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.client import FailedPrecondition, InvalidArgument, ModelSource, NotFound, categorical, numeric
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.operators import HistoryPoint
+from topk_bandit.rpc.fields import page_token, to_page_token
 from topk_bandit.rpc.operator_converters import history_to_proto
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from topk_bandit.client import AsyncClient
+    from topk_bandit.client import AsyncClient, Recommendation
 
 
 def run(scenario: Callable[[AsyncClient], Awaitable[None]]) -> None:
@@ -247,8 +248,36 @@ def test_a_log_is_exported_with_its_propensities_and_verified() -> None:
         for wrong in ({"cursor": page.next_cursor, "start": 3}, {"cursor": "Yg"}, {"start": -1}, {"limit": -1}):
             with pytest.raises(InvalidArgument):
                 await client.export_events("home", **wrong)
+        incarnation = page_token("cursor", page.next_cursor).partition("/")[2]
+        for place in ("0", str(1 << 63), str(1 << 64), "9" * 60):
+            with pytest.raises(InvalidArgument, match="cursor"):
+                await client.export_events("home", to_page_token(f"{place}/{incarnation}"))
+        beyond = await client.export_events("home", to_page_token(f"{(1 << 63) - 1}/{incarnation}"))
+        assert beyond.events == ()
         found = await client.verify("home")
         assert (found.agrees, found.difference, found.replayed_from, found.model_version) == (True, "", 0, 43)
         assert found.log_digest == found.replayed_log_digest == (await client.stats("home")).log_digest
 
     run(scenario)
+
+
+def test_a_bandit_that_was_created_anew_is_not_explained_by_the_one_before() -> None:
+    store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
+
+    async def main() -> None:
+        async with served(store, follows=False) as old, served(store, follows=False) as new:
+            await sell(old, ["a", "b", "c"])
+            await new.delete_bandit("home")  # of which the other worker does not hear
+            slate = await sell(new, ["x", "y", "z"])
+            told = await old.explain("home", slate.id)
+            assert told.reasons is not None
+            assert {part.item_id for part in told.reasons.items} == set(slate.items)
+            assert told.reasons.chosen_again
+            assert told.model_source is ModelSource.REPLAYED
+
+    async def sell(client: AsyncClient, ids: list[str]) -> Recommendation:
+        await client.create_bandit("home", slate_size=2, item_capacity=9)
+        await client.upsert_items("home", ids)
+        return await client.recommend("home", min_model_version=2)
+
+    asyncio.run(main())

@@ -66,11 +66,13 @@ class Operators:
             return await self._explain(name, recommendation_id)
 
     async def _explain(self, name: BanditName, recommendation_id: str) -> Explanation:
-        logged, event = await self._replays.find_recommendation(name, recommendation_id)
+        incarnation, logged, event = await self._replays.find_recommendation(name, recommendation_id)
         version = event.recommendation.model_version
         model, source = self._residents.peek_model(name), ModelSource.LIVE
-        if model is None or model.version != version:
-            model, source = await self._replays.model_at(name, version), ModelSource.REPLAYED
+        # A bandit that was created anew is at the same version once more, and whoever made it may not have told us yet.
+        if model is None or (model.incarnation, model.version) != (incarnation, version):
+            model = await self._replays.model_at(name, version, incarnation=incarnation)
+            source = ModelSource.REPLAYED
         reasons = None
         if model is not None:
             reasons = await self._compute(partial(explain, model, event.request, event.recommendation))
@@ -123,7 +125,7 @@ class Operators:
 
     async def _verify(self, name: BanditName) -> Verification:
         live = await self._residents.follow(name)
-        found = await self._replays.longest_replay(name, live.version)
+        found = await self._replays.longest_replay(name, live.version, incarnation=live.incarnation)
         if found is None:
             raise NotReadyError("LOG_TRIMMED", f"no snapshot of {name} fits before what is left of its log")
         start, replayed = found

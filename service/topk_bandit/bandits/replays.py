@@ -45,8 +45,10 @@ class Replays:
         self._executor = executor
         self._limits = limits
 
-    async def find_recommendation(self, name: BanditName, recommendation_id: str) -> tuple[LoggedEvent, Recommended]:
-        """Return where a recommendation is in the log, looked for from the newest event back.
+    async def find_recommendation(
+        self, name: BanditName, recommendation_id: str
+    ) -> tuple[str, LoggedEvent, Recommended]:
+        """Return the log's incarnation and where a recommendation is in it, looked for from the newest event back.
 
         Raises
         ------
@@ -63,15 +65,15 @@ class Replays:
             for logged in reversed(part.events):
                 event = logged.event
                 if isinstance(event, Recommended) and event.recommendation.recommendation_id == recommendation_id:
-                    return logged, event
+                    return part.incarnation, logged, event
             end = start - 1
         if first > 1:
             problem = f"the log begins at {first}, and what is left of it has no such recommendation"
             raise NotReadyError("LOG_TRIMMED", problem, first_position=first)
         raise NotFoundError(f"recommendation {recommendation_id}")
 
-    async def model_at(self, name: BanditName, version: int) -> Model | None:
-        """Return the model at a log position, None where log and snapshots do not go back so far.
+    async def model_at(self, name: BanditName, version: int, *, incarnation: str) -> Model | None:
+        """Return an incarnation's model at a log position, None where log and snapshots do not go back so far.
 
         Raises
         ------
@@ -80,10 +82,10 @@ class Replays:
         UnavailableError
             The store is away, or the log was trimmed or begun anew meanwhile: another try may help.
         """
-        return await self._fold_from(name, list(await self._store.load_snapshots(name)), version)
+        return await self._fold_from(name, list(await self._store.load_snapshots(name)), version, incarnation)
 
-    async def longest_replay(self, name: BanditName, version: int) -> tuple[int, Model] | None:
-        """Return where the longest replay begins, and the model that it comes to at a log position.
+    async def longest_replay(self, name: BanditName, version: int, *, incarnation: str) -> tuple[int, Model] | None:
+        """Return where an incarnation's longest replay begins, and the model that it comes to at a log position.
 
         It begins at 0, which is the beginning of the log, or with the oldest snapshot. None where neither is left. The
         errors are those of `model_at`.
@@ -92,16 +94,20 @@ class Replays:
         part = await self._store.read_log(name, start=1, limit=0)
         snapshots = [] if part.first_position == 1 else snapshots[::-1]
         start = next((one.position for one in snapshots if one.position <= version), 0)
-        model = await self._fold_from(name, snapshots, version)
+        model = await self._fold_from(name, snapshots, version, incarnation)
         return None if model is None else (start, model)
 
-    async def _fold_from(self, name: BanditName, snapshots: Sequence[Snapshot], version: int) -> Model | None:
+    async def _fold_from(
+        self, name: BanditName, snapshots: Sequence[Snapshot], version: int, incarnation: str
+    ) -> Model | None:
         """Return the model at a position, from the first of some snapshots that fits, or from a log that is whole."""
         model = await self._first_before(snapshots, version)
         part = await self._store.read_log(name, start=1, limit=0)
+        if part.incarnation != incarnation or (model is not None and model.incarnation != incarnation):
+            raise _lost_meanwhile(name)
         if model is None and part.first_position > 1:
             return None
-        return await self._fold_to(name, model, part.incarnation, version)
+        return await self._fold_to(name, model, incarnation, version)
 
     async def _first_before(self, snapshots: Sequence[Snapshot], version: int) -> Model | None:
         for snapshot in snapshots:
@@ -123,9 +129,8 @@ class Replays:
         while model is None or model.version < version:
             start = 1 if model is None else model.version + 1
             part = await self._store.read_log(name, start=start, limit=min(EVENTS_PER_STEP, version - start + 1))
-            whole = part.incarnation == incarnation and (model is None or model.incarnation == incarnation)
-            if not whole or not part.events:
-                raise UnavailableError(f"the log of {name} was trimmed or begun anew while it was replayed")
+            if part.incarnation != incarnation or not part.events:
+                raise _lost_meanwhile(name)
             model = await loop.run_in_executor(self._executor, self._fold, model, incarnation, part.events)
         return model
 
@@ -135,3 +140,7 @@ class Replays:
         if model is None:
             raise CorruptDataError("the log is empty")
         return model
+
+
+def _lost_meanwhile(name: BanditName) -> UnavailableError:
+    return UnavailableError(f"the log of {name} was trimmed or begun anew while it was replayed")

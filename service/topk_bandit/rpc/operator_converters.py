@@ -50,6 +50,8 @@ _MOST_SLATES = 100
 _DEFAULT_ENTRIES = 100
 _MOST_ENTRIES = 1000
 _EVENTS = 1000
+_LAST_POSITION = 2**63 - 1
+"""The largest start_position that a message can hold; stores take no larger ones."""
 
 _SOURCES = {
     ModelSource.LIVE: pb.MODEL_SOURCE_LIVE,
@@ -263,7 +265,8 @@ def event_page(request: pb.ExportEventsRequest) -> tuple[BanditName, int, int, s
     if start:
         raise InvalidArgumentError("start_position", "can't be used together with cursor")
     position, _, incarnation = token.partition("/")
-    if not (position.isascii() and position.isdigit() and incarnation):
+    known = position.isascii() and position.isdigit() and 1 <= int(position) <= _LAST_POSITION and incarnation
+    if not known:
         raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
     return name, int(position), limit, incarnation
 
