@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.servers import free_port
 
-from topk_bandit.client import BreakerPolicy, Client, Source
+from topk_bandit.client import AsyncClient, BreakerPolicy, Cancelled, Client, Recommendation, Source
 from topk_bandit.client.breakers import Breaker
 from topk_bandit.domain import errors
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tests.client.conftest import EitherClient
     from tests.rpc.harness import RunningServer
 
-    from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName, RecommendationRequest
+    from topk_bandit.domain.bandits import Recommendation as Given
 
 OWN = ["z", "y", "x", "w"]
 GENEROUS = 2.0
@@ -133,6 +134,26 @@ def test_a_closed_client(server: RunningServer) -> None:
     assert client.fallbacks == {"ValueError": 1}
 
 
+@pytest.mark.parametrize("hedge_after", [None, 0.01])
+def test_a_client_that_is_closed_while_it_asks(server: RunningServer, home: str, hedge_after: float | None) -> None:
+    async def run() -> None:
+        client = AsyncClient(server.target, tenant="acme", fallback_timeout=20.0, hedge_after=hedge_after)
+        await client.recommend(home, fallback=OWN)
+        server.close_gate()
+        pages = [asyncio.create_task(client.recommend(home, fallback=OWN)) for _ in range(2)]
+        bare = asyncio.create_task(client.recommend(home, timeout=20.0))
+        await asyncio.to_thread(server.ledger.wait_started, len(server.ledger.handled) + 3)
+        pages[1].cancel()
+        await asyncio.sleep(0)
+        await client.close()
+        ended = await asyncio.gather(*pages, bare, return_exceptions=True)
+        server.open_gate()
+        assert [type(one) for one in ended] == [Recommendation, asyncio.CancelledError, Cancelled]
+        assert client.fallbacks == {"CANCELLED": 1}
+
+    asyncio.run(run())
+
+
 def test_without_a_fallback_errors_are_raised_and_not_counted(server: RunningServer, client: EitherClient) -> None:
     with pytest.raises(Exception, match="NOT_FOUND"):
         client.recommend("nowhere")
@@ -202,7 +223,7 @@ def test_a_second_attempt_has_the_same_request_id(make: Callable[..., EitherClie
     asked: list[object] = []
     answer = server.shop.recommend
 
-    async def first_is_held(name: BanditName, request: RecommendationRequest, **named: int) -> Recommendation:
+    async def first_is_held(name: BanditName, request: RecommendationRequest, **named: int) -> Given:
         asked.append(request.request_id)
         if len(asked) == 1:
             await asyncio.Event().wait()

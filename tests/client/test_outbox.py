@@ -270,6 +270,21 @@ def test_an_id_that_no_message_can_hold_is_refused_at_once(
     assert caught.value.field == field
 
 
+def test_rewards_that_are_lost_with_their_file_are_told_of(
+    server: RunningServer, client: EitherClient, path: Path, ids: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.shop.away = True
+    outbox = outbox_of(client, path, timeout=0.2)
+    outbox.reward("home", ids[0], 0.5)
+    path.unlink()
+    with pytest.raises(Unavailable, match="deleted or replaced"):
+        outbox.reward("home", ids[1], 0.5)
+    outbox.close()
+    outbox.close()
+    [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert told.getMessage().endswith("with it 1 rewards are lost")
+
+
 def test_a_file_is_for_one_tenant(server: RunningServer, path: Path) -> None:
     with Client(server.target, tenant="acme") as acme, Client(server.target, tenant="other") as other:
         with Outbox(path, acme):

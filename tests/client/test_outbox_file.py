@@ -19,13 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long_forms import examples
 
-from topk_bandit.client import ResourceExhausted
+from topk_bandit.client import ResourceExhausted, Unavailable
 from topk_bandit.client.outbox_file import KeptReward, OutboxFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEASE = 10.0
+PATIENCE = 20.0
 
 
 class Clock:
@@ -136,6 +137,31 @@ def test_a_batch_is_of_one_bandit_and_has_each_slate_once(path: Path, clock: Clo
         assert other.take(100) == []  # the second ones wait for the first ones, which another one has
         one.remove(first)
         assert taken(other) == ["a", "b"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_to_a_file_that_was_deleted(path: Path, clock: Clock, *, replaced: bool) -> None:
+    with opened(path, clock) as [file]:
+        add(file, "kept")
+        for one in path.parent.glob(f"{path.name}*"):
+            one.unlink()
+        if replaced:
+            with opened(path, clock) as [other]:
+                add(other, "elsewhere")
+        with pytest.raises(Unavailable, match="deleted or replaced") as caught:
+            add(file, "lost")
+        assert caught.value.details.reason == "OUTBOX_FAILED"
+        assert taken(file) == ["kept"]  # what this process has is delivered all the same
+
+
+def test_a_forked_process_that_closes_it_waits_for_nothing(path: Path, clock: Clock) -> None:
+    with opened(path, clock) as [file], file._lock:
+        process = multiprocessing.get_context("fork").Process(target=file.close)
+        process.start()
+        process.join(PATIENCE)
+        ended = process.exitcode
+        process.kill()
+    assert ended == 0
 
 
 def test_an_outbox_is_not_taken_over_a_fork(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import HEDGE_OPTIONS, AsyncHedged, checked_delay
 from topk_bandit.client.imports import ImportReport, added
 from topk_bandit.client.late_rewards import LateRewards
+from topk_bandit.client.loops import uncancelled
 from topk_bandit.client.operations import merged
 from topk_bandit.client.values import Kernel
 
@@ -137,7 +138,9 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         call = self._call(operation)
         while True:
             try:
-                answer = await call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
+                answer = await uncancelled(
+                    call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
+                )
                 return operation.read(answer)
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)

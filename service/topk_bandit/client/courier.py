@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +126,20 @@ class Courier:
         return left
 
     def close(self) -> None:
-        """End after the calls under way."""
+        """End after the calls under way; a forked process has none of the threads, and ends nothing."""
+        if not self._file.is_ours:
+            return
         self._stopped.set()
         self._woken.set()
         for thread in self._threads:
             thread.join()
+        self._tell_of_loss()
         self._file.close()
+
+    def _tell_of_loss(self) -> None:
+        with suppress(ClientError):  # it may be closed already
+            if not self._file.is_in_place and (lost := self._file.pending()):
+                _log.error("the outbox's file was deleted or replaced, and with it %d rewards are lost", lost)
 
     def _work(self) -> None:
         while True:

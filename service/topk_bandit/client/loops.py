@@ -1,17 +1,23 @@
-"""Calls of an event loop's coroutines from other threads."""
+"""Calls of an event loop's coroutines: from other threads, and so that who closes a client cancels no caller."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from typing import TYPE_CHECKING, Any
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client.errors import Cancelled, ErrorDetails
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = ["LoopClosedError", "on_this_loop"]
+__all__ = ["LoopClosedError", "on_this_loop", "uncancelled"]
+
+T = TypeVar("T")
+
+# Between two looks whether the loop is still there.
+_LOOK_SECONDS = 0.5
 
 
 class LoopClosedError(Exception):
@@ -25,13 +31,40 @@ def on_this_loop(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[
     def call(*arguments: Any) -> Any:  # noqa: ANN401, whatever `function` takes and returns
         work = function(*arguments)
         try:
-            return asyncio.run_coroutine_threadsafe(work, loop).result()
+            return _result(asyncio.run_coroutine_threadsafe(work, loop), loop)
         except concurrent.futures.CancelledError:
             raise Cancelled(ErrorDetails("CANCELLED", "the event loop ends")) from None
-        except RuntimeError:
-            work.close()  # if the loop never began it
+        except (LoopClosedError, RuntimeError):
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # the loop never began it
             if loop.is_closed():
                 raise LoopClosedError from None
             raise
 
     return call
+
+
+def _result(running: concurrent.futures.Future[Any], loop: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401
+    """Wait for what was given to a loop; of what is left when it closes nothing more is heard."""
+    while not concurrent.futures.wait([running], timeout=_LOOK_SECONDS).done:
+        if loop.is_closed():
+            raise LoopClosedError
+    return running.result()
+
+
+async def uncancelled(call: Awaitable[T]) -> T:
+    """Return a call's answer.
+
+    Raises
+    ------
+    Cancelled
+        The call was cancelled and this task was not: its channel was closed, which must not look as if someone had
+        cancelled whoever awaits it.
+    """
+    try:
+        return await call
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise Cancelled(ErrorDetails("CANCELLED", "the client was closed")) from None

@@ -86,9 +86,20 @@ class OutboxFile:
         self._connection = _open(self._path)
         try:
             self._prepare(tenant)
+            self._identity = _identity(self._path)
         except BaseException:
             self._connection.close()
             raise
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this is the process that opened it, and not one that was forked since."""
+        return os.getpid() == self._process
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to it: what is written to a file that was deleted is gone with this process."""
+        return _identity(self._path) == self._identity
 
     def add(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
         """Write a reward; it is on disk when this returns.
@@ -98,9 +109,11 @@ class OutboxFile:
         ResourceExhausted
             OUTBOX_FULL.
         Unavailable
-            OUTBOX_FAILED: the file can't be written.
+            OUTBOX_FAILED: the file can't be written, or is not where it was.
         """
         with self._changing() as connection:
+            if not self.is_in_place:
+                raise _failed(self._path, "was deleted or replaced: make the outbox anew")
             [(held,)] = connection.execute("SELECT rewards FROM size")
             if held >= self._max_rewards:
                 raise _full(self._path, self._max_rewards)
@@ -147,7 +160,9 @@ class OutboxFile:
             return None if found is None else float(found[0])
 
     def close(self) -> None:
-        """Let go of the file; it may be closed twice."""
+        """Let go of the file; it may be closed twice, and a forked process leaves it alone."""
+        if not self.is_ours:
+            return  # the lock may have been taken when it was forked, and nobody here lets go of it
         with self._lock:
             self._connection.close()
 
@@ -166,7 +181,7 @@ class OutboxFile:
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        if os.getpid() != self._process:
+        if not self.is_ours:
             raise RuntimeError("an outbox can't be taken over a fork: make it in the process that uses it")
         with self._lock:
             try:
@@ -230,5 +245,14 @@ def _full(path: Path, max_rewards: int) -> ResourceExhausted:
     return ResourceExhausted(ErrorDetails("RESOURCE_EXHAUSTED", problem, reason="OUTBOX_FULL"))
 
 
-def _failed(path: Path, error: sqlite3.Error) -> Unavailable:
+def _identity(path: Path) -> tuple[int, int]:
+    """Return which file a path leads to; none is (0, 0)."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _failed(path: Path, error: sqlite3.Error | str) -> Unavailable:
     return Unavailable(ErrorDetails("UNAVAILABLE", f"the outbox {path}: {error}", reason="OUTBOX_FAILED"))

@@ -1,0 +1,39 @@
+"""Threads that call an event loop's coroutines hear of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from topk_bandit.client.loops import LoopClosedError, on_this_loop
+
+PATIENCE = 20.0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_who_waits_for_a_loop_that_is_closed_is_told(*, begun: bool) -> None:
+    async def never() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def wrapped() -> object:
+        return on_this_loop(never)
+
+    def wait() -> None:
+        with pytest.raises(LoopClosedError):
+            call()
+        told.set()
+
+    loop, began, told = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    call = loop.run_until_complete(wrapped())
+    threading.Thread(target=wait, daemon=True).start()
+    if begun:
+        loop.run_until_complete(began.wait())
+    end = time.monotonic() + PATIENCE
+    while not begun and not loop._ready:  # type: ignore[attr-defined]
+        assert time.monotonic() < end
+    loop.close()
+    assert told.wait(PATIENCE)
