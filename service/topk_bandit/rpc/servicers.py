@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
+from topk_bandit.domain.errors import InvalidArgumentError, NotDurableError, UnavailableError
 from topk_bandit.rpc import converters, fields, imports
 from topk_bandit.rpc.failures import reward_error
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -104,7 +104,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
             receipt = await self._attempt(name, entry, away)
             if isinstance(receipt, InvalidArgumentError) and not isinstance(entry, InvalidArgumentError):
                 receipt = InvalidArgumentError(f"rewards[{index}].{receipt.field}", receipt.problem)
-            away = receipt if isinstance(receipt, UnavailableError) else away
+            away = _untried(receipt) if away is None and isinstance(receipt, UnavailableError) else away
             response.results.append(self._result(receipt))
         return response
 
@@ -130,6 +130,14 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
             failure = self._failures.failure(receipt, call="BatchReward")
             return recommender_pb.RewardResult(error=reward_error(failure))
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
+
+
+def _untried(found: UnavailableError) -> UnavailableError:
+    """Return the error of the entries after one that was answered so: nothing of them is written."""
+    if not isinstance(found, NotDurableError):
+        return found
+    problem = "not tried, since a reward before it was not durable in time"
+    return UnavailableError(problem, retry_after=found.retry_after)
 
 
 class BanditServicer(bandit_grpc.BanditServiceServicer):
