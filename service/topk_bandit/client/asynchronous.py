@@ -138,10 +138,8 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         call = self._call(operation)
         while True:
             try:
-                answer = await uncancelled(
-                    call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
-                )
-                return operation.read(answer)
+                sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
+                return operation.read(await uncancelled(sent))
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)

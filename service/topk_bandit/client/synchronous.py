@@ -19,7 +19,6 @@ from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import HEDGE_OPTIONS, Hedged, checked_delay
 from topk_bandit.client.imports import ImportReport, added
 from topk_bandit.client.late_rewards import LateRewards
-from topk_bandit.client.loops import uncancelled
 from topk_bandit.client.operations import merged
 from topk_bandit.client.synchronous_operators import Operators
 from topk_bandit.client.synchronous_studies import Studies
@@ -139,8 +138,8 @@ class Client(Studies, Operators):
         call = self._call(operation)
         while True:
             try:
-                answer = uncancelled(call(operation.request, timeout=attempts.remaining(), metadata=self._metadata))
-                return operation.read(answer)
+                sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
+                return operation.read(sent)
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)
