@@ -19,7 +19,7 @@ REWRITES = (
     (r"\ban ``async with``", "a ``with``"),
     (r"\basync (?=def|for|with)", ""),
     (r"\bawait asyncio\.to_thread\(([\w.]+)(?:, )?", r"\1("),
-    (r"\bawait uncancelled\((\w+)\)", r"\1"),
+    (r"\bawait answer_of\((\w+)\)", r"\1"),
     (r"\bawait ", ""),
     (r"\bon_this_loop\(([\w.]+)\)", r"\1"),
     (r"\bAwaitable\[(\w+)\]", r"\1"),

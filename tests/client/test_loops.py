@@ -28,6 +28,7 @@ def test_who_waits_for_a_loop_that_is_closed_is_told(*, begun: bool) -> None:
         told.set()
 
     loop, began, told = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    loop.set_exception_handler(lambda _loop, _context: None)  # it would be told of what is left behind
     call = loop.run_until_complete(wrapped())
     threading.Thread(target=wait, daemon=True).start()
     if begun:

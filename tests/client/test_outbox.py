@@ -109,6 +109,7 @@ def test_rewards_wait_while_the_service_can_not_take_them(
     server.shop.away = False
     assert outbox.flush(PATIENCE) == 0
     assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
+    outbox.close()  # a thread tells after the file is empty
     told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
     assert [line.partition(":")[0] for line in told] == ["rewards wait in the outbox", "rewards are delivered again"]
 

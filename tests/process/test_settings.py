@@ -232,6 +232,8 @@ def test_a_bad_value_is_refused_at_construction(name: str, text: str, problem: s
         ("redis_url = 1", "is not text"),
         ("data_dir = 1", "1 is not text"),
         ("log_level = {}", "is none of"),
+        ("durability = ['fsync']", "is none of memory"),
+        ("durability = {}", "is none of memory"),
     ],
 )
 def test_a_value_of_another_type_in_the_file_is_refused(tmp_path: Path, line: str, problem: str) -> None:

@@ -21,7 +21,8 @@ __all__ = ["PAGE_BYTES", "read_page"]
 PAGE_BYTES = 1 << 20
 """A page ends with the event that makes it larger."""
 
-_EVENTS_PER_READ = 128
+# They are decoded and written as JSON on the event loop, where slates are waiting: a millisecond or two of work.
+_EVENTS_PER_READ = 16
 
 
 async def read_page(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Replays"]
 
 EVENTS_PER_STEP = 64
-EVENTS_PER_LOOK = 128
+EVENTS_PER_LOOK = 16
+"""Decoded at once on the event loop, where slates are waiting: a millisecond or two of work."""
 
 
 class Replays:

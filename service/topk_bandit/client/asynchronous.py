@@ -20,7 +20,7 @@ from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import HEDGE_OPTIONS, AsyncHedged, checked_delay
 from topk_bandit.client.imports import ImportReport, added
 from topk_bandit.client.late_rewards import LateRewards
-from topk_bandit.client.loops import uncancelled
+from topk_bandit.client.loops import answer_of
 from topk_bandit.client.operations import merged
 from topk_bandit.client.values import Kernel
 
@@ -139,7 +139,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         while True:
             try:
                 sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
-                return operation.read(await uncancelled(sent))
+                return operation.read(await answer_of(sent))
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)

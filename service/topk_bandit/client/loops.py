@@ -12,7 +12,7 @@ from topk_bandit.client.errors import Cancelled, ErrorDetails
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = ["LoopClosedError", "on_this_loop", "uncancelled"]
+__all__ = ["LoopClosedError", "answer_of", "on_this_loop"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def _result(running: concurrent.futures.Future[Any], loop: asyncio.AbstractEvent
     return running.result()
 
 
-async def uncancelled(call: Awaitable[T]) -> T:
+async def answer_of(call: Awaitable[T]) -> T:
     """Return a call's answer.
 
     Raises

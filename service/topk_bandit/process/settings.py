@@ -207,8 +207,10 @@ def _redis_url(value: object) -> str:
 
 
 def _durability(value: object) -> Durability | None:
-    if value in {"", None} or isinstance(value, Durability):
-        return cast("Durability | None", value or None)
+    if value is None or isinstance(value, Durability):
+        return value
+    if value == "":
+        return None
     match = re.fullmatch(r"(memory)|(fsync)|replicated:([1-9])", str(value))
     if match is None:
         raise ValueError(f"{value!r} is none of memory, fsync, replicated:1 to replicated:9")
