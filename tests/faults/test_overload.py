@@ -54,16 +54,15 @@ def test_calls_beyond_the_limit_are_refused_at_once_and_the_others_finish(folder
         channel_to(service.address) as channel,
     ):
         create(channel)
-        ids = [recommend(channel).recommendation_id for _ in range(4)]
+        *ids, further = [recommend(channel).recommendation_id for _ in range(5)]
         os.kill(service.store_pid, signal.SIGSTOP)
         try:
             accepted = [posted(channel, one) for one in ids]
             until(lambda: started(service.page("/metrics")[1]) == 4, what="four calls are under way")
             for _ in range(20):
                 began = time.monotonic()
-                refusal = refused(
-                    RecommenderServiceStub(channel).Recommend, rpb.RecommendRequest(bandit=HOME), timeout=20
-                )
+                reward = rpb.RewardRequest(bandit=HOME, recommendation_id=further, value=1.0)
+                refusal = refused(RecommenderServiceStub(channel).Reward, reward, timeout=20)
                 assert time.monotonic() - began < 2
                 assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
                 assert refusal.retry_after is not None
