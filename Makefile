@@ -34,9 +34,10 @@ demo: $(VENV)/runtime.stamp  ## Watch it learn in a simulated shop, in about hal
 serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl-C
 	$(BIN)/topk-bandit serve --log-format text
 
-# Three processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers.
+# Three processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
+# files keep their order: those with few tests, which take longest, would else all come last.
 test: $(VENV)/dev.stamp  ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Without what runs services and waits for them, the laboratory, searches by hypothesis, three slow files, and all stores but memory and one Valkey.
 test-fast: $(VENV)/dev.stamp  ## Run what tells most in the least time
