@@ -41,7 +41,7 @@ test: $(VENV)/dev.stamp  ## Run all tests
 
 # Without what runs services and waits for them, the laboratory, searches by hypothesis, three slow files, and all stores but memory and one Valkey.
 test-fast: $(VENV)/dev.stamp  ## Run what tells most in the least time
-	$(BIN)/python -m pytest -m "not long_form and not processors" -k "not Redis and not Cluster" $(FAST) $(SLOW:%=--ignore %)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long_form and not processors" -k "not Redis and not Cluster" $(FAST) $(SLOW:%=--ignore %)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
