@@ -150,6 +150,7 @@ def test_imported_rows_are_no_recommendations() -> None:
     model = life.import_all(past(500, seed=3))
     assert (model.state.imported, model.state.observations, model.tally.recommendations) == (500, 520, 20)
     assert (model.open_slates, model.tally.explored, model.tally.regret_bound_sum) == (0, 0, 0.0)
+    assert (model.totals.recommendations, model.totals.rewarded, model.totals.observations) == (20, 20, 520)
     assert model.state.rewarded_share == shown_before
 
 

@@ -132,20 +132,24 @@ class Model:
     def open_slates(self) -> int:
         """How many recommendations are shown, and neither rewarded nor expired; the store knows which."""
         tally = self.tally
-        rewards = self.state.observations - self.state.imported - tally.defaults
-        ended = rewards + tally.unlearned + tally.expirations + tally.voided
-        return tally.recommendations - tally.inactive - tally.lapsed - ended
+        return tally.recommendations - tally.inactive - tally.lapsed - tally.expirations - self.rewarded_slates
+
+    @property
+    def rewarded_slates(self) -> int:
+        """How many recommendations ended with a reward, whether or not it could be learned."""
+        learned = self.state.observations - self.state.imported - self.tally.defaults
+        return learned + self.tally.unlearned + self.tally.voided
 
     @property
     def totals(self) -> Totals:
         """What the history is made of."""
-        tally, observations = self.tally, self.state.observations
+        tally = self.tally
         return Totals(
             recommendations=tally.recommendations,
             explored=tally.explored,
-            rewarded=observations - tally.defaults + tally.unlearned + tally.voided,
+            rewarded=self.rewarded_slates,
             expired=tally.expirations,
-            observations=observations,
+            observations=self.state.observations,
             reward_sum=tally.reward_sum,
             regret_bound_sum=tally.regret_bound_sum,
             estimated_regret_sum=tally.estimated_regret_sum,
