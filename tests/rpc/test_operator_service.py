@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.bandits.harness import SETTINGS, running_worker
+from tests.bandits.harness import NAME, SETTINGS, running_worker
 from tests.rpc.whole import served
 
 from topk_bandit.bandits.overviews import Overviews
@@ -148,6 +148,23 @@ def test_tenants_and_their_bandits_are_listed_in_pages() -> None:
             await scenario(client)
 
     asyncio.run(main())
+
+
+def test_a_model_of_the_bandit_that_had_the_name_before_is_not_told_of() -> None:
+    store = MemoryStore(clock_ms=lambda: 1)
+
+    async def scenario() -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="old", quota=9)
+        async with running_worker(store) as worker:
+            await worker.residents.follow(NAME)
+            looks = Overviews(store, worker.residents)
+            assert (await looks.of_tenant(NAME.tenant)).models == 1
+            await store.delete_bandit(NAME)
+            await store.create_bandit(NAME, SETTINGS, incarnation="new", quota=9)
+            [found], _ = await looks.of_bandits(NAME.tenant, after=None, limit=9, containing="")
+            assert ((await looks.of_tenant(NAME.tenant)).models, found.glance) == (0, None)
+
+    asyncio.run(scenario())
 
 
 def test_pages_of_any_size_have_every_bandit_once() -> None:

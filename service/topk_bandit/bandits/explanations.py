@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.bandits.contexts import check_context
-from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.recommender import choose_slate, too_few_items
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
-from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons
 from topk_bandit.learning.mean_parts import split_mean
 from topk_bandit.learning.policy import search_best
@@ -78,8 +77,7 @@ def list_top_slates(model: Model, context: Context, *, limit: int) -> tuple[Rank
     encoded = model.state.encode(model.encode(context))
     eligible, _ = model.items.find_eligible(None)
     if len(eligible) < model.settings.slate_size:
-        problem = f"{len(eligible)} items can be shown, and the slate needs {model.settings.slate_size}"
-        raise NotReadyError("TOO_FEW_ITEMS", problem, items_left=len(eligible), slate_size=model.settings.slate_size)
+        raise too_few_items(model, n_left=len(eligible))
     search = search_best(model.state, _BY_MEAN, encoded, eligible)
     at_context = model.state.posterior.at(encoded, search.items)
     top = find_top_slates(at_context, beta=0.0, starts=search.places[None], limit=limit)

@@ -50,7 +50,7 @@ class Overviews:
                 return found, last
             looked, last = looked + 1, record.name
             if containing.lower() in f"{record.name.tenant}/{record.name.bandit}".lower():
-                found.append(_overview(record, self._residents.peek_model(record.name)))
+                found.append(_overview(record, self._peek(record)))
         return found, None
 
     async def of_tenant(self, tenant: str) -> TenantStats:
@@ -60,7 +60,7 @@ class Overviews:
         async for record in self._of_one(tenant, ""):
             bandits, log_events = bandits + 1, log_events + record.log_position
             pending, late = pending + record.pending, late + record.late_rewards
-            if (model := self._residents.peek_model(record.name)) is not None:
+            if (model := self._peek(record)) is not None:
                 glances.append(_glance(model))
         return TenantStats(
             tenant=tenant,
@@ -73,6 +73,11 @@ class Overviews:
             recommendations=sum(glance.recommendations for glance in glances),
             observations=sum(glance.observations for glance in glances),
         )
+
+    def _peek(self, record: BanditRecord) -> Model | None:
+        """Return the model that is here of just this bandit, not of one that had its name before."""
+        model = self._residents.peek_model(record.name)
+        return model if model is not None and model.incarnation == record.incarnation else None
 
     async def _records(self, tenant: str | None, after: BanditName | None) -> AsyncIterator[BanditRecord]:
         first = "" if after is None else after.bandit
@@ -104,7 +109,7 @@ def _overview(record: BanditRecord, model: Model | None) -> BanditOverview:
         snapshot_position=record.snapshot_position,
         pending=record.pending,
         late_rewards=record.late_rewards,
-        glance=None if model is None or model.incarnation != record.incarnation else _glance(model),
+        glance=None if model is None else _glance(model),
     )
 
 

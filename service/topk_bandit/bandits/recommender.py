@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
-__all__ = ["Recommender", "choose_slate", "recommendation_id_of"]
+__all__ = ["Recommender", "choose_slate", "recommendation_id_of", "too_few_items"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
@@ -116,7 +116,7 @@ def _fall_back(model: Model, request: RecommendationRequest, *, n_left: int, pas
     """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0."""
     slate, state = model.settings.baseline_item_ids, model.state
     if not slate or not model.items.available.issuperset(slate):
-        raise _too_few(model, n_left=n_left, passed_over=passed_over)
+        raise too_few_items(model, n_left=n_left, passed_over=passed_over)
     moments = state.predict(model.encode(request.context), model.items.find_indices(slate)[None])
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
@@ -135,7 +135,8 @@ def _fall_back(model: Model, request: RecommendationRequest, *, n_left: int, pas
     )
 
 
-def _too_few(model: Model, *, n_left: int, passed_over: int) -> NotReadyError:
+def too_few_items(model: Model, *, n_left: int, passed_over: int = 0) -> NotReadyError:
+    """Return the error TOO_FEW_ITEMS for a bandit of which so many items are left to be shown."""
     needed, hidden = model.settings.slate_size, set(model.settings.baseline_item_ids) - model.items.available
     problem = f"{n_left} items can be shown, {passed_over} were passed over, and the slate needs {needed}"
     if hidden:

@@ -17,8 +17,8 @@ from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
-from topk_bandit.client.hedging import HEDGE_OPTIONS, AsyncHedged, checked_delay
-from topk_bandit.client.imports import ImportReport, added
+from topk_bandit.client.hedging import AsyncHedged, checked_delay
+from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.loops import answer_of
 from topk_bandit.client.operations import merged
@@ -117,7 +117,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         self._hedge_after = checked_delay(hedge_after)
         self._channels = [_open(target, tls)]
         if hedge_after is not None:
-            self._channels.append(_open(target, tls, HEDGE_OPTIONS))
+            self._channels.append(_open(target, tls))
         self._stubs = [{stub: stub(channel) for stub in STUBS} for channel in self._channels]
 
     async def close(self) -> None:
@@ -414,7 +414,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         )
         report = ImportReport(first_row, 0, 0, (), 0)
         for part in parts:
-            report = added(report, await self._run(part, timeout))
+            report = add_reports(report, await self._run(part, timeout))
         return report
 
     async def get_import(self, bandit: str, import_id: str, *, timeout: float | None = None) -> ImportProgress:
@@ -426,8 +426,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         return await self._run(self._operations.stats(bandit), timeout)
 
 
-def _open(target: str, tls: Tls | None, more: tuple[tuple[str, int], ...] = ()) -> grpc.aio.Channel:
-    options = CHANNEL_OPTIONS + more
+def _open(target: str, tls: Tls | None) -> grpc.aio.Channel:
     if tls is None:
-        return grpc.aio.insecure_channel(target, options=options)
-    return grpc.aio.secure_channel(target, channel_credentials(tls), options=options)
+        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)

@@ -12,10 +12,7 @@ import grpc
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HEDGE_OPTIONS", "AsyncHedged", "Hedged", "checked_delay"]
-
-# Without it a second channel to the same address would share the first one's connection, and so its worker.
-HEDGE_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.use_local_subchannel_pool", 1),)
+__all__ = ["AsyncHedged", "Hedged", "checked_delay"]
 
 
 def checked_delay(after: float | None) -> float | None:

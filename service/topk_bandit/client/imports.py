@@ -22,7 +22,7 @@ __all__ = [
     "ImportReport",
     "PastObservation",
     "RowError",
-    "added",
+    "add_reports",
     "report",
     "requests",
 ]
@@ -157,7 +157,7 @@ def report(first_row: int, response: pb.ImportObservationsResponse) -> ImportRep
     )
 
 
-def added(first: ImportReport, second: ImportReport) -> ImportReport:
+def add_reports(first: ImportReport, second: ImportReport) -> ImportReport:
     """Return what became of the rows of two calls, one after the other."""
     return ImportReport(
         second.next_row,

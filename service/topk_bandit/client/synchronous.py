@@ -16,8 +16,8 @@ from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
-from topk_bandit.client.hedging import HEDGE_OPTIONS, Hedged, checked_delay
-from topk_bandit.client.imports import ImportReport, added
+from topk_bandit.client.hedging import Hedged, checked_delay
+from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
 from topk_bandit.client.synchronous_operators import Operators
@@ -117,7 +117,7 @@ class Client(Studies, Operators):
         self._hedge_after = checked_delay(hedge_after)
         self._channels = [_open(target, tls)]
         if hedge_after is not None:
-            self._channels.append(_open(target, tls, HEDGE_OPTIONS))
+            self._channels.append(_open(target, tls))
         self._stubs = [{stub: stub(channel) for stub in STUBS} for channel in self._channels]
 
     def close(self) -> None:
@@ -411,7 +411,7 @@ class Client(Studies, Operators):
         )
         report = ImportReport(first_row, 0, 0, (), 0)
         for part in parts:
-            report = added(report, self._run(part, timeout))
+            report = add_reports(report, self._run(part, timeout))
         return report
 
     def get_import(self, bandit: str, import_id: str, *, timeout: float | None = None) -> ImportProgress:
@@ -423,8 +423,7 @@ class Client(Studies, Operators):
         return self._run(self._operations.stats(bandit), timeout)
 
 
-def _open(target: str, tls: Tls | None, more: tuple[tuple[str, int], ...] = ()) -> grpc.Channel:
-    options = CHANNEL_OPTIONS + more
+def _open(target: str, tls: Tls | None) -> grpc.Channel:
     if tls is None:
-        return grpc.insecure_channel(target, options=options)
-    return grpc.secure_channel(target, channel_credentials(tls), options=options)
+        return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+    return grpc.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)
