@@ -223,7 +223,7 @@ def test_what_is_wrong_with_the_call_is_told(
     path = write(tmp_path / "year.jsonl", [BARE])
     for flags, bandit, told in (
         ((), "shop/absent", "NOT_FOUND"),
-        ((), "shop", "tenants/{tenant}/bandits/{bandit}"),
+        ((), "shop", "must be TENANT/BANDIT"),
         (("--column", "reward"), "shop/home", "expected NAME=COLUMN"),
         (("--key-file", str(tmp_path / "absent")), "shop/home", "can't be read"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from contextlib import AsyncExitStack
@@ -17,7 +18,7 @@ from tests.rpc.whole import served
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.operate.events import tailed
-from topk_bandit.commands.operate.tables import table
+from topk_bandit.commands.operate.tables import flatten, table
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
@@ -127,10 +128,30 @@ def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
     assert row.split()[2:6] == ["42", "0", "0", "20"]
     assert ask("bandits", "list", "acme") == [titles, row]
     assert len(ask("bandits", "list", "--containing=nothing")) == 1
-    assert "slate_size           2" in ask("bandits", "get", "acme/home")
-    assert any(line.split() == ["observation_count", "20"] for line in ask("bandits", "stats", "acme/home"))
+    settings = dict(line.split(None, 1) for line in ask("bandits", "get", "acme/home"))
+    assert (settings["slate_size"], settings["uniform_share"], settings["half_life"]) == ("2", "0.1", "-")
+    assert not any(mark in value for value in settings.values() for mark in "{}<>()")
+    stats = dict(line.split(None, 1) for line in ask("bandits", "stats", "acme/home"))
+    assert (stats["observation_count"], stats["context_features.1.clamped_count"]) == ("20", "0")
     items = ask("items", "list", "acme/home")
     assert [line.split() for line in items[1:]] == [[f"i{number}", "yes"] for number in range(6)]
+
+
+def test_an_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        where = f"--address=127.0.0.1:{taken.getsockname()[1]}"
+        file = tmp_path / "past.csv"
+        file.write_text("items,reward\n")
+        for words in (["tenants", "list"], ["import", "acme/home", str(file)]):
+            [line] = ask(*words, where, status=1)
+            assert "no service answers at 127.0.0.1:" in line
+            assert line.endswith("Connection refused")
+
+
+def test_nested_values_are_flattened_to_a_line_each() -> None:
+    told = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": [{"g": "x"}, {"g": ""}], "h": ()}
+    assert dict(flatten(told)) == {"a.b": 1, "a.c.d": "-", "e": "1, 2", "f.1.g": "x", "f.2.g": "-", "h": "-"}
 
 
 def test_a_bandit_is_deleted_by_who_says_yes(running: Running, ask: Ask) -> None:

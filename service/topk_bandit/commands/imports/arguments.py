@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topk_bandit.commands.connection import add_connection
+
 if TYPE_CHECKING:
     import argparse
 
@@ -33,14 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
     parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
     parser.add_argument(
-        "--address", default="127.0.0.1:50051", metavar="HOST:PORT", help="of the service (default: 127.0.0.1:50051)"
-    )
-    parser.add_argument("--key-file", type=Path, metavar="FILE", help="has the key, for a service that asks for one")
-    parser.add_argument("--tls", action="store_true", help="talk TLS")
-    parser.add_argument(
-        "--tls-root-certificates", type=Path, metavar="FILE", help="whom to trust, in PEM; implies --tls"
-    )
-    parser.add_argument(
         "--column",
         dest="columns",
         action="append",
@@ -56,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
     )
+    add_connection(parser)
     parser.set_defaults(run=_called)
 
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from topk_bandit.client import Client, ClientError, InvalidArgument, Tls
+from topk_bandit.client import ClientError, InvalidArgument
 from topk_bandit.client.imports import ROWS_PER_CALL
+from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.files import digest_of, read_rows
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from topk_bandit.client import PastObservation
+    from topk_bandit.client import Client, PastObservation
     from topk_bandit.commands.imports.files import FileRow
     from topk_bandit.domain.bandits import BanditName
 
@@ -35,25 +34,11 @@ def run(given: argparse.Namespace) -> int:
     """Import a file; return the exit status."""
     name, import_id = bandit_named(given.bandit), given.import_id or digest_of(given.file, given.columns)
     try:
-        with closing(_connect(given, name)) as client:
+        with connect(given, name.tenant) as client:
             return _Import(client, name, given, import_id).run()
     except ClientError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
-
-
-def _connect(given: argparse.Namespace, name: BanditName) -> Client:
-    roots = None if given.tls_root_certificates is None else _read(given.tls_root_certificates)
-    tls = Tls(root_certificates=roots) if given.tls or roots else None
-    key = None if given.key_file is None else _read(given.key_file).decode().strip()
-    return Client(given.address, tenant=name.tenant, key=key, tls=tls, timeout=30.0)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be read: {error.strerror}") from None
 
 
 class _Import:

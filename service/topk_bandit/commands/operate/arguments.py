@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands.operate.connection import add_connection
+from topk_bandit.commands.connection import add_connection
 
 if TYPE_CHECKING:
     import argparse

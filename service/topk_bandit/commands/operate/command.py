@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from topk_bandit.client import ClientError
-from topk_bandit.commands.operate.connection import connect, part_name
+from topk_bandit.commands.connection import connect
+from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.events import exported, line, tailed
 from topk_bandit.commands.operate.explanation import tell
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
 from topk_bandit.commands.operate.parquet import write_parquet
-from topk_bandit.commands.operate.tables import facts, table
+from topk_bandit.commands.operate.tables import facts, flatten, table
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 
@@ -37,9 +38,9 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _explain(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
-        return list(tell(client.explain(bandit, given.recommendation)))
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        return list(tell(client.explain(name.bandit, given.recommendation)))
 
 
 def _list_tenants(given: argparse.Namespace) -> Iterable[str]:
@@ -49,7 +50,7 @@ def _list_tenants(given: argparse.Namespace) -> Iterable[str]:
 
 def _tenant_stats(given: argparse.Namespace) -> Iterable[str]:
     with connect(given, given.tenant) as client:
-        return list(facts(asdict(client.tenant_stats()).items()))
+        return list(facts(flatten(asdict(client.tenant_stats()))))
 
 
 def _list_bandits(given: argparse.Namespace) -> Iterable[str]:
@@ -59,29 +60,29 @@ def _list_bandits(given: argparse.Namespace) -> Iterable[str]:
 
 
 def _get_bandit(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
-        return list(facts(_shown(asdict(client.get_bandit(bandit)))))
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        return list(facts(flatten(asdict(client.get_bandit(name.bandit)))))
 
 
 def _bandit_stats(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
-        return list(facts(_shown(asdict(client.stats(bandit)))))
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        return list(facts(flatten(asdict(client.stats(name.bandit)))))
 
 
 def _bandit_history(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
+    name = bandit_named(given.bandit)
     if given.last < 1:
         raise InvalidArgumentError("--last", f"expected at least 1, got {given.last}")
-    with connect(given, tenant) as client:
-        return list(table(HISTORY, map(history_row, client.history(bandit)[-given.last :])))
+    with connect(given, name.tenant) as client:
+        return list(table(HISTORY, map(history_row, client.history(name.bandit)[-given.last :])))
 
 
 def _replay(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
-        found = client.verify(bandit)
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        found = client.verify(name.bandit)
     began = f"the snapshot at {found.replayed_from}" if found.replayed_from else "event 1"
     yield from facts((("replayed from", began), ("up to", found.model_version), *_digests(found)))
     if not found.agrees and given.verify:
@@ -97,9 +98,9 @@ def _digests(found: Verification) -> Iterable[tuple[str, str]]:
 
 
 def _export_events(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
-        events = exported(client, bandit, first=given.first)
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        events = exported(client, name.bandit, first=given.first)
         if given.parquet is not None:
             write_parquet(given.parquet, events)
         elif given.out is None:
@@ -117,37 +118,32 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _tail_events(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
-        yield from tailed(client, bandit, first=given.first, count=given.count)
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        yield from tailed(client, name.bandit, first=given.first, count=given.count)
 
 
 def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
+    name = bandit_named(given.bandit)
     if not given.yes:
-        raise InvalidArgumentError("--yes", f"{tenant}/{bandit} and all that it learned is gone for good then")
-    with connect(given, tenant) as client:
-        client.delete_bandit(bandit)
-    return [f"deleted {tenant}/{bandit}"]
+        raise InvalidArgumentError("--yes", f"{given.bandit} and all that it learned is gone for good then")
+    with connect(given, name.tenant) as client:
+        client.delete_bandit(name.bandit)
+    return [f"deleted {given.bandit}"]
 
 
 def _list_items(given: argparse.Namespace) -> Iterable[str]:
-    tenant, bandit = part_name(given.bandit)
-    with connect(given, tenant) as client:
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
         rows = [
-            (one.item_id, "yes" if one.available else "no", _features(one.features)) for one in client.items(bandit)
+            (one.item_id, "yes" if one.available else "no", _features(one.features))
+            for one in client.items(name.bandit)
         ]
     return list(table(("item", "available", "features"), rows))
 
 
 def _features(features: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in features.items())
-
-
-def _shown(told: Mapping[str, object]) -> Iterable[tuple[str, object]]:
-    """Return what is told, a list as its entries with commas."""
-    for name, value in told.items():
-        yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 _NOBODY = "-"

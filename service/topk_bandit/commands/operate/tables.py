@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["facts", "number", "table"]
+__all__ = ["facts", "flatten", "number", "table"]
 
 _NOTHING = "-"
 
@@ -33,6 +34,20 @@ def facts(told: Iterable[tuple[str, object]]) -> Iterator[str]:
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         yield f"{name:{width}}  {value}".rstrip()
+
+
+def flatten(told: Mapping[str, object], *, within: str = "") -> Iterator[tuple[str, object]]:
+    """Yield what is told one value at a time: parts of a value by its name, a dot and theirs, plain lists in a line."""
+    for key, value in told.items():
+        name = within + key
+        if isinstance(value, Mapping):
+            yield from flatten(value, within=f"{name}.")
+        elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+            yield from flatten({str(place): one for place, one in enumerate(value, 1)}, within=f"{name}.")
+        elif isinstance(value, list | tuple):
+            yield name, ", ".join(map(str, value)) or _NOTHING
+        else:
+            yield name, _NOTHING if value in (None, "") else value
 
 
 def _is_number(text: str) -> bool:
