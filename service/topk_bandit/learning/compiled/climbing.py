@@ -23,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, sort_descending
 from topk_bandit.learning.compiled.contraction import (
     add,
     add_pair,
@@ -68,19 +69,11 @@ def _shows(slate, item):
     return False
 
 
-@njit(**FOR_LOOPS)
-def _same(slates, row, places, other):
-    for a in range(slates.shape[1]):  # noqa: SIM110
-        if slates[row, a] != places[other, a]:
-            return False
-    return True
-
-
 @njit(**FOR_PYTHON)
 def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
     """Return up to `count` different slates of the rewarded rows with all items eligible, the largest means first."""
     k = places.shape[1]
-    best, values = np.empty((count, k), dtype=np.int64), np.full(count, -np.inf)
+    best, values, n_found = np.empty((count, k), dtype=np.int64), np.full(count, -np.inf), 0
     for r in range(n_rows):
         if _shows(places[r], -1):
             continue
@@ -88,14 +81,15 @@ def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
         place = 0
         while place < count and values[place] > mean:
             place += 1
-        if place == count or (values[place] == mean and _same(best, place, places, r)):
+        if place == count or (values[place] == mean and are_equal(best[place], places[r])):
             continue
         for i in range(count - 1, place, -1):
-            best[i] = best[i - 1]
+            copy(best[i], best[i - 1])
             values[i] = values[i - 1]
-        best[place] = places[r]
+        copy(best[place], places[r])
         values[place] = mean
-    return best[: (values > -np.inf).sum()]
+        n_found = min(n_found + 1, count)
+    return best[:n_found]
 
 
 @njit(**FOR_LOOPS)
@@ -148,7 +142,7 @@ def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, 
         value = scores[slate[position]]
         for a in range(k):
             scores[slate[a]] = -np.inf
-        item = np.argmax(scores)
+        item = find_largest(scores)
         if _gains(scores[item], value):
             value = scores[item]
             slate[position] = item
@@ -161,7 +155,10 @@ def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, 
 def _take_content_off(gram, content):
     """Take what content adds to the prior variance off the part of a Gram matrix that is of the items' u."""
     if content.shape[1] > 0:
-        gram[: content.shape[0], : content.shape[0]] -= np.dot(content, content.T)
+        of_content = np.dot(content, content.T)
+        for i in range(content.shape[0]):
+            for j in range(content.shape[0]):
+                gram[i, j] -= of_content[i, j]
 
 
 @njit(**FOR_LOOPS)
@@ -188,29 +185,31 @@ def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, s
     tried = 0
     for i in range(climbed.shape[0]):
         if i < starts.shape[0]:
-            climbed[i] = starts[i]
+            copy(climbed[i], starts[i])
         else:
             _draw(order, uniforms[i - starts.shape[0]], climbed[i])
         values[i], more = _coarse_climb(
             gram, diagonal, weights, pair_weights, climbed[i], bound, u, d, v, s, scores, means, cross
         )
         tried += more
-    ranked = np.argsort(-values)
-    matters = np.full(n_eligible, -np.inf)
-    for i in ranked[:_SLATES_TO_LOOK_AROUND]:
+    ranked = sort_descending(values, values.shape[0])
+    ends, matters = np.empty_like(climbed), np.full(n_eligible, -np.inf)
+    for rank in range(ends.shape[0]):
+        copy(ends[rank], climbed[ranked[rank]])
+    for i in range(min(_SLATES_TO_LOOK_AROUND, ends.shape[0])):
         for position in range(k):
             _coarse_scores(
-                gram, diagonal, weights, pair_weights, climbed[i], position, bound, u, d, v, s,
+                gram, diagonal, weights, pair_weights, ends[i], position, bound, u, d, v, s,
                 scores, means, cross,
             )  # fmt: skip
             tried += n_eligible
             for j in range(n_eligible):
                 matters[j] = max(matters[j], scores[j])
     for a in range(k):
-        matters[climbed[ranked[0], a]] = np.inf
+        matters[ends[0, a]] = np.inf
         if starts.shape[0] > 0:
             matters[starts[0, a]] = np.inf
-    return np.argsort(-matters)[:size], climbed[ranked], tried
+    return sort_descending(matters, size), ends, tried
 
 
 @njit(**FOR_LOOPS, fastmath=REASSOCIATE)
@@ -501,9 +500,17 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
                 score = _score(mean + higher, explained + more, bound)
                 if _gains(score, value):
                     value, gains = score, True
-                    out[:] = opened
+                    copy(out, opened)
                     out[gap] = item
     return gains, highest, tried
+
+
+@njit(**FOR_LOOPS)
+def _are_inside(inside, slate):
+    for item in slate:  # noqa: SIM110 - compiled
+        if inside[item] < 0:
+            return False
+    return True
 
 
 @njit(**FOR_LOOPS)
@@ -518,8 +525,9 @@ def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, 
     reached, highest, tried = np.empty(n_climbs), -np.inf, 0
     for i in range(n_climbs):
         _draw(order, uniforms[i], slates[i])
-        if i < starts.shape[0] and inside[starts[i]].min() >= 0:
-            slates[i] = inside[starts[i]]
+        if i < starts.shape[0] and _are_inside(inside, starts[i]):
+            for a in range(k):
+                slates[i, a] = inside[starts[i, a]]
         reached[i], mean, more, n_settled = _fine_climb(
             gram, weights, pairs, slates[i], among, bound, u, d, v, s, products, columns, values, settled, n_settled
         )
@@ -543,14 +551,14 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
     best, best_value = slates[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
     n_seen, seen, left, previous = 0, np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), _SLATES_TO_GO_ON_FROM, np.inf
-    for i in np.argsort(-reached):
+    for i in sort_descending(reached, n_climbs):
         if left == 0:
             break
         if reached[i] >= previous:
             continue
         left -= 1
         previous, value = reached[i], reached[i]
-        slate[:] = slates[i]
+        copy(slate, slates[i])
         while n_seen < seen.shape[0] and not _holds(seen, n_seen, _number(slate, m)):
             seen[n_seen] = _number(slate, m)
             n_seen += 1
@@ -560,15 +568,17 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
             tried += more
             if not gains:
                 break
-            slate[:] = other
+            copy(slate, other)
             value, mean, more, _ = _fine_climb(
                 gram, weights, pairs, slate, m, bound, u, d, v, s, products, columns, values, settled, 0
             )
             highest, tried = max(highest, mean), tried + more
         if value > best_value:
             best_value = value
-            best[:] = slate
-    return items[best], highest, tried
+            copy(best, slate)
+    for a in range(k):
+        best[a] = items[best[a]]
+    return best, highest, tried
 
 
 @njit(**FOR_LOOPS)
@@ -576,7 +586,8 @@ def _exchanges(slate):
     """Return the slate and then each that has two of its positions exchanged."""
     k = slate.shape[0]
     out = np.empty((1 + k * (k - 1) // 2, k), dtype=slate.dtype)
-    out[:] = slate
+    for i in range(out.shape[0]):
+        copy(out[i], slate)
     row = 1
     for a in range(k):
         for b in range(a + 1, k):
@@ -622,7 +633,7 @@ def _exchange(at, slate, bound, u, d, v, s):
         score = _score(mean, explained[i], bound)
         if i == 0 or _gains(score, value):
             value, best = score, i
-    slate[:] = around[best]
+    copy(slate, around[best])
     return highest, best > 0
 
 
@@ -678,7 +689,8 @@ def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d
         )
     gram, weights, pairs = _fine_features(at, items)
     inside = np.full(n_eligible, -1, dtype=np.int64)
-    inside[items] = np.arange(items.shape[0])
+    for place in range(items.shape[0]):
+        inside[items[place]] = place
     starts = np.concatenate((starts, climbed))
     slate, highest, tried = _fine(gram, weights, pairs, items, inside, among, fine_uniforms, starts, bound, u, d, v, s)
     if size < n_eligible:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import copy
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
 
 __all__ = [
@@ -158,7 +159,7 @@ def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n
         first = min(r, n_rows)
         for i in range(_index(first), _index(n_rows)):
             row[i] = whitener[r, i]
-        row[n_rows:] = pending[r]
+        copy(row[n_rows:], pending[r])
         for a in range(places.shape[1]):
             item, of_v = places[r, a], similarities[r] * u[a]
             if item >= 0:

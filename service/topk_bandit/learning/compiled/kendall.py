@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import copy
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
@@ -120,8 +121,8 @@ def rotate_to_front(factor, chosen):
     """Make `factor` L of the permuted matrix whose first row is pending row `chosen`; return the rotations for M'."""
     moved = factor[chosen].copy()
     for i in range(chosen, 0, -1):
-        factor[i] = factor[i - 1]
-    factor[0] = moved
+        copy(factor[i], factor[i - 1])
+    copy(factor[0], moved)
     rotations, count = np.empty((chosen, 3)), 0
     for t in range(chosen - 1, -1, -1):
         count = _annihilate(factor, 0, t, rotations, count)
@@ -133,7 +134,7 @@ def rotate_out(factor, chosen):
     """Make pending row `chosen` the last, so that it can go from `factor`; return the rotations for M'."""
     size = factor.shape[0]
     for i in range(chosen, size - 1):
-        factor[i] = factor[i + 1]
+        copy(factor[i], factor[i + 1])
     factor[size - 1] = 0.0
     rotations, count = np.empty((size, 3)), 0
     for t in range(chosen, size - 1):

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest
 from topk_bandit.learning.compiled.contraction import make_own_pairs, slate_mean, slates
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
@@ -22,7 +23,7 @@ __all__ = ["regrets"]
 def _put_best(scores, slate):
     """Set `slate` to the items with the largest scores, the first of equal ones, and these scores to -inf."""
     for a in range(slate.shape[0]):
-        slate[a] = np.argmax(scores)
+        slate[a] = find_largest(scores)
         scores[slate[a]] = -np.inf
 
 
@@ -45,7 +46,8 @@ def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d,
     beside these, (G, G + 2); the slates shown and best (k,); c.c and s^2; the kernel's numbers.
     """
     compared = np.empty((normals.shape[1], shown.shape[0]), dtype=np.int64)
-    compared[0], compared[1] = shown, best
+    copy(compared[0], shown)
+    copy(compared[1], best)
     for i in range(2, compared.shape[0]):
         _put_best(at.weights[: draws.shape[1]] + draws[i - 2], compared[i])
     make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
@@ -54,7 +56,7 @@ def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d,
     for i in range(compared.shape[0]):
         slate = compared[i]
         # A slate that is the one shown is as good.
-        if i > 0 and np.array_equal(slate, shown):
+        if i > 0 and are_equal(slate, shown):
             continue
         variance = amplitude * max(prior - explained[i], 0.0)
         beside = math.sqrt(max(variance - _variance_of_items(covariance, slate, u), 0.0))

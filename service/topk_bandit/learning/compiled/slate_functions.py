@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import copy
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["climb"]
@@ -39,7 +40,7 @@ def climb(singles, weight, pairs, turned, slates, gain, most_sweeps):
 def _replace(singles, weight, pairs, turned, slate, shown, scores, gain):
     moved = False
     for a in range(slate.shape[0]):
-        scores[:] = singles[a]
+        copy(scores, singles[a])
         for b in range(slate.shape[0]):
             if b < a:
                 _add(scores, weight[b, a], pairs[slate[b]])

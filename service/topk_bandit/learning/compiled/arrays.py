@@ -1,0 +1,57 @@
+"""What loops need of arrays, as loops: numpy's own forms take the compiler longer than all that is here.
+
+Assigning an array to a slice compiles the text of an error for unequal shapes, and sorting a whole library.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from topk_bandit.learning.compiled.options import FOR_LOOPS
+
+__all__ = ["are_equal", "copy", "find_largest", "sort_descending"]
+
+
+@njit(**FOR_LOOPS)
+def copy(target, source):
+    """Set the numbers of `target` to those of `source`, as many."""
+    for i in range(target.shape[0]):
+        target[i] = source[i]
+
+
+@njit(**FOR_LOOPS)
+def are_equal(left, right):
+    """Tell whether two arrays of the same length have the same numbers."""
+    for i in range(left.shape[0]):  # noqa: SIM110 - compiled
+        if left[i] != right[i]:
+            return False
+    return True
+
+
+@njit(**FOR_LOOPS)
+def find_largest(values):
+    """Return the place of the largest number, the first of equal ones."""
+    largest = 0
+    for i in range(1, values.shape[0]):
+        if values[i] > values[largest]:
+            largest = i
+    return largest
+
+
+@njit(**FOR_LOOPS)
+def sort_descending(values, count):
+    """Return the places of the `count` largest numbers, the largest first and of equal ones the first first."""
+    places = np.empty(count, dtype=np.int64)
+    n_found = 0
+    for i in range(values.shape[0]):
+        place = n_found
+        while place > 0 and values[places[place - 1]] < values[i]:
+            place -= 1
+        if place == count:
+            continue
+        n_found = min(n_found + 1, count)
+        for j in range(n_found - 1, place, -1):
+            places[j] = places[j - 1]
+        places[place] = i
+    return places
