@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
+from numpy.typing import NDArray
 
 from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, sort_descending
 
@@ -13,7 +14,7 @@ NUMBERS = st.lists(st.integers(-3, 3), min_size=1, max_size=9)
 
 
 @njit
-def called(values, count):
+def called(values: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], bool, int, NDArray[np.int64]]:
     """Return what the four say of some numbers; compiled code alone can call them."""
     copied = np.empty_like(values)
     copy(copied, values)
@@ -21,7 +22,7 @@ def called(values, count):
 
 
 @njit
-def same(left, right):
+def same(left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
     """Tell whether two arrays are equal."""
     return are_equal(left, right)
 

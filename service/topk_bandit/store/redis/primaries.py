@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -81,9 +81,18 @@ class PrimaryConnections(SentinelConnectionPool):
     Some that went on with the old one would write and read another log than the rest.
     """
 
+    _questions = 0
+    _newest_answered = 0
+
     async def get_master_address(self) -> _Address:
         """Return the primary's address, and cut what is connected to another server."""
+        self._questions += 1
+        question = self._questions
         address: _Address = await self.sentinel_manager.discover_master(self.service_name)
+        if question < self._newest_answered:
+            # A question that was put later is answered already: this answer may be from before a failover.
+            return cast("_Address", self.master_address)
+        self._newest_answered = question
         before, self.master_address = self.master_address, address
         if before not in {None, address}:
             await self.disconnect()
