@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -44,6 +44,9 @@ from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
 from topk_bandit.store import codec
 from topk_bandit.store.log import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(min_value=0, max_value=2**53)
@@ -282,16 +285,64 @@ def test_an_unknown_schema_is_refused(schema: object) -> None:
         codec.decode_event(json.dumps({**document, "v": schema}).encode())
 
 
-def spoiled(document: object) -> list[Any]:
-    """Return copies of a document, each with one value removed or of another type."""
-    if not isinstance(document, dict):
-        return []
-    copies = [{key: value for key, value in document.items() if key != gone} for gone in document]
-    for key, value in document.items():
-        copies += [{**document, key: other} for other in spoiled(value)]
-        wrong = [{"x": 1}, 17 if isinstance(value, str) else "text", float("nan"), [None]]
-        copies += [{**document, key: other} for other in wrong]
-    return copies
+OF_ANY_TYPE = [None, True, 17, 1.5, "text", [None], {"x": None}]
+UNFINITE = (math.nan, math.inf)
+MAY_BE_NULL = {"candidates", "value", "least", "most", "default_reward"}
+MAY_BE_MISSING = {
+    "prior",
+    "shares_fall_after",
+    "reward_range",
+    "reward_aggregation",
+    "requires_activation",
+    "baseline_item_ids",
+    "context_schema",
+    "item_schema",
+}
+
+
+def others_than(value: object, *, null: bool) -> list[object]:
+    """Return values of other types; a whole number will do for a float."""
+    same = {int, float, type(value)} if isinstance(value, float | None) else {type(value)} - {list, dict}
+    wrong = [other for other in OF_ANY_TYPE if type(other) not in same and not (null and other is None)]
+    return [*wrong, *UNFINITE] if isinstance(value, float) else wrong
+
+
+def spoiled(document: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401, what JSON has
+    """Yield copies of a document, each with a value of another type, less or more, and what the refusal must name."""
+    places = range(len(document)) if isinstance(document, list) else document
+    for place in places:
+        value, name = document[place], "" if isinstance(place, int) else place
+        inside = spoiled(value) if isinstance(value, list | dict) and value != NAMES_AND_VALUES else ()
+        wrong = others_than(value, null=name in MAY_BE_NULL)
+        replaced = [("byte" if other in UNFINITE else name, other) for other in wrong]
+        for named, other in [*replaced, *inside]:
+            copy = document.copy()
+            copy[place] = other
+            yield named, copy
+    if isinstance(document, dict):
+        for gone in document.keys() - MAY_BE_MISSING:
+            left = {key: value for key, value in document.items() if key != gone}
+            yield ("" if gone == "prior_study" else gone), left
+        yield "surplus", {**document, "surplus": 1}
+
+
+EVERYTHING = replace(
+    SETTINGS,
+    default_reward=0.25,
+    prior_study="s",
+    prior_digest="d",
+    reward_range=RewardRange(0.0, 1.0),
+    reward_aggregation=Aggregation.SUM,
+    requires_activation=True,
+    baseline_item_ids=("a", "b"),
+    context_schema=(Feature("n", Numeric(0.5, 1.5)), Feature("b", Boolean()), Feature("v", Vector(2, 0.5))),
+    item_schema=(Feature("c", Categorical(("x",))), Feature("l", LabelSet((), 8))),
+)
+PRIOR = Prior("s", 3, (ItemUtility("a", 0.5, (0.25, -1.5)),))
+NAMED = Features.of({"a": 0.5, "b": True, "c": "x", "l": ("x", "y"), "v": (0.5, 1.5)})
+
+
+NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for name, value in NAMED.values}
 
 
 @pytest.mark.parametrize(
@@ -299,16 +350,69 @@ def spoiled(document: object) -> list[Any]:
     [
         EVENT,
         BanditCreated(SETTINGS),
-        Rewarded("r", 1.0, SHOWN),
-        Expired("r", 2.0, SHOWN),
+        BanditCreated(EVERYTHING, PRIOR),
+        SettingsChanged(EVERYTHING, PRIOR),
+        ItemsChanged((Item("a"), Item("b", available=False, features=NAMED)), ("c",)),
+        Activated("r", SHOWN, instead=True),
+        Lapsed("r"),
+        RewardCollected("r", "w", 0.5),
+        RewardAmended("r", 0.5),
+        Rewarded("r", 1.5, SHOWN),
+        Expired("r", 2.5, SHOWN),
         Expired("r", None, None),
-        ItemsChanged((Item("a"),), ("b",)),
+        Imported("i", 0, (PastSlate((0.5,), ("a",), 1.5),)),
     ],
 )
 def test_a_spoiled_event_is_refused(event: Event) -> None:
-    for document in spoiled(json.loads(codec.encode_event(event))):
-        with pytest.raises(CorruptDataError):
-            codec.decode_event(json.dumps(document).encode())
+    document = json.loads(codec.encode_event(event))
+    assert codec.decode_event(json.dumps(document).encode()) == event
+    for named, copy in spoiled(document):
+        with pytest.raises(CorruptDataError) as refused:
+            codec.decode_event(json.dumps(copy).encode())
+        assert named in str(refused.value)
+
+
+def test_a_whole_number_is_read_as_a_float() -> None:
+    document = {**json.loads(codec.encode_event(RewardAmended("r", 0.5))), "value": 2**53}
+    read = codec.decode_event(json.dumps(document).encode())
+    assert isinstance(read, RewardAmended)
+    assert repr(read.value) == "9007199254740992.0"
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400, "NaN", "Infinity", "0x1", "01", "1.", "true"])
+def test_what_is_no_finite_number_is_refused(number: str) -> None:
+    encoded = codec.encode_event(RewardAmended("r", 0.5)).replace(b"0.5", number.encode())
+    with pytest.raises(CorruptDataError):
+        codec.decode_event(encoded)
+
+
+@pytest.mark.parametrize("text", ["1e+22", "1e22", "1E22", "10000000000000000000000"])
+def test_all_texts_of_a_number_are_one_number(text: str) -> None:
+    encoded = codec.encode_event(RewardAmended("r", 0.5)).replace(b"0.5", text.encode())
+    assert codec.decode_event(encoded) == RewardAmended("r", 1e22)
+
+
+@pytest.mark.parametrize("labels", [["a", 0.5], [0.5, "a"], [1, "a"]])
+def test_a_feature_of_numbers_and_texts_is_refused(labels: list[object]) -> None:
+    document = json.loads(codec.encode_event(Rewarded("r", 1.5, SHOWN)))
+    document["shown"]["context"] = {"mixed": labels}
+    with pytest.raises(CorruptDataError, match="mixed"):
+        codec.decode_event(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("field", ["mean", "position_propensities"])
+def test_a_recommendation_that_is_not_finite_is_not_written(field: str, number: float) -> None:
+    given_out = replace(recommendation(), **{field: number if field == "mean" else (number,)})
+    with pytest.raises(ValueError, match="JSON"):
+        codec.encode_recommended(Recommended(request(), given_out))
+    with pytest.raises(ValueError, match="JSON"):
+        codec.encode_context((1.0, number))
+
+
+def test_items_may_be_called_null() -> None:
+    event = Recommended(request(candidates=("null",)), recommendation())
+    assert codec.decode_event(codec.encode_event(event)) == event
 
 
 @pytest.mark.parametrize(
@@ -328,11 +432,10 @@ def test_spoiled_items_are_refused(upserted: list[Any]) -> None:
         "row",
         {},
         {"context": [0.5], "slate": ["a"]},
-        {"context": [0.5], "slate": ["a"], "reward": 1},
         {"context": [0.5], "slate": ["a"], "reward": 1.0, "at_ms": None},
         {"context": [0.5], "slate": ["a"], "reward": 1.0, "at_ms": 1.5},
-        {"context": [0.5], "slate": ["a"], "reward": 1.0, "propensity": 1},
-        {"context": [1], "slate": ["a"], "reward": 1.0},
+        {"context": [0.5], "slate": ["a"], "reward": 1.0, "propensity": None},
+        {"context": [True], "slate": ["a"], "reward": 1.0},
         {"context": [0.5], "slate": "a", "reward": 1.0},
     ],
 )

@@ -15,13 +15,18 @@ from tests.contracts.study_samples import CHOSEN, DESIGN, PROGRESS, answers, stu
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
     AnswerKind,
+    ChoiceAnswer,
     DesignCancelled,
+    DesignChosen,
     DesignFailed,
     DesignRestarted,
     QuestionAnswered,
+    QuestionList,
     QuestionsAsked,
+    RankingAnswer,
     RatingsAnswer,
     StudyCreated,
+    StudyDesign,
     StudyItem,
     StudyQuery,
     StudySettings,
@@ -29,6 +34,8 @@ from topk_bandit.domain.studies import (
 from topk_bandit.store import study_codec as codec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from topk_bandit.domain.studies import StudyEvent
 
 EVENTS: list[StudyEvent] = [
@@ -74,6 +81,41 @@ def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
         list_size=draw(st.integers(1, 12)),
         budget=draw(st.integers(1, 10**5)),
     )
+
+
+places = st.integers(0, 2**53)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+lists = st.builds(QuestionList, places, st.lists(places, min_size=1, max_size=4).map(tuple))
+weighted = st.lists(st.tuples(lists, finite), max_size=4)
+designs = st.builds(
+    lambda pairs, **others: StudyDesign(tuple(one for one, _ in pairs), tuple(weight for _, weight in pairs), **others),
+    weighted,
+    log_det=finite,
+    gap=finite,
+    target_gap=finite,
+    steps=places,
+)
+any_answers = st.one_of(
+    st.builds(RatingsAnswer, st.lists(finite, max_size=4).map(tuple)),
+    st.builds(RankingAnswer, st.lists(places, max_size=4).map(tuple)),
+    st.builds(ChoiceAnswer, places),
+)
+events = st.one_of(
+    st.builds(StudyCreated, settings_of_any_kind()),
+    st.builds(DesignRestarted, places),
+    st.builds(DesignChosen, places, designs),
+    st.builds(DesignCancelled, places),
+    st.builds(DesignFailed, places, texts, texts),
+    st.builds(QuestionsAsked, texts, st.lists(places, max_size=4).map(tuple)),
+    st.builds(QuestionAnswered, places, any_answers),
+)
+
+
+@given(events)
+def test_any_event_is_whole_after_a_round_trip(event: StudyEvent) -> None:
+    read = codec.decode_study_event(codec.encode_study_event(event))
+    assert read == event
+    assert type(read) is type(event)
 
 
 @given(settings_of_any_kind())
@@ -130,8 +172,39 @@ BROKEN: dict[str, bytes] = {
     "an attempt that is a flag": spoiled(DesignCancelled(1), attempt=True),
     "an answer of no kind": spoiled(EVENTS[-1], answer={}),
     "an answer of another kind": spoiled(EVENTS[-1], answer={"shrug": 1}),
-    "a rating that is a whole number": spoiled(EVENTS[-3], answer={"ratings": [1]}),
+    "a rating that is a flag": spoiled(EVENTS[-3], answer={"ratings": [True]}),
+    "an answer of two kinds": spoiled(EVENTS[-3], answer={"ratings": [1.5], "choice": 1}),
+    "an answer of no value": spoiled(EVENTS[-3], answer={"ratings": None}),
+    "a list of one item": spoiled(CHOSEN, design__lists=[[0, 1], [1]]),
 }
+
+
+def wrong(value: object) -> list[object]:
+    """Return values of other types; a whole number will do for a float."""
+    same = {int, float} if isinstance(value, float) else {type(value)} - {list, dict}
+    return [other for other in [None, True, 17, 1.5, "text", [None], {"x": 1}] if type(other) not in same]
+
+
+def damaged(document: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401, what JSON has
+    """Yield copies of a document, each with a value of another type, less or more, and what the refusal must name."""
+    for place in range(len(document)) if isinstance(document, list) else document:
+        value = document[place]
+        inside = damaged(value) if isinstance(value, list | dict) else ()
+        for named, other in [*[("" if isinstance(place, int) else place, other) for other in wrong(value)], *inside]:
+            copy = document.copy()
+            copy[place] = other
+            yield named, copy
+    if isinstance(document, dict):
+        yield from ((gone, {key: document[key] for key in document if key != gone}) for gone in document)
+        yield "surplus", {**document, "surplus": 1}
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_a_damaged_event_is_refused(event: StudyEvent) -> None:
+    for named, copy in damaged(json.loads(codec.encode_study_event(event))):
+        with pytest.raises(CorruptDataError) as refused:
+            codec.decode_study_event(json.dumps(copy).encode())
+        assert named in str(refused.value) or "answer" in str(refused.value)
 
 
 @pytest.mark.parametrize("what", BROKEN)

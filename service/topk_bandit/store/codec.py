@@ -7,12 +7,12 @@ are written by the Lua scripts, because only the store knows their contents, and
 
 from __future__ import annotations
 
-import json
 import math
 import struct
-from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -43,15 +43,41 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
-from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse, text_of
-from topk_bandit.store.feature_codec import features_document, read_features, read_schema, schema_document
+from topk_bandit.store.documents import (
+    SCHEMA,
+    EventLayout,
+    Layout,
+    Schema,
+    Stamped,
+    any_of,
+    decoder,
+    derive,
+    known,
+    pack,
+    plain,
+    read,
+    refuse,
+    stamp,
+    text_of,
+)
+from topk_bandit.store.feature_codec import (
+    ContextLayout,
+    FeaturesLayout,
+    SchemaLayout,
+    context_document,
+    features_document,
+    read_context,
+    read_features,
+    schema_document,
+)
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from topk_bandit.domain.bandits import Event
     from topk_bandit.domain.features import Context
+    from topk_bandit.store.documents import Document
 
 __all__ = [
     "SCHEMA",
@@ -93,36 +119,35 @@ def canonical(value: float) -> str:
 
 def fingerprint(request: RecommendationRequest) -> str:
     """Return a digest of a request's context and candidates: equal for equal ones, whatever the request's id."""
-    candidates = None if request.candidates is None else list(request.candidates)
     context = request.context
-    document = _context_document(context) if isinstance(context, Features) else [canonical(one) for one in context]
-    asked = [document, candidates]
-    return blake2b(pack(asked), digest_size=16).hexdigest()
+    document = context_document(context) if isinstance(context, Features) else [canonical(one) for one in context]
+    asked = b"[%b,%b]" % (pack(document), text_of(request.candidates))
+    return blake2b(asked, digest_size=16).hexdigest()
 
 
 def prior_digest(prior: Prior) -> str:
     """Return a digest of a prior: equal for equal ones."""
-    return blake2b(pack({"v": SCHEMA, **_prior_document(prior)}), digest_size=16).hexdigest()
+    return blake2b(stamp(_prior_document(prior)), digest_size=16).hexdigest()
 
 
 def encode_settings(settings: BanditSettings) -> bytes:
     """Return settings as bytes: equal settings have equal bytes."""
-    return pack({"v": SCHEMA, **_settings_document(settings)})
+    return stamp(_settings_document(settings))
 
 
 def decode_settings(data: bytes) -> BanditSettings:
     """Return the settings in `data`, or raise `CorruptDataError`."""
-    return decode(data, _settings)
+    return _decode_settings(data)
 
 
 def decode_recommendation(data: bytes) -> Recommendation:
     """Return the recommendation in `data`, or raise `CorruptDataError`."""
-    return decode(data, _recommendation)
+    return _decode_recorded(data)
 
 
 def encode_context(context: Context) -> bytes:
     """Return a context as it stands in events: JSON without a space, also inside of texts."""
-    return pack(_context_document(context)).replace(b" ", b"\\u0020")
+    return pack(context_document(context)).replace(b" ", b"\\u0020")
 
 
 def encode_past_slate(slate: PastSlate) -> bytes:
@@ -144,11 +169,9 @@ def decode_item(item_id: str, state: bytes) -> Item:
     availability, _, features = state.partition(b" ")
     if availability not in _AVAILABLE:
         refuse("available", availability)
-    try:
-        told = [json.loads(features)] if features else []
-    except ValueError as error:
-        raise CorruptDataError(f"the features of an item are not JSON: {error}") from error
-    return _item([item_id, _AVAILABLE[availability], *told])
+    return Item(
+        item_id, _AVAILABLE[availability], read_features(_decode_features(features)) if features else NO_FEATURES
+    )
 
 
 _AVAILABLE = {b"available": True, b"unavailable": False}
@@ -156,20 +179,29 @@ _AVAILABLE = {b"available": True, b"unavailable": False}
 
 def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
     """Return an event's recommendation as bytes, and the event."""
-    recommendation = text_of(_recommendation_document(event.recommendation))
-    request = text_of(_request_document(event.request))
-    logged = f'{{"v":{SCHEMA},"type":"recommended","request":{request},"recommendation":{recommendation}}}'
-    return f'{{"v":{SCHEMA},{recommendation[1:]}'.encode(), logged.encode()
+    asked, recommendation = event.request, pack(event.recommendation)
+    # Of a request only the context has numbers: no other part needs to be searched for what is not finite.
+    parts = (text_of(asked.request_id), pack(context_document(asked.context)), text_of(asked.candidates))
+    request = b'{"request_id":%b,"context":%b,"candidates":%b}' % parts
+    return _RECORDED % recommendation[1:], _RECOMMENDED % (request, recommendation)
+
+
+_RECORDED = b'{"v":%d,' % SCHEMA + b"%b"
+_RECOMMENDED = b'{"v":%d,"type":"recommended",' % SCHEMA + b'"request":%b,"recommendation":%b}'
 
 
 def encode_event(event: Event) -> bytes:
     """Return an event as bytes."""
-    return pack({"v": SCHEMA, **_event_document(event)})
+    return (
+        encode_recommended(event)[1]
+        if isinstance(event, Recommended)
+        else stamp(_event_document(event), _TAGS[type(event)])
+    )
 
 
 def decode_event(data: bytes) -> Event:
     """Return the event in `data`, or raise `CorruptDataError`."""
-    return decode(data, _event)
+    return _decode_event(data)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -199,86 +231,98 @@ def _checksum(header: bytes, payload: bytes) -> bytes:
 
 
 def _settings_document(settings: BanditSettings) -> Document:
-    beta, default = settings.exploration.beta, settings.default_reward
+    beta, default, taken = settings.exploration.beta, settings.default_reward, settings.reward_range
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
-    # A bandit without a prior has neither field, and an empty text is refused: equal settings have equal bytes. So it
-    # is with what else is left as it is in most.
-    prior = {"prior_study": settings.prior_study, "prior_digest": settings.prior_digest}
-    taken, several = settings.reward_range, settings.reward_aggregation
-    falling = settings.exploration.shares_fall_after
+    several, contexts, items = settings.reward_aggregation, settings.context_schema, settings.item_schema
+    # What is left as it is in most bandits is left out, and refused where it is told: equal settings have equal bytes.
+    beside = {
+        "shares_fall_after": settings.exploration.shares_fall_after or None,
+        "prior_study": settings.prior_study or None,
+        "prior_digest": settings.prior_digest if settings.prior_study else None,
+        "reward_range": None if taken is None else _RewardRange(plain(taken.low), plain(taken.high), taken.clamp),
+        "reward_aggregation": None if several is Aggregation.FIRST else several,
+        "requires_activation": settings.requires_activation or None,
+        "baseline_item_ids": settings.baseline_item_ids or None,
+        "context_schema": None if contexts is None else schema_document(contexts),
+        "item_schema": None if items is None else schema_document(items),
+    }
     return {
         "item_capacity": settings.item_capacity,
         "slate_size": settings.slate_size,
         "context_dim": settings.context_dim,
-        "kernel": settings.kernel.value,
+        "kernel": settings.kernel,
         "beta_schedule": schedule,
-        "beta": float(width) + 0.0,
-        "uniform_share": float(settings.exploration.uniform_share) + 0.0,
-        "near_share": float(settings.exploration.near_share) + 0.0,
+        "beta": plain(width),
+        "uniform_share": plain(settings.exploration.uniform_share),
+        "near_share": plain(settings.exploration.near_share),
         "reward_wait_ms": settings.reward_wait_ms,
-        "default_reward": None if default is None else float(default) + 0.0,
+        "default_reward": None if default is None else plain(default),
         "half_life_ms": settings.half_life_ms,
-        **({"shares_fall_after": falling} if falling else {}),
-        **(prior if settings.prior_study else {}),
-        **({} if taken is None else {"reward_range": _range_document(taken)}),
-        **({} if several is Aggregation.FIRST else {"reward_aggregation": several.value}),
-        **({"requires_activation": True} if settings.requires_activation else {}),
-        **({"baseline_item_ids": list(settings.baseline_item_ids)} if settings.baseline_item_ids else {}),
-        **({} if settings.context_schema is None else {"context_schema": schema_document(settings.context_schema)}),
-        **({} if settings.item_schema is None else {"item_schema": schema_document(settings.item_schema)}),
+        **_told(beside),
     }
 
 
-def _range_document(taken: RewardRange) -> Document:
-    return {"low": float(taken.low) + 0.0, "high": float(taken.high) + 0.0, "clamp": bool(taken.clamp)}
+def _told(document: Document) -> Document:
+    return {name: value for name, value in document.items() if value is not None}
 
 
-def _aggregation(fields: Fields) -> Aggregation:
-    if "reward_aggregation" not in fields.document:
-        return Aggregation.FIRST
-    return fields.choice("reward_aggregation", {one.value: one for one in Aggregation if one is not Aggregation.FIRST})
+class _RewardRange(Layout):
+    of = RewardRange
+    low: float
+    high: float
+    clamp: bool
 
 
-def _settings(fields: Fields) -> BanditSettings:
-    study = fields.text("prior_study") if "prior_study" in fields.document else None
-    if study == "":
-        refuse("prior_study", study)
-    baseline = fields.texts("baseline_item_ids") if "baseline_item_ids" in fields.document else None
-    if baseline == ():
-        refuse("baseline_item_ids", baseline)
-    return BanditSettings(
-        item_capacity=fields.integer("item_capacity"),
-        slate_size=fields.integer("slate_size"),
-        context_dim=fields.integer("context_dim"),
-        kernel=fields.choice("kernel", {kernel.value: kernel for kernel in Kernel}),
-        exploration=Exploration(
-            beta=fields.choice("beta_schedule", _BETA_SCHEDULES)(fields.number("beta")),
-            uniform_share=fields.number("uniform_share"),
-            near_share=fields.number("near_share"),
-            shares_fall_after=fields.integer("shares_fall_after") if "shares_fall_after" in fields.document else 0,
-        ),
-        reward_wait_ms=fields.integer("reward_wait_ms"),
-        default_reward=fields.optional_number("default_reward"),
-        prior_study=study or "",
-        prior_digest=fields.text("prior_digest") if study else "",
-        half_life_ms=fields.integer("half_life_ms"),
-        reward_range=_reward_range(fields.child("reward_range")) if "reward_range" in fields.document else None,
-        reward_aggregation=_aggregation(fields),
-        requires_activation="requires_activation" in fields.document and fields.flag("requires_activation"),
-        baseline_item_ids=baseline or (),
-        context_schema=read_schema(fields, "context_schema") if "context_schema" in fields.document else None,
-        item_schema=read_schema(fields, "item_schema") if "item_schema" in fields.document else None,
-    )
+class _Settings(Layout):
+    item_capacity: int
+    slate_size: int
+    context_dim: int
+    kernel: Kernel
+    beta_schedule: Literal["constant", "paper"]
+    beta: float
+    uniform_share: float
+    near_share: float
+    reward_wait_ms: int
+    default_reward: float | None
+    half_life_ms: int
+    shares_fall_after: Annotated[int, Meta(gt=0)] | UnsetType = UNSET
+    prior_study: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    prior_digest: str | UnsetType = UNSET
+    reward_range: _RewardRange | UnsetType = UNSET
+    reward_aggregation: Aggregation | UnsetType = UNSET
+    requires_activation: Literal[True] | UnsetType = UNSET
+    baseline_item_ids: Annotated[tuple[str, ...], Meta(min_length=1)] | UnsetType = UNSET
+    context_schema: SchemaLayout | UnsetType = UNSET
+    item_schema: SchemaLayout | UnsetType = UNSET
+
+    def read(self) -> BanditSettings:
+        if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
+            refuse("prior_digest", known(self.prior_digest))
+        if self.reward_aggregation is Aggregation.FIRST:
+            refuse("reward_aggregation", self.reward_aggregation.value)
+        beta = ConstantBeta(self.beta) if self.beta_schedule == "constant" else PaperBeta(self.beta)
+        return BanditSettings(
+            item_capacity=self.item_capacity,
+            slate_size=self.slate_size,
+            context_dim=self.context_dim,
+            kernel=self.kernel,
+            exploration=Exploration(beta, self.uniform_share, self.near_share, known(self.shares_fall_after) or 0),
+            reward_wait_ms=self.reward_wait_ms,
+            default_reward=self.default_reward,
+            prior_study=known(self.prior_study) or "",
+            prior_digest=known(self.prior_digest) or "",
+            half_life_ms=self.half_life_ms,
+            reward_range=read(self.reward_range),
+            reward_aggregation=known(self.reward_aggregation) or Aggregation.FIRST,
+            requires_activation=bool(self.requires_activation),
+            baseline_item_ids=known(self.baseline_item_ids) or (),
+            context_schema=read(self.context_schema),
+            item_schema=read(self.item_schema),
+        )
 
 
-def _reward_range(fields: Fields) -> RewardRange:
-    return RewardRange(fields.number("low"), fields.number("high"), clamp=fields.flag("clamp"))
-
-
-_BETA_SCHEDULES: Mapping[str, Callable[[float], ConstantBeta | PaperBeta]] = {
-    "constant": ConstantBeta,
-    "paper": PaperBeta,
-}
+class _StampedSettings(_Settings, kw_only=True):
+    v: Schema
 
 
 def _prior_document(prior: Prior) -> Document:
@@ -286,241 +330,124 @@ def _prior_document(prior: Prior) -> Document:
         "study": prior.study,
         "answers": prior.answers,
         "items": [utility.item_id for utility in prior.utilities],
-        "constants": [float(utility.constant) + 0.0 for utility in prior.utilities],
-        "slopes": [[float(slope) + 0.0 for slope in utility.slopes] for utility in prior.utilities],
+        "constants": [plain(utility.constant) for utility in prior.utilities],
+        "slopes": [[plain(slope) for slope in utility.slopes] for utility in prior.utilities],
     }
 
 
-def _prior(fields: Fields) -> Prior:
-    items, constants, slopes = fields.texts("items"), fields.numbers("constants"), fields.sequence("slopes")
-    if not len(items) == len(constants) == len(slopes):
-        refuse("slopes", f"{len(items)}, {len(constants)} and {len(slopes)} entries")
-    rows = [Fields({"slopes": row}).numbers("slopes") for row in slopes]
-    utilities = tuple(map(ItemUtility, items, constants, rows))
-    return Prior(study=fields.text("study"), answers=fields.integer("answers"), utilities=utilities)
+class _Prior(Layout):
+    study: str
+    answers: int
+    items: tuple[str, ...]
+    constants: tuple[float, ...]
+    slopes: tuple[tuple[float, ...], ...]
+
+    def read(self) -> Prior:
+        if not len(self.items) == len(self.constants) == len(self.slopes):
+            refuse("slopes", f"{len(self.items)}, {len(self.constants)} and {len(self.slopes)} entries")
+        return Prior(self.study, self.answers, tuple(map(ItemUtility, self.items, self.constants, self.slopes)))
 
 
-def _with_prior(document: Document, prior: Prior | None) -> Document:
-    return document if prior is None else {**document, "prior": _prior_document(prior)}
+class _Item(Layout, array_like=True):
+    item_id: str
+    available: bool
+    features: Annotated[FeaturesLayout, Meta(min_length=1)] | UnsetType = UNSET
+
+    def read(self) -> Item:
+        features = NO_FEATURES if self.features is UNSET else read_features(self.features)
+        return Item(self.item_id, self.available, features)
 
 
-def _prior_of(fields: Fields) -> Prior | None:
-    return _prior(fields.child("prior")) if "prior" in fields.document else None
+def _request(request_id: str, context: ContextLayout, candidates: tuple[str, ...] | None) -> RecommendationRequest:
+    return RecommendationRequest(request_id, read_context(context), candidates)
 
 
-def _recommendation_document(recommendation: Recommendation) -> Document:
-    return {
-        "recommendation_id": recommendation.recommendation_id,
-        "slate": list(recommendation.slate),
-        "propensity": float(recommendation.propensity),
-        "mean": float(recommendation.mean),
-        "standard_deviation": float(recommendation.standard_deviation),
-        "regret_bound": float(recommendation.regret_bound),
-        "estimated_regret": float(recommendation.estimated_regret),
-        "explored": bool(recommendation.explored),
-        "model_version": recommendation.model_version,
-        "observations": recommendation.observations,
-        "deadline_ms": recommendation.deadline_ms,
-        "degraded": bool(recommendation.degraded),
-        "position_propensities": [float(one) for one in recommendation.position_propensities],
-        "best_slate": list(recommendation.best_slate),
-        "passed_over": recommendation.passed_over,
-        "baseline": bool(recommendation.baseline),
-    }
+def _shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> Shown:
+    return Shown(read_context(context), slate, at_ms)
 
 
-def _recommendation(fields: Fields) -> Recommendation:
-    recommendation_id, *others, passed_over, baseline = fields.several(_RECOMMENDATION)
-    recommendation = Recommendation(recommendation_id, fields.texts("slate"), *others)
-    by_position, best_slate = fields.numbers("position_propensities"), fields.texts("best_slate")
-    return replace(
-        recommendation,
-        position_propensities=by_position,
-        best_slate=best_slate,
-        passed_over=passed_over,
-        baseline=baseline,
-    )
+def _past_slate(
+    context: ContextLayout, slate: tuple[str, ...], reward: float, at_ms: int | UnsetType, propensity: float | UnsetType
+) -> PastSlate:
+    return PastSlate(read_context(context), slate, reward, known(at_ms), known(propensity))
 
 
-# In the order of `Recommendation`, whose slate stands second and whose other lists stand before the last two.
-_RECOMMENDATION: Mapping[str, Any] = {
-    "recommendation_id": str,
-    "propensity": float,
-    "mean": float,
-    "standard_deviation": float,
-    "regret_bound": float,
-    "estimated_regret": float,
-    "explored": bool,
-    "model_version": int,
-    "observations": int,
-    "deadline_ms": int,
-    "degraded": bool,
-    "passed_over": int,
-    "baseline": bool,
+def _expired(recommendation_id: str, default: float | None, shown: Shown | None) -> Expired:
+    if (shown is None) != (default is None):
+        raise CorruptDataError("of the stored fields default_reward and shown one is null")
+    return Expired(recommendation_id, default, shown)
+
+
+_PARTS = {
+    "Context": ContextLayout,
+    "BanditSettings": _Settings,
+    "Prior": _Prior,
+    "Item": _Item,
+    "Recommendation": derive(Recommendation),
 }
-
-
-def _context_document(context: Context) -> Document | list[float]:
-    return features_document(context) if isinstance(context, Features) else [float(number) for number in context]
-
-
-def _context(fields: Fields) -> Context:
-    if isinstance(fields.document.get("context"), dict):
-        return read_features(fields.child("context"))
-    return fields.numbers("context")
-
-
-def _request_document(request: RecommendationRequest) -> Document:
-    return {
-        "request_id": request.request_id,
-        "context": _context_document(request.context),
-        "candidates": None if request.candidates is None else list(request.candidates),
-    }
-
-
-def _request(fields: Fields) -> RecommendationRequest:
-    return RecommendationRequest(
-        request_id=fields.text("request_id"),
-        context=_context(fields),
-        candidates=None if fields.is_null("candidates") else fields.texts("candidates"),
+_PARTS |= {
+    "RecommendationRequest": derive(RecommendationRequest, of=_request, parts=_PARTS),
+    "Shown": derive(Shown, of=_shown, parts=_PARTS),
+    "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity")),
+}
+_TAGS: dict[type[Event], str] = {
+    BanditCreated: "bandit_created",
+    SettingsChanged: "settings_changed",
+    ItemsChanged: "items_changed",
+    Recommended: "recommended",
+    Activated: "activated",
+    Lapsed: "lapsed",
+    RewardCollected: "reward_collected",
+    RewardAmended: "reward_amended",
+    Rewarded: "rewarded",
+    Expired: "expired",
+    Imported: "imported",
+}
+_LEFT_OUT = ("prior",)
+_decode_event: Callable[[bytes], Event] = decoder(
+    any_of(
+        derive(kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_expired if kind is Expired else kind)
+        for kind, tag in _TAGS.items()
     )
+)
+_decode_settings: Callable[[bytes], BanditSettings] = decoder(_StampedSettings)
+_decode_recorded: Callable[[bytes], Recommendation] = decoder(derive(Recommendation, Stamped))
+_decode_features: Callable[[bytes], FeaturesLayout] = decoder(Annotated[FeaturesLayout, Meta(min_length=1)])
 
 
 def _event_document(event: Event) -> Document:
-    match event:
-        case BanditCreated(settings, prior):
-            return _with_prior({"type": "bandit_created", "settings": _settings_document(settings)}, prior)
-        case SettingsChanged(settings, prior):
-            return _with_prior({"type": "settings_changed", "settings": _settings_document(settings)}, prior)
-        case ItemsChanged(upserted, retired):
-            return {"type": "items_changed", "upserted": [*map(_item_entry, upserted)], "retired": list(retired)}
-        case Recommended(request, recommendation):
-            recorded = _recommendation_document(recommendation)
-            return {"type": "recommended", "request": _request_document(request), "recommendation": recorded}
-        case Imported(import_id, first_row, slates):
-            rows = [*map(_past_document, slates)]
-            return {"type": "imported", "import_id": import_id, "first_row": first_row, "slates": rows}
-        case Activated() | Lapsed() | RewardCollected() | Rewarded() | RewardAmended() | Expired():
-            return _later_document(event)
+    values = ((name, getattr(event, name)) for name in event.__dataclass_fields__)
+    return {name: _written(value) for name, value in values if name not in _LEFT_OUT or value is not None}
 
 
-def _later_document(
-    event: Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | Expired,
-) -> Document:
-    """Return what happened to a recommendation after it was given out."""
-    of_one: Document = {"recommendation_id": event.recommendation_id}
-    match event:
-        case Activated(_, shown, instead):
-            return {"type": "activated", **of_one, "shown": _shown_document(shown), "instead": bool(instead)}
-        case Lapsed():
-            return {"type": "lapsed", **of_one}
-        case RewardCollected(_, reward_id, value):
-            return {"type": "reward_collected", **of_one, "reward_id": reward_id, "value": _written(value)}
-        case RewardAmended(_, value):
-            return {"type": "reward_amended", **of_one, "value": _written(value)}
-        case Rewarded(_, value, shown):
-            return {"type": "rewarded", **of_one, "value": float(value) + 0.0, "shown": _shown_document(shown)}
-        case Expired(_, default, shown):
-            then = None if shown is None else _shown_document(shown)
-            return {"type": "expired", **of_one, "default_reward": _written(default), "shown": then}
-
-
-def _written(value: float | None) -> float | None:
-    return None if value is None else float(value) + 0.0
-
-
-def _shown_document(shown: Shown) -> Document:
-    return {
-        "context": _context_document(shown.context),
-        "slate": list(shown.slate),
-        "at_ms": shown.at_ms,
-    }
-
-
-def _shown(fields: Fields) -> Shown:
-    return Shown(context=_context(fields), slate=fields.texts("slate"), at_ms=fields.integer("at_ms"))
-
-
-def _past_document(slate: PastSlate) -> Document:
-    # What is not known of a row is left out: there are many of them.
-    beside = {"at_ms": slate.at_ms, "propensity": _written(slate.propensity)}
-    return {
-        "context": _context_document(slate.context),
-        "slate": list(slate.slate),
-        "reward": float(slate.reward) + 0.0,
-        **{name: value for name, value in beside.items() if value is not None},
-    }
-
-
-def _past_slate(row: Any) -> PastSlate:  # noqa: ANN401, what JSON has
-    if not isinstance(row, dict):
-        refuse("slates", row)
-    fields, told = Fields(row), row
-    return PastSlate(
-        _context(fields),
-        fields.texts("slate"),
-        fields.number("reward"),
-        fields.integer("at_ms") if "at_ms" in told else None,
-        fields.number("propensity") if "propensity" in told else None,
-    )
-
-
-def _imported(fields: Fields) -> Imported:
-    slates = tuple(map(_past_slate, fields.sequence("slates")))
-    return Imported(fields.text("import_id"), fields.integer("first_row"), slates)
-
-
-def _expired(fields: Fields) -> Expired:
-    default = fields.optional_number("default_reward")
-    if fields.is_null("shown") != (default is None):
-        refuse("shown", fields.document["shown"])
-    shown = None if default is None else _shown(fields.child("shown"))
-    return Expired(fields.text("recommendation_id"), default, shown)
-
-
-def _items_changed(fields: Fields) -> ItemsChanged:
-    items = tuple(map(_item, fields.sequence("upserted")))
-    return ItemsChanged(upserted=items, retired=fields.texts("retired"))
+def _written(value: Any) -> Any:  # noqa: ANN401, what events have
+    if isinstance(value, tuple):
+        return [*map(_written, value)]
+    write = _WRITERS.get(type(value))
+    return write(value) if write else value
 
 
 def _item_entry(item: Item) -> list[Any]:
     """Return an item as it stands in an event: with features only if it has any."""
     told = [features_document(item.features)] if item.features.values else []
-    return [item.item_id, bool(item.available), *told]
+    return [item.item_id, item.available, *told]
 
 
-def _item(entry: Any) -> Item:  # noqa: ANN401, what JSON has
-    if not (isinstance(entry, list) and 2 <= len(entry) <= 3):
-        refuse("upserted", entry)
-    of_item = Fields(dict(zip(("item_id", "available", "features"), entry, strict=False)))
-    features = read_features(of_item.child("features")) if len(entry) > 2 else NO_FEATURES
-    if len(entry) > 2 and not features.values:
-        refuse("upserted", entry)
-    return Item(of_item.text("item_id"), of_item.flag("available"), features)
+def _shown_document(shown: Shown) -> Document:
+    return {"context": context_document(shown.context), "slate": shown.slate, "at_ms": shown.at_ms}
 
 
-_EVENTS: Mapping[str, Callable[[Fields], Event]] = {
-    "bandit_created": lambda fields: BanditCreated(_settings(fields.child("settings")), _prior_of(fields)),
-    "settings_changed": lambda fields: SettingsChanged(_settings(fields.child("settings")), _prior_of(fields)),
-    "items_changed": _items_changed,
-    "recommended": lambda fields: Recommended(
-        request=_request(fields.child("request")), recommendation=_recommendation(fields.child("recommendation"))
-    ),
-    "activated": lambda fields: Activated(
-        fields.text("recommendation_id"), _shown(fields.child("shown")), fields.flag("instead")
-    ),
-    "lapsed": lambda fields: Lapsed(fields.text("recommendation_id")),
-    "reward_collected": lambda fields: RewardCollected(
-        fields.text("recommendation_id"), fields.text("reward_id"), fields.optional_number("value")
-    ),
-    "reward_amended": lambda fields: RewardAmended(fields.text("recommendation_id"), fields.optional_number("value")),
-    "rewarded": lambda fields: Rewarded(
-        fields.text("recommendation_id"), fields.number("value"), _shown(fields.child("shown"))
-    ),
-    "expired": _expired,
-    "imported": _imported,
+def _past_document(slate: PastSlate) -> Document:
+    # What is not known of a row is left out: there are many of them.
+    propensity = None if slate.propensity is None else plain(slate.propensity)
+    beside = _told({"at_ms": slate.at_ms, "propensity": propensity})
+    return {"context": context_document(slate.context), "slate": slate.slate, "reward": plain(slate.reward), **beside}
+
+
+_WRITERS: dict[type, Callable[[Any], object]] = {
+    BanditSettings: _settings_document,
+    Prior: _prior_document,
+    Item: _item_entry,
+    Shown: _shown_document,
+    PastSlate: _past_document,
 }
-
-
-def _event(fields: Fields) -> Event:
-    return fields.choice("type", _EVENTS)(fields)

@@ -1,139 +1,159 @@
-"""Encode documents as compact JSON with a schema number, and read them field by field.
+"""Write documents as compact JSON with a schema number, and read them by their layouts.
 
-Equal documents have equal bytes. A field that is missing or not of the type asked for raises `CorruptDataError`;
-nothing is ever guessed or repaired.
+A layout declares the fields of a document and their types; most are those of a value of the domain. Bytes with a field
+more or less, or of another type, raise `CorruptDataError`, which says what is wrong and where; nothing is ever guessed
+or repaired. Only a whole number will do for a float, and becomes one.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass
-from itertools import filterfalse
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from dataclasses import fields
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import astuple
 
 from topk_bandit.domain.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["SCHEMA", "Document", "Fields", "decode", "pack", "refuse", "text_of"]
+__all__ = [
+    "SCHEMA",
+    "Document",
+    "EventLayout",
+    "Layout",
+    "Schema",
+    "Stamped",
+    "any_of",
+    "decoder",
+    "derive",
+    "known",
+    "pack",
+    "plain",
+    "read",
+    "refuse",
+    "stamp",
+    "text_of",
+]
 
 SCHEMA = 1
 """Number of the layout of all documents; a reader refuses any other."""
 
+Schema = Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
 Document = dict[str, Any]
-_Decoded = TypeVar("_Decoded")
+_Value = TypeVar("_Value")
+_FLAT = {str, float, int, bool}
 
-text_of = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+text_of = msgspec.json.Encoder().encode
+"""Return a document as bytes. What is not finite becomes null: numbers are written by `pack`."""
+
+
+class Layout(Struct, forbid_unknown_fields=True):
+    """The fields of a document. It has all of them but those that are left out, which are `UNSET`, and no others."""
+
+    of: ClassVar[Any]
+
+    def read(self) -> Any:  # noqa: ANN401, of as many types as there are layouts
+        """Return the value that the document stands for."""
+        return self.of(*astuple(self))
+
+
+class Stamped(Layout):
+    """The fields of a document that stands alone: behind the schema number."""
+
+    v: Schema
+
+    def read(self) -> Any:  # noqa: ANN401
+        """Return the value that the document stands for."""
+        return self.of(*[one if type(one) in _FLAT else read(one) for one in astuple(self)[1:]])
+
+
+class EventLayout(Stamped, tag_field="type"):
+    """The fields of an event, whose type is the layout's tag."""
+
+
+def read(value: Any) -> Any:  # noqa: ANN401, what layouts have
+    """Return the value that a field stands for."""
+    if isinstance(value, tuple):
+        return tuple(map(read, value)) if value and isinstance(value[0], Layout) else value
+    return value.read() if isinstance(value, Layout) else known(value)
+
+
+def derive(
+    kind: type,
+    base: type[Layout] = Layout,
+    *,
+    tag: str | None = None,
+    of: Callable[..., Any] | None = None,
+    parts: Mapping[str, Any] | None = None,
+    left_out: Iterable[str] = (),
+) -> type[Struct]:
+    """Return the layout that has the fields of a type of the domain, after those of `base`.
+
+    Parameters
+    ----------
+    of
+        Makes the value of the fields; the type itself if it is not given.
+    parts
+        Layouts by the names that stand for them in the type's annotations.
+    left_out
+        Fields that documents have only where they are not None.
+    """
+    types = get_type_hints(kind, localns=dict(parts or {}))
+    declared: list[Any] = []
+    for field in fields(kind):
+        declared.append((field.name, types[field.name]))
+        if field.name in left_out:
+            declared[-1] = (field.name, any_of({UnsetType, *types[field.name].__args__} - {type(None)}), UNSET)
+    space = {"of": staticmethod(of or kind)}
+    return msgspec.defstruct(f"_{kind.__name__}", declared, bases=(base,), namespace=space, tag=tag)
+
+
+def any_of(types: Iterable[Any]) -> Any:  # noqa: ANN401, a type
+    """Return the union of types."""
+    return reduce(or_, types)
+
+
+def decoder(layout: Any) -> Callable[[bytes], Any]:  # noqa: ANN401, a type
+    """Return a function that reads the value of a document, or raises `CorruptDataError`."""
+    decode = msgspec.json.Decoder(layout).decode
+
+    def decoded(data: bytes) -> Any:  # noqa: ANN401
+        try:
+            return read(decode(data))
+        except (ValueError, RecursionError) as error:
+            raise CorruptDataError(f"stored bytes are damaged: {error}") from error
+
+    return decoded
 
 
 def pack(document: object) -> bytes:
-    """Return a document as bytes: equal documents have equal bytes."""
-    return text_of(document).encode()
+    """Return a document as bytes, or raise `ValueError` if a number in it is not finite."""
+    data = text_of(document)
+    if b"null" in data:
+        json.dumps(msgspec.to_builtins(document), allow_nan=False)
+    return data
 
 
-def decode(data: bytes, read: Callable[[Fields], _Decoded]) -> _Decoded:
-    """Return what `read` makes of the document in `data`, or raise `CorruptDataError`."""
-    try:
-        document = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise CorruptDataError(f"stored bytes are not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise CorruptDataError("stored bytes are not a JSON object")
-    fields = Fields(document)
-    schema = fields.integer("v")
-    if schema != SCHEMA:
-        raise CorruptDataError(f"stored bytes have the unknown schema {schema}")
-    return read(fields)
+def stamp(document: object, kind: str = "") -> bytes:
+    """Return a document as bytes, behind the schema number and, if it is an event, its type."""
+    head = f'{{"v":{SCHEMA},"type":"{kind}",' if kind else f'{{"v":{SCHEMA},'
+    return head.encode() + pack(document)[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields of a JSON object; each is returned with the type asked for, or `CorruptDataError` is raised."""
+def plain(number: float) -> float:
+    """Return a number as a float, and -0.0 as 0.0: equal ones are written alike."""
+    return float(number) + 0.0
 
-    document: Document
 
-    def is_null(self, field: str) -> bool:
-        """Tell whether a field is null."""
-        return self._get(field) is None
-
-    def text(self, field: str) -> str:
-        """Return a text."""
-        value = self._get(field)
-        return value if isinstance(value, str) else refuse(field, value)
-
-    def number(self, field: str) -> float:
-        """Return a finite number that was written as a float."""
-        value = self._get(field)
-        return value if isinstance(value, float) and math.isfinite(value) else refuse(field, value)
-
-    def optional_number(self, field: str) -> float | None:
-        """Return a finite number, or None."""
-        return None if self.is_null(field) else self.number(field)
-
-    def integer(self, field: str) -> int:
-        """Return an integer."""
-        value = self._get(field)
-        return value if type(value) is int else refuse(field, value)
-
-    def flag(self, field: str) -> bool:
-        """Return true or false."""
-        value = self._get(field)
-        return value if isinstance(value, bool) else refuse(field, value)
-
-    def sequence(self, field: str) -> list[Any]:
-        """Return a list of whatever."""
-        value = self._get(field)
-        return value if isinstance(value, list) else refuse(field, value)
-
-    def texts(self, field: str) -> tuple[str, ...]:
-        """Return a list of texts."""
-        return self._entries(field, str)
-
-    def integers(self, field: str) -> tuple[int, ...]:
-        """Return a list of integers."""
-        return self._entries(field, int)
-
-    def numbers(self, field: str) -> tuple[float, ...]:
-        """Return a list of finite numbers."""
-        values = self._entries(field, float)
-        for value in filterfalse(math.isfinite, values):
-            refuse(field, value)
-        return values
-
-    def several(self, kinds: Mapping[str, Any]) -> list[Any]:
-        """Return fields of these types, in order: the other methods, but of many fields at once, for the hot path."""
-        try:
-            values = [self.document[field] for field in kinds]
-        except KeyError as error:
-            raise CorruptDataError(f"stored bytes lack the field {error.args[0]}") from None
-        for (field, kind), value in zip(kinds.items(), values, strict=True):
-            if type(value) is not kind or (kind is float and not math.isfinite(value)):
-                refuse(field, value)
-        return values
-
-    def child(self, field: str) -> Fields:
-        """Return the fields of an object."""
-        value = self._get(field)
-        return Fields(value) if isinstance(value, dict) else refuse(field, value)
-
-    def choice(self, field: str, choices: Mapping[str, _Decoded]) -> _Decoded:
-        """Return what the text stands for in `choices`."""
-        value = self.text(field)
-        return choices[value] if value in choices else refuse(field, value)
-
-    def _entries(self, field: str, kind: type[_Decoded]) -> tuple[_Decoded, ...]:
-        values = self.sequence(field)
-        for value in values:
-            if type(value) is not kind:
-                refuse(field, value)
-        return tuple(values)
-
-    def _get(self, field: str) -> Any:  # noqa: ANN401 - JSON has no narrower type
-        if field not in self.document:
-            raise CorruptDataError(f"stored bytes lack the field {field}")
-        return self.document[field]
+def known(value: _Value | UnsetType) -> _Value | None:
+    """Return a field's value, None where it was left out."""
+    return None if value is UNSET else value
 
 
 def refuse(field: str, value: object) -> NoReturn:

@@ -5,19 +5,33 @@ Equal schemas and equal values have equal documents. What no encoder here could 
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
 
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
-from topk_bandit.store.documents import Fields, refuse
+from topk_bandit.store.documents import Layout, any_of, derive, plain, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Sequence
 
-    from topk_bandit.domain.features import FeatureKind, FeatureSchema, FeatureValue
+    from topk_bandit.domain.features import Context, FeatureKind, FeatureSchema, FeatureValue
     from topk_bandit.store.documents import Document
 
-__all__ = ["features_document", "read_features", "read_schema", "schema_document"]
+__all__ = [
+    "ContextLayout",
+    "FeaturesLayout",
+    "SchemaLayout",
+    "context_document",
+    "features_document",
+    "read_context",
+    "read_features",
+    "schema_document",
+]
+
+FeaturesLayout = dict[str, bool | float | str | tuple[float | str, ...]]
+ContextLayout = tuple[float, ...] | FeaturesLayout
 
 
 def features_document(features: Features) -> Document:
@@ -27,64 +41,54 @@ def features_document(features: Features) -> Document:
 
 def _value_document(value: FeatureValue) -> object:
     if isinstance(value, tuple):
-        return [one if isinstance(one, str) else float(one) + 0.0 for one in value]
-    return value if isinstance(value, str | bool) else float(value) + 0.0
+        return [one if isinstance(one, str) else plain(one) for one in value]
+    return value if isinstance(value, str | bool) else plain(value)
 
 
-def read_features(fields: Fields) -> Features:
+def read_features(stored: FeaturesLayout) -> Features:
     """Return the values in a document, or raise `CorruptDataError`."""
-    return Features.of({name: _read_value(fields, name) for name in fields.document})
+    for name, value in stored.items():
+        if isinstance(value, tuple) and len(set(map(type, value))) > 1:
+            refuse(name, value)
+    return Features.of(stored)  # type: ignore[arg-type]  # no tuple has numbers and texts
 
 
-def _read_value(fields: Fields, name: str) -> FeatureValue:
-    value = fields.document[name]
-    if isinstance(value, list):
-        return fields.numbers(name) if value and isinstance(value[0], float) else fields.texts(name)
-    if isinstance(value, str | bool) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return refuse(name, value)
+def context_document(context: Context) -> Document | Sequence[float]:
+    """Return a context: numbers as they are, or values by name."""
+    return features_document(context) if isinstance(context, Features) else context
+
+
+def read_context(stored: ContextLayout) -> Context:
+    """Return the context in a document, or raise `CorruptDataError`."""
+    return read_features(stored) if isinstance(stored, dict) else stored
+
+
+class _Feature(Layout, tag_field="kind"):
+    name: str
+
+    def read(self) -> Feature:
+        return Feature(self.name, self.of(*astuple(self)[1:]))
+
+
+_KINDS: dict[type[FeatureKind], str] = {
+    Numeric: "numeric",
+    Boolean: "boolean",
+    Categorical: "categorical",
+    LabelSet: "labels",
+    Vector: "vector",
+}
+if TYPE_CHECKING:
+    SchemaLayout = tuple[_Feature, ...]
+else:
+    SchemaLayout = tuple[any_of(derive(kind, _Feature, tag=tag) for kind, tag in _KINDS.items()), ...]
 
 
 def schema_document(schema: FeatureSchema) -> list[Document]:
     """Return the features of a schema in their order."""
-    return [{"name": feature.name, **_kind_document(feature.kind)} for feature in schema]
+    return [{"name": feature.name, "kind": _KINDS[type(feature.kind)], **_declared(feature.kind)} for feature in schema]
 
 
-def _kind_document(kind: FeatureKind) -> Document:
-    match kind:
-        case Numeric(least, most, unit, log_scale):
-            declared = {"least": _float(least), "most": _float(most)}
-            return {"kind": "numeric", **declared, "unit": unit, "log_scale": bool(log_scale)}
-        case Boolean():
-            return {"kind": "boolean"}
-        case LabelSet(values, buckets):
-            return {"kind": "labels", "values": list(values), "buckets": buckets}
-        case Categorical(values, buckets):
-            return {"kind": "categorical", "values": list(values), "buckets": buckets}
-        case Vector(size, weight):
-            return {"kind": "vector", "size": size, "weight": _float(weight)}
-
-
-def _float(number: float | None) -> float | None:
-    return None if number is None else float(number) + 0.0
-
-
-def read_schema(fields: Fields, name: str) -> FeatureSchema:
-    """Return the schema in a field of a document, or raise `CorruptDataError`."""
-    return tuple(_read_feature(one, name) for one in fields.sequence(name))
-
-
-def _read_feature(document: Any, name: str) -> Feature:  # noqa: ANN401, what JSON has
-    fields = Fields(document) if isinstance(document, dict) else refuse(name, document)
-    return Feature(fields.text("name"), fields.choice("kind", _KINDS)(fields))
-
-
-_KINDS: Mapping[str, Callable[[Fields], FeatureKind]] = {
-    "numeric": lambda fields: Numeric(
-        fields.optional_number("least"), fields.optional_number("most"), fields.text("unit"), fields.flag("log_scale")
-    ),
-    "boolean": lambda _: Boolean(),
-    "categorical": lambda fields: Categorical(fields.texts("values"), fields.integer("buckets")),
-    "labels": lambda fields: LabelSet(fields.texts("values"), fields.integer("buckets")),
-    "vector": lambda fields: Vector(fields.integer("size"), fields.number("weight")),
-}
+def _declared(kind: FeatureKind) -> Document:
+    said = asdict(kind)
+    numbers = {name: plain(said[name]) for name in ("least", "most", "weight") if said.get(name) is not None}
+    return {**said, **numbers}

@@ -10,7 +10,10 @@ import base64
 import binascii
 import struct
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import astuple
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
@@ -33,12 +36,24 @@ from topk_bandit.domain.studies import (
     StudySettings,
     StudyShape,
 )
-from topk_bandit.store.documents import SCHEMA, Document, Fields, decode, pack, refuse
+from topk_bandit.store.documents import (
+    EventLayout,
+    Layout,
+    Stamped,
+    any_of,
+    decoder,
+    derive,
+    pack,
+    plain,
+    refuse,
+    stamp,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.studies import Answer, StudyEvent
+    from topk_bandit.store.documents import Document
 
 __all__ = [
     "decode_progress",
@@ -51,8 +66,6 @@ __all__ = [
     "settings_digest",
     "shape_of",
 ]
-
-_KINDS = {kind.value: kind for kind in AnswerKind}
 
 
 def shape_of(settings: StudySettings) -> StudyShape:
@@ -75,23 +88,22 @@ def settings_digest(settings: StudySettings) -> str:
 
 def encode_shape(shape: StudyShape) -> bytes:
     """Return a shape as bytes."""
-    document: Document = {name: getattr(shape, name) for name in _SHAPE}
-    return pack({"v": SCHEMA, "answer_kind": shape.answer_kind.value, **document})
+    return stamp(shape)
 
 
 def decode_shape(data: bytes) -> StudyShape:
     """Return the shape in `data`, or raise `CorruptDataError`."""
-    return decode(data, _shape)
+    return _decode_shape(data)
 
 
 def encode_progress(progress: DesignProgress) -> bytes:
     """Return progress as bytes."""
-    return pack({"v": SCHEMA, **_progress_document(progress)})
+    return stamp(progress)
 
 
 def decode_progress(data: bytes) -> DesignProgress:
     """Return the progress in `data`, or raise `CorruptDataError`."""
-    return decode(data, _progress)
+    return _decode_progress(data)
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -101,52 +113,36 @@ def encode_answer(answer: Answer) -> bytes:
 
 def encode_study_event(event: StudyEvent) -> bytes:
     """Return an event as bytes."""
-    return pack({"v": SCHEMA, **_event_document(event)})
+    return stamp(_event_document(event), _TAGS[type(event)])
 
 
 def decode_study_event(data: bytes) -> StudyEvent:
     """Return the event in `data`, or raise `CorruptDataError`."""
-    return decode(data, _event)
+    return _decode_event(data)
 
 
-_SHAPE = ("list_size", "budget", "items", "item_features", "queries", "query_features")
-
-
-def _shape(fields: Fields) -> StudyShape:
-    kind = fields.choice("answer_kind", _KINDS)
-    return StudyShape(answer_kind=kind, **{name: fields.integer(name) for name in _SHAPE})
-
-
-def _progress_document(progress: DesignProgress | StudyDesign) -> Document:
-    return {
-        "steps": progress.steps,
-        "log_det": float(progress.log_det),
-        "gap": float(progress.gap),
-        "target_gap": float(progress.target_gap),
-    }
-
-
-def _progress(fields: Fields) -> DesignProgress:
-    numbers = (fields.number(name) for name in ("log_det", "gap", "target_gap"))
-    return DesignProgress(fields.integer("steps"), *numbers)
+_decode_shape: Callable[[bytes], StudyShape] = decoder(derive(StudyShape, Stamped))
+_decode_progress: Callable[[bytes], DesignProgress] = decoder(derive(DesignProgress, Stamped))
 
 
 def _features_document(rows: Sequence[tuple[float, ...]]) -> Document:
     width = len(rows[0]) if rows else 0
-    # Adding 0.0 makes -0.0 and 0.0 one number, as they are to everybody who reads them.
-    numbers = [number + 0.0 for row in rows for number in row]
+    numbers = [plain(number) for row in rows for number in row]
     packed = struct.pack(f"<{len(numbers)}d", *numbers)
     return {"width": width, "numbers": base64.b64encode(packed).decode()}
 
 
-def _features(fields: Fields, *, count: int) -> list[tuple[float, ...]]:
-    width = fields.integer("width")
-    try:
-        packed = base64.b64decode(fields.text("numbers"), validate=True)
-        numbers = struct.unpack(f"<{count * width}d", packed)
-    except (binascii.Error, ValueError, struct.error) as error:
-        raise CorruptDataError(f"stored features are not {count} rows of {width} numbers") from error
-    return [numbers[row * width : (row + 1) * width] for row in range(count)]
+class _Features(Layout):
+    width: int
+    numbers: str
+
+    def rows(self, count: int) -> list[tuple[float, ...]]:
+        try:
+            packed = base64.b64decode(self.numbers, validate=True)
+            numbers = struct.unpack(f"<{count * self.width}d", packed)
+        except (binascii.Error, ValueError, struct.error) as error:
+            raise CorruptDataError(f"stored features are not {count} rows of {self.width} numbers") from error
+        return [numbers[row * self.width : (row + 1) * self.width] for row in range(count)]
 
 
 def _settings_document(settings: StudySettings) -> Document:
@@ -155,103 +151,100 @@ def _settings_document(settings: StudySettings) -> Document:
         "item_features": _features_document([item.features for item in settings.items]),
         "queries": [query.query_id for query in settings.queries],
         "query_features": _features_document([query.features for query in settings.queries]),
-        "answer_kind": settings.answer_kind.value,
+        "answer_kind": settings.answer_kind,
         "list_size": settings.list_size,
         "budget": settings.budget,
     }
 
 
-def _settings(fields: Fields) -> StudySettings:
-    items, queries = fields.texts("items"), fields.texts("queries")
-    item_features = _features(fields.child("item_features"), count=len(items))
-    query_features = _features(fields.child("query_features"), count=len(queries))
-    return StudySettings(
-        items=tuple(map(StudyItem, items, item_features)),
-        queries=tuple(map(StudyQuery, queries, query_features)),
-        answer_kind=fields.choice("answer_kind", _KINDS),
-        list_size=fields.integer("list_size"),
-        budget=fields.integer("budget"),
-    )
+class _Settings(Layout):
+    items: tuple[str, ...]
+    item_features: _Features
+    queries: tuple[str, ...]
+    query_features: _Features
+    answer_kind: AnswerKind
+    list_size: int
+    budget: int
+
+    def read(self) -> StudySettings:
+        items = map(StudyItem, self.items, self.item_features.rows(len(self.items)))
+        queries = map(StudyQuery, self.queries, self.query_features.rows(len(self.queries)))
+        return StudySettings(tuple(items), tuple(queries), self.answer_kind, self.list_size, self.budget)
 
 
 def _design_document(design: StudyDesign) -> Document:
     return {
         "lists": [[one.query, *one.items] for one in design.lists],
-        "weights": [float(weight) for weight in design.weights],
-        **_progress_document(design),
+        "weights": design.weights,
+        "steps": design.steps,
+        "log_det": design.log_det,
+        "gap": design.gap,
+        "target_gap": design.target_gap,
     }
 
 
-def _design(fields: Fields) -> StudyDesign:
-    progress = _progress(fields)
-    lists = [Fields({"list": one}).integers("list") for one in fields.sequence("lists")]
-    weights = fields.numbers("weights")
-    if len(weights) != len(lists) or not all(len(one) > 1 for one in lists):
-        refuse("lists", len(lists))
-    return StudyDesign(
-        lists=tuple(QuestionList(one[0], one[1:]) for one in lists),
-        weights=weights,
-        log_det=progress.log_det,
-        gap=progress.gap,
-        target_gap=progress.target_gap,
-        steps=progress.steps,
-    )
+class _Design(Layout):
+    lists: tuple[Annotated[tuple[int, ...], Meta(min_length=2)], ...]
+    weights: tuple[float, ...]
+    steps: int
+    log_det: float
+    gap: float
+    target_gap: float
+
+    def read(self) -> StudyDesign:
+        if len(self.weights) != len(self.lists):
+            refuse("weights", f"{len(self.weights)} of {len(self.lists)} lists")
+        lists = tuple(QuestionList(one[0], one[1:]) for one in self.lists)
+        return StudyDesign(lists, self.weights, self.log_det, self.gap, self.target_gap, self.steps)
 
 
 def _answer_document(answer: Answer) -> Document:
     match answer:
         case RatingsAnswer(values):
-            return {"ratings": [float(value) + 0.0 for value in values]}
+            return {"ratings": [plain(value) for value in values]}
         case RankingAnswer(places):
-            return {"ranking": list(places)}
+            return {"ranking": places}
         case ChoiceAnswer(place):
             return {"choice": place}
 
 
-_ANSWERS: Mapping[str, Callable[[Fields], Answer]] = {
-    "ratings": lambda fields: RatingsAnswer(fields.numbers("ratings")),
-    "ranking": lambda fields: RankingAnswer(fields.integers("ranking")),
-    "choice": lambda fields: ChoiceAnswer(fields.integer("choice")),
-}
+class _Answer(Layout):
+    ratings: tuple[float, ...] | UnsetType = UNSET
+    ranking: tuple[int, ...] | UnsetType = UNSET
+    choice: int | UnsetType = UNSET
+
+    def read(self) -> Answer:
+        told: list[Answer] = [
+            kind(value) for kind, value in zip(_ANSWERS, astuple(self), strict=True) if value is not UNSET
+        ]
+        return told[0] if len(told) == 1 else refuse("answer", f"{len(told)} of a kind")
 
 
-def _answer(fields: Fields) -> Answer:
-    kind = next(iter(fields.document), "")
-    return _ANSWERS[kind](fields) if kind in _ANSWERS else refuse("answer", kind)
+_ANSWERS: tuple[Callable[..., Answer], ...] = (RatingsAnswer, RankingAnswer, ChoiceAnswer)
 
 
-def _event_document(event: StudyEvent) -> Document:
-    document: Document
+def _event_document(event: StudyEvent) -> object:
     match event:
         case StudyCreated(settings):
-            document = {"type": "study_created", "settings": _settings_document(settings)}
-        case DesignRestarted(attempt):
-            document = {"type": "design_restarted", "attempt": attempt}
+            return {"settings": _settings_document(settings)}
         case DesignChosen(attempt, design):
-            document = {"type": "design_chosen", "attempt": attempt, "design": _design_document(design)}
-        case DesignCancelled(attempt):
-            document = {"type": "design_cancelled", "attempt": attempt}
-        case DesignFailed(attempt, field, problem):
-            document = {"type": "design_failed", "attempt": attempt, "field": field, "problem": problem}
-        case QuestionsAsked(request_id, lists):
-            document = {"type": "questions_asked", "request_id": request_id, "lists": list(lists)}
+            return {"attempt": attempt, "design": _design_document(design)}
         case QuestionAnswered(question, answer):
-            document = {"type": "answered", "question": question, "answer": _answer_document(answer)}
-    return document
+            return {"question": question, "answer": _answer_document(answer)}
+        case _:
+            return event
 
 
-_EVENTS: Mapping[str, Callable[[Fields], StudyEvent]] = {
-    "study_created": lambda fields: StudyCreated(_settings(fields.child("settings"))),
-    "design_restarted": lambda fields: DesignRestarted(fields.integer("attempt")),
-    "design_chosen": lambda fields: DesignChosen(fields.integer("attempt"), _design(fields.child("design"))),
-    "design_cancelled": lambda fields: DesignCancelled(fields.integer("attempt")),
-    "design_failed": lambda fields: DesignFailed(
-        fields.integer("attempt"), fields.text("field"), fields.text("problem")
-    ),
-    "questions_asked": lambda fields: QuestionsAsked(fields.text("request_id"), fields.integers("lists")),
-    "answered": lambda fields: QuestionAnswered(fields.integer("question"), _answer(fields.child("answer"))),
+_PARTS = {"StudySettings": _Settings, "StudyDesign": _Design, "Answer": _Answer}
+_TAGS: dict[type[StudyEvent], str] = {
+    StudyCreated: "study_created",
+    DesignRestarted: "design_restarted",
+    DesignChosen: "design_chosen",
+    DesignCancelled: "design_cancelled",
+    DesignFailed: "design_failed",
+    QuestionsAsked: "questions_asked",
+    QuestionAnswered: "answered",
 }
-
-
-def _event(fields: Fields) -> StudyEvent:
-    return fields.choice("type", _EVENTS)(fields)
+_decode_event: Callable[[bytes], StudyEvent] = decoder(
+    any_of(derive(kind, EventLayout, tag=tag, parts=_PARTS) for kind, tag in _TAGS.items())
+)
