@@ -18,6 +18,7 @@ from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import (
     BanditName,
     BanditSettings,
@@ -32,6 +33,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
@@ -214,15 +216,16 @@ async def running_worker(
         )
         stack.push_async_callback(residents.stop)
         residents.start()
+        quotas = TenantQuotas(observed, Quotas({Quota.BANDITS: 9}))
         yield Worker(
             store=store,
             residents=residents,
-            recommender=Recommender(observed, residents, deciders, hooks=hooks, new_id=new_id),
+            recommender=Recommender(observed, residents, deciders, quotas=quotas, hooks=hooks, new_id=new_id),
             bandits=Bandits(
                 observed,
                 residents,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
-                quota=9,
+                quotas=quotas,
                 new_id=new_id,
                 priors=notebook,
             ),

@@ -13,8 +13,10 @@ from tests.bandits.harness import NAME, SETTINGS, Shop, request, running_worker,
 from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Kernel
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.quotas import Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +49,14 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
             await Shop(worker, stores, rng).create(replace(SETTINGS, item_capacity=ITEMS, exploration=exploration))
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(ITEMS)])
             with Counted() as deciders:
-                recommender = Recommender(store, worker.residents, deciders, hooks=Hooks(), new_id=fresh_ids())
+                recommender = Recommender(
+                    store,
+                    worker.residents,
+                    deciders,
+                    quotas=TenantQuotas(store, Quotas()),
+                    hooks=Hooks(),
+                    new_id=fresh_ids(),
+                )
                 some = [f"i{n}" for n in range(300)]
                 for number in range(REWARDS):
                     slate = await recommender.recommend(NAME, request(context=rng.normal(size=2), candidates=some))
@@ -82,7 +91,14 @@ def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_lea
             await worker.bandits.create_bandit(NAME, settings)
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(items)])
             with Counted() as deciders:
-                recommender = Recommender(store, worker.residents, deciders, hooks=Hooks(), new_id=fresh_ids())
+                recommender = Recommender(
+                    store,
+                    worker.residents,
+                    deciders,
+                    quotas=TenantQuotas(store, Quotas()),
+                    hooks=Hooks(),
+                    new_id=fresh_ids(),
+                )
                 slate = await recommender.recommend(NAME, request())
                 assert (slate.observations, deciders.works) == (0, int(leaves))
 

@@ -56,9 +56,11 @@ from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotFoundError,
     NotReadyError,
+    QuotaError,
     TopkBanditError,
 )
 from topk_bandit.domain.features import Features
+from topk_bandit.domain.quotas import Quota, TenantUse
 from topk_bandit.store.log import (
     MOST_REWARDS,
     Correctable,
@@ -359,9 +361,38 @@ class StoreContract:
             await create(store, BanditName("other", "home"), quota=1)
             await store.delete_bandit(BanditName("shop", "home"))
             await create(store, BanditName("shop", "next"), quota=1)
-            with pytest.raises(ExhaustedError):
+            await create(store, BanditName("shop", "more"), quota=2)
+            with pytest.raises(QuotaError) as full:
                 await create(store, BanditName("shop", "third"), quota=1)
+            assert (full.value.quota, full.value.tenant) == (Quota.BANDITS, "shop")
+            assert (full.value.used, full.value.limit, full.value.retry_after) == (2, 1, None)
+            await store.delete_bandit(BanditName("shop", "more"))
             assert [made.name.bandit for made in await store.list_bandits("shop", after="", limit=9)] == ["next"]
+
+        run(stores, scenario)
+
+    def test_what_a_tenant_has_is_measured(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            assert await store.measure("shop") == TenantUse()
+            waits = settings(requires_activation=True)
+            for name, having in ((NAME, SETTINGS), (BanditName("shop", "other"), waits)):
+                await create(store, name, having=having)
+                await store.change_items(name, upserted=ITEMS, retired=[])
+                await record(store, "rec-1", name=name)
+                await record(store, "rec-2", name=name)
+            await create(store, BanditName("another", "home"))
+            use = await store.measure("shop")
+            assert (use.items, use.open_slates) == (2 * len(ITEMS), 4)
+            await store.record_reward(NAME, "rec-1", 1.0)
+            await store.change_items(NAME, upserted=[Item("fig")], retired=[ITEMS[0].item_id, ITEMS[1].item_id])
+            after = await store.measure("shop")
+            assert (after.items, after.open_slates) == (use.items - 1, 3)
+            for number in range(3, 200):
+                await record(store, f"rec-{number}")
+            assert (await store.measure("shop")).log_bytes > use.log_bytes + 197 * 50
+            await store.delete_bandit(NAME)
+            await store.delete_bandit(BanditName("shop", "other"))
+            assert await store.measure("shop") == TenantUse()
 
         run(stores, scenario)
 

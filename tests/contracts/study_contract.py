@@ -282,7 +282,8 @@ class StudyContract:
             await create(store, StudyName("shop", "next"), quota=1)
             with pytest.raises(ExhaustedError) as caught:
                 await create(store, StudyName("shop", "third"), quota=1)
-            assert caught.value.retry_after is None
+            assert (caught.value.retry_after, caught.value.reason) == (None, "STUDY_QUOTA")
+            assert str(caught.value) == "the quota studies of tenants/shop is used up: 1 of 1"
             assert [made.name.study for made in await store.list_studies("shop", after="", limit=9)] == ["next"]
 
         run(studies, scenario)

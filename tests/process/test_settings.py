@@ -13,6 +13,7 @@ import pytest
 from topk_bandit.domain.bandits import Exploration, PaperBeta
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.quotas import CALL_QUOTAS, Quota
 from topk_bandit.process import settings as module
 from topk_bandit.process.logs import LogFormat
 from topk_bandit.process.settings import Address, Settings, add_arguments, default_data_dir, load
@@ -39,6 +40,9 @@ GOOD: dict[str, tuple[str, object]] = {
     "max_calls_in_flight": ("8", 8),
     "max_bandits_per_tenant": ("9", 9),
     "max_studies_per_tenant": ("7", 7),
+    "max_items_per_tenant": ("5000", 5000),
+    "max_open_slates_per_tenant": ("1000000", 1_000_000),
+    "max_log_bytes_per_tenant": ("1000000000", 1_000_000_000),
     "bandit_memory_mib": ("32", 32),
     "worker_memory_mib": ("2048", 2048),
     "idle_seconds": ("60", 60.0),
@@ -51,6 +55,15 @@ GOOD: dict[str, tuple[str, object]] = {
     "log_level": ("debug", "DEBUG"),
     "log_format": ("text", "text"),
     "insecure": ("True", True),
+}
+
+FILES_AND_THEIRS = {
+    "data_dir",
+    "tls_certificate",
+    "tls_private_key",
+    "keys_file",
+    "quotas_file",
+    *(f"max_{quota}_per_tenant" for quota in CALL_QUOTAS),
 }
 
 BAD = [
@@ -85,6 +98,14 @@ BAD = [
     ("max_calls_in_flight", "-1", "-1 is not between 1 and"),
     ("max_bandits_per_tenant", "1e3", "'1e3' is not a whole number"),
     ("max_studies_per_tenant", "0", "0 is not between 1 and"),
+    ("max_items_per_tenant", "0", "0 is not between 1 and"),
+    ("max_open_slates_per_tenant", "many", "'many' is not a whole number"),
+    ("max_log_bytes_per_tenant", "1GB", "'1GB' is not a whole number"),
+    ("max_calls_per_second_per_tenant", "0", "0 is not between 1 and"),
+    ("max_calls_per_second_per_tenant", "9", "needs keys_file, to know whose calls they are"),
+    ("max_rewards_per_second_per_tenant", "9", "needs keys_file, to know whose calls they are"),
+    ("max_calls_in_flight_per_tenant", "9", "needs keys_file, to know whose calls they are"),
+    ("quotas_file", "/nowhere.toml", "'/nowhere.toml' is not a file"),
     ("bandit_memory_mib", "7", "7 is not between 8 and 65536"),
     ("worker_memory_mib", "6GB", "'6GB' is not a whole number"),
     ("idle_seconds", "0", "0 is not between 1 and 3.1536e+07"),
@@ -139,8 +160,15 @@ def test_the_defaults() -> None:
         store_timeout_seconds=1.0,
         record_retention_seconds=7 * 24 * 3600.0,
         max_calls_in_flight=32,
+        max_calls_per_second_per_tenant=None,
+        max_rewards_per_second_per_tenant=None,
+        max_calls_in_flight_per_tenant=None,
         max_bandits_per_tenant=1000,
         max_studies_per_tenant=1000,
+        max_items_per_tenant=None,
+        max_open_slates_per_tenant=None,
+        max_log_bytes_per_tenant=None,
+        quotas_file=None,
         bandit_memory_mib=16,
         worker_memory_mib=6144,
         idle_seconds=600.0,
@@ -166,11 +194,7 @@ def test_the_wire_contract_says_how_large_a_message_may_be() -> None:
 
 
 def test_the_cases_cover_every_setting() -> None:
-    assert (
-        {*GOOD, "data_dir", "tls_certificate", "tls_private_key", "keys_file"}
-        == set(NAMES)
-        == {name for name, _, _ in BAD}
-    )
+    assert {*GOOD, *FILES_AND_THEIRS} == set(NAMES) == {name for name, _, _ in BAD}
 
 
 @pytest.mark.parametrize(("name", "text", "value"), [(name, text, value) for name, (text, value) in GOOD.items()])
@@ -454,3 +478,19 @@ def test_choices_are_those_of_the_modules_that_use_them() -> None:
 def test_nothing_else_is_public() -> None:
     public = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
     assert {name for name in public if not name.startswith("_")} | {"CALLER_VARIABLES"} == set(module.__all__)
+
+
+@pytest.mark.parametrize("quota", CALL_QUOTAS)
+def test_quotas_of_calls_need_keys(tmp_path: Path, quota: Quota) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text('{"keys": []}')
+    name = f"max_{quota}_per_tenant"
+    settings = read(f"{flag(name)}=9", f"--keys-file={keys}")
+    assert getattr(settings, name) == 9
+    assert settings.usual_quotas[quota] == 9
+    assert getattr(read(f"{flag(name)}="), name) is None
+
+
+def test_what_is_not_limited_is_no_quota() -> None:
+    assert read().usual_quotas == {Quota.BANDITS: 1000, Quota.STUDIES: 1000}
+    assert read("--max-items-per-tenant=5").usual_quotas[Quota.ITEMS] == 5

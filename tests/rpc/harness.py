@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 from tests.rpc.shop import Shop
 
+from topk_bandit.domain.quotas import Quotas
 from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services
@@ -27,6 +28,7 @@ class Ledger:
         self.started: list[tuple[str, str]] = []
         self.handled: list[tuple[str, str, str]] = []
         self.seconds: list[float] = []
+        self.quota_refusals: list[str] = []
         self.phases: list[tuple[float, float]] = []
         self._changed = threading.Condition()
 
@@ -40,6 +42,10 @@ class Ledger:
             self.handled.append((service, method, code))
             self.seconds.append(seconds)
             self._changed.notify_all()
+
+    def quota_refused(self, quota: str) -> None:
+        with self._changed:
+            self.quota_refusals.append(quota)
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         self.phases.append((queue_seconds, encode_seconds))
@@ -81,8 +87,16 @@ class RunningServer:
         studies = self.studies = await make_studies() if make_studies else self.shop
         named = {name: options.pop(name) for name in ("max_in_flight", "new_reference", "clock") if name in options}
         self.access = Access(options.pop("keys", None))
+        self.quotas = options.pop("quotas", None) or Quotas()
         self.services = Services(
-            self.shop, self.shop, studies, self.shop, hooks=self.ledger, access=self.access, **named
+            self.shop,
+            self.shop,
+            studies,
+            self.shop,
+            hooks=self.ledger,
+            access=self.access,
+            quotas=self.quotas,
+            **named,
         )
         return Server(address, services=self.services, **options)
 

@@ -13,6 +13,7 @@ import numpy as np
 from tests.rpc.harness import serving
 
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
@@ -112,7 +113,9 @@ def studies_of(
     designer = Designer(
         store, designs or executor, threads=1, hooks=hooks, owner=owner, new_reference=lambda: "reference"
     )
-    studies = Studies(store, designer, executor, hooks=hooks, quota=QUOTA, new_id=new_id, most_bytes=2**28)
+    studies = Studies(
+        store, designer, executor, hooks=hooks, quotas=Quotas({Quota.STUDIES: QUOTA}), new_id=new_id, most_bytes=2**28
+    )
     return studies, designer
 
 

@@ -16,9 +16,11 @@ from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import AsyncClient
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.policy import Limits
 from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.server import Server
@@ -28,15 +30,19 @@ from topk_bandit.store.memory.studies import MemoryStudies
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from topk_bandit.client import RetryPolicy
     from topk_bandit.store.log import Store
 
 __all__ = ["served"]
 
+FEW = Quotas({Quota.BANDITS: 2})
 _births = itertools.count()
 
 
 @asynccontextmanager
-async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncClient]:
+async def served(
+    store: Store, *, follows: bool = True, quotas: Quotas = FEW, retry: RetryPolicy | None = None
+) -> AsyncIterator[AsyncClient]:
     """Serve a store until the end of the block, and give a client; without `follows` logs are read only when asked."""
 
     def new_id() -> str:
@@ -56,13 +62,15 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
         stack.push_async_callback(residents.stop)
         if follows:
             residents.start()
+        in_store = TenantQuotas(store, quotas)
+        stack.push_async_callback(in_store.stop)
         services = Services(
-            Recommender(store, residents, executor, hooks=Hooks(), new_id=new_id),
+            Recommender(store, residents, executor, quotas=in_store, hooks=Hooks(), new_id=new_id),
             Bandits(
                 store,
                 residents,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
-                quota=2,
+                quotas=in_store,
                 new_id=new_id,
                 priors=Notebook(),
             ),
@@ -70,9 +78,12 @@ async def served(store: Store, *, follows: bool = True) -> AsyncIterator[AsyncCl
             Operators(store, residents, executor),
             hooks=Ledger(),
             access=Access(None),
+            quotas=quotas,
             max_in_flight=64,
         )
         server = Server("127.0.0.1:0", services=services, max_message_bytes=8 * 1024 * 1024, max_connections=1000)
         port = await server.start()
         stack.push_async_callback(server.drain, 5.0)
-        yield await stack.enter_async_context(AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0))
+        yield await stack.enter_async_context(
+            AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0, retry=retry)
+        )

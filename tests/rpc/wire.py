@@ -26,6 +26,7 @@ KINDS = (
     error_details_pb2.ErrorInfo,
     error_details_pb2.RetryInfo,
     error_details_pb2.ResourceInfo,
+    error_details_pb2.QuotaFailure,
 )
 
 
@@ -41,6 +42,7 @@ class Refusal:
     reference: str = ""
     retry_after: float | None = None
     resource: str = ""
+    violations: list[tuple[str, str]] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -66,6 +68,8 @@ def _take(refusal: Refusal, detail: Message) -> None:
             refusal.retry_after = detail.retry_delay.ToTimedelta().total_seconds()
         case error_details_pb2.ResourceInfo():
             refusal.resource = detail.resource_name
+        case error_details_pb2.QuotaFailure():
+            refusal.violations = [(violation.subject, violation.description) for violation in detail.violations]
 
 
 def refused(call: Callable[..., Any], request: Message | bytes, **options: object) -> Refusal:

@@ -148,6 +148,7 @@ async def use_bandits(store: Store) -> None:
     await store.change_items(NAME, upserted=[Item("fig", available=False)], retired=["apple", "pear"])
     await store.note_follower(NAME, follower="old", items_position=1)
     await store.note_follower(NAME, follower="new", items_position=2)
+    await store.measure(NAME.tenant)
     await store.slowest_follower(NAME, heard_within_ms=60_000)
     await store.list_items(NAME)
     await store.read_log(NAME, start=1, limit=5)

@@ -101,6 +101,7 @@ class Agreement(RuleBasedStateMachine):
             await whole_log(store, name),
             await store.load_snapshots(name),
             await store.list_bandits(name.tenant, after="", limit=1),
+            (await store.measure(name.tenant))[:2],
         )
 
     @initialize(wanted=some_settings)

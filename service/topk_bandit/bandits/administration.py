@@ -19,6 +19,7 @@ from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, UnavailableError
 from topk_bandit.domain.features import FeatureStats
+from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.learning.usual_contexts import NO_CONTEXTS
 from topk_bandit.store.codec import prior_digest
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
     from topk_bandit.learning.encoding import Encoder
     from topk_bandit.store.log import BanditRecord, ImportProgress, Store
@@ -61,8 +63,8 @@ class Bandits:
     ----------
     default_exploration
         What a bandit explores with if its settings do not say.
-    quota
-        How many bandits a tenant may have.
+    quotas
+        How many bandits and items a tenant may have, and how much in the store.
     new_id
         Returns a fresh incarnation.
     """
@@ -73,7 +75,7 @@ class Bandits:
         residents: Residents,
         *,
         default_exploration: Exploration,
-        quota: int,
+        quotas: TenantQuotas,
         new_id: Callable[[], str],
         priors: Priors,
     ) -> None:
@@ -81,17 +83,16 @@ class Bandits:
         self._priors = priors
         self._residents = residents
         self.default_exploration = default_exploration
-        self._quota = quota
+        self._quotas = quotas
         self._new_id = new_id
 
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """Create a bandit, or return the equal one that is there."""
         self._check_item_schema(settings)
         resolved, prior = await self._resolve_prior(name, settings)
+        quota = self._quotas.limit(name.tenant, Quota.BANDITS)
         try:
-            return await self._store.create_bandit(
-                name, resolved, incarnation=self._new_id(), quota=self._quota, prior=prior
-            )
+            return await self._store.create_bandit(name, resolved, incarnation=self._new_id(), quota=quota, prior=prior)
         except ConflictError:
             # The study may have learned more since the bandit was created with it.
             known = await self._store.get_bandit(name)
@@ -141,6 +142,7 @@ class Bandits:
         if any(item.features.values for item in items):
             check_items((await self._store.get_bandit(name)).settings, items)
         await self._residents.expire(name)
+        await self._check_room(name, items)
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
@@ -154,7 +156,7 @@ class Bandits:
 
     async def import_rows(self, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
         """Take in slates that were shown elsewhere; see `topk_bandit.bandits.imports`."""
-        return await import_rows(self._store, self._residents, name, sent)
+        return await import_rows(self._store, self._residents, name, sent, quotas=self._quotas)
 
     async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
         """Return how far an import is; nothing of it is there before its first part."""
@@ -167,6 +169,15 @@ class Bandits:
         model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)
         return _make_stats(record, model, digests, model_bytes=self._residents.budget.model_bytes)
+
+    async def _check_room(self, name: BanditName, items: Sequence[Item]) -> None:
+        """Refuse items beyond the tenant's quota; those that are there can be changed while its logs have room."""
+        if self._quotas.limit(name.tenant, Quota.ITEMS) == UNLIMITED:
+            new = 0
+        else:
+            known = (await self._residents.follow(name)).items
+            new = sum(not known.knows(item_id) for item_id in {item.item_id for item in items})
+        await self._quotas.check(name.tenant, {Quota.ITEMS: new, Quota.LOG_BYTES: 1})
 
     def _check_item_schema(self, settings: BanditSettings) -> None:
         check_item_schema(settings, most_bytes=int(ITEM_FEATURES_SHARE * self._residents.budget.model_bytes))

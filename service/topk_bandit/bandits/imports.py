@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.bandits.contexts import check_context, context_of_none
 from topk_bandit.domain.bandits import Imported, PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
+from topk_bandit.domain.quotas import Quota
 from topk_bandit.store.codec import encode_past_slate
 from topk_bandit.store.log import ImportPart, RecordStatus
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import ImportOutcome, Store
 
@@ -85,7 +87,9 @@ class ImportReceipt:
     errors: tuple[RowError, ...] = ()
 
 
-async def import_rows(store: Store, residents: Residents, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
+async def import_rows(
+    store: Store, residents: Residents, name: BanditName, sent: RowsOfImport, *, quotas: TenantQuotas
+) -> ImportReceipt:
     """Record rows, unless they were before.
 
     Raises
@@ -93,7 +97,7 @@ async def import_rows(store: Store, residents: Residents, name: BanditName, sent
     InvalidArgumentError
         On ``rows``: they are too long. On ``rows[n]...``: that one can't be taken, and `sent` does not skip it.
     ConflictError, NotReadyError, ExhaustedError
-        As `Store.record_import` has them.
+        As `Store.record_import` has them, and LOG_QUOTA for rows that were not recorded before.
     """
     encoded = [_encode(row) for row in sent.rows]
     if (n_bytes := sum(map(len, encoded))) > MOST_BYTES:
@@ -102,6 +106,7 @@ async def import_rows(store: Store, residents: Residents, name: BanditName, sent
     known = await store.find_import_part(name, part)
     if known is not None:
         return _receipt(sent, known)
+    await quotas.check(name.tenant, {Quota.LOG_BYTES: 1})
     for _ in range(ATTEMPTS_PER_CALL):
         model = await residents.follow(name)
         checked = _check(model, sent)

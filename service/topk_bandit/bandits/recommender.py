@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.bandits.contexts import check_context, context_of_none
+from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotDurableError,
     NotFoundError,
     NotReadyError,
+    QuotaError,
     TopkBanditError,
     UnavailableError,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model, OddFeatures
     from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
@@ -155,16 +158,26 @@ class Recommender:
     ----------
     executor
         Where slates are chosen, away from the event loop.
+    quotas
+        How many open slates a tenant may have, and how much in the store; rewards are never refused for it.
     new_id
         Returns a fresh request id.
     """
 
     def __init__(
-        self, store: Store, residents: Residents, executor: Executor, *, hooks: Hooks, new_id: Callable[[], str]
+        self,
+        store: Store,
+        residents: Residents,
+        executor: Executor,
+        *,
+        quotas: TenantQuotas,
+        hooks: Hooks,
+        new_id: Callable[[], str],
     ) -> None:
         self._store = store
         self._residents = residents
         self._executor = executor
+        self._quotas = quotas
         self._hooks = hooks
         self._new_id = new_id
 
@@ -188,6 +201,8 @@ class Recommender:
 
         Raises
         ------
+        QuotaError
+            OPEN_SLATE_QUOTA, LOG_QUOTA: the tenant has as much as it may have, and the request is not a repeated one.
         NotReadyError
             MODEL_VERSION_AHEAD: the log ends before `min_model_version`. ITEM_GONE: the request is a repeated one, and
             an item of its slate can't be shown any more.
@@ -196,6 +211,13 @@ class Recommender:
         """
         model = await self._residents.get_model(name)
         request = self._complete(request, model)
+        try:
+            await self._quotas.check(name.tenant, A_SLATE)
+        except QuotaError:
+            repeated = await self._find_repeated(name, request, model)
+            if repeated is None:
+                raise
+            return repeated
         for _ in range(DECISIONS_PER_CALL):
             if model.version < min_model_version:
                 model = await self._residents.catch_up(name, min_model_version)

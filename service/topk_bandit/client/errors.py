@@ -77,6 +77,8 @@ class ErrorDetails:
         Seconds after which another try may help; None when the service did not say.
     numbers
         What the message counts, by name.
+    quota
+        The quota that is used up; empty when none is.
     """
 
     code: str
@@ -86,6 +88,7 @@ class ErrorDetails:
     reference: str = ""
     retry_after: float | None = None
     numbers: Mapping[str, int] = dataclass_field(default_factory=dict)
+    quota: str = ""
 
 
 class ClientError(Exception):
@@ -159,6 +162,16 @@ class ResourceExhausted(ClientError):  # noqa: N818
     def reason(self) -> str:
         """A stable word, for example ``ITEM_CAPACITY``; empty when gRPC itself refused the message."""
         return self.details.reason
+
+    @property
+    def quota(self) -> str:
+        """The tenant's quota that is used up, for example ``calls_per_second``; empty when none is."""
+        return self.details.quota
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """For a quota its ``limit``, and how much is ``used``."""
+        return self.details.numbers
 
     @property
     def retry_after(self) -> float | None:
@@ -269,7 +282,8 @@ def _from_detail(packed: Any) -> dict[str, Any]:  # noqa: ANN401, google.protobu
         return {"field": bad_request.field_violations[0].field}
     if packed.Unpack(info):
         numbers = {name: int(value) for name, value in info.metadata.items() if value.isdecimal()}
-        return {"reason": info.reason, "reference": info.metadata.get("reference", ""), "numbers": numbers}
+        told = {name: info.metadata.get(name, "") for name in ("reference", "quota")}
+        return {"reason": info.reason, "numbers": numbers, **told}
     if packed.Unpack(retry):
         return {"retry_after": retry.retry_delay.ToNanoseconds() / 1e9}
     return {}

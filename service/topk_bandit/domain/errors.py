@@ -9,7 +9,8 @@
     ├── NotFoundError            no such tenant, bandit, item, recommendation or study (or another tenant's)
     ├── ConflictError            an id is used again with another payload
     ├── NotReadyError            something else must happen first
-    ├── ExhaustedError           a quota, the calls in flight or the store's memory is used up
+    ├── ExhaustedError           the calls in flight, the store's memory or something else that is limited is used up
+    │   └── QuotaError           a tenant has used up a quota
     ├── UnavailableError         the store is away; nothing is lost or half done
     │   └── NotDurableError      written, but not as durably as acknowledged writes are: the same call again finds out
     ├── CorruptDataError         stored bytes do not verify
@@ -18,6 +19,13 @@
 Every call that raises one of these has changed nothing, but for NotDurableError. ``rpc/failures.py`` owns the one table
 from this tree to gRPC statuses, and a test shows that the table is total.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.quotas import Quota
 
 __all__ = [
     "ConfigurationError",
@@ -29,6 +37,7 @@ __all__ = [
     "NotDurableError",
     "NotFoundError",
     "NotReadyError",
+    "QuotaError",
     "TopkBanditError",
     "UnauthenticatedError",
     "UnavailableError",
@@ -154,6 +163,28 @@ class ExhaustedError(TopkBanditError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class QuotaError(ExhaustedError):
+    """A tenant has used up a quota.
+
+    Parameters
+    ----------
+    tenant
+        Whose quota it is.
+    limit, used
+        How much the tenant may have, and how much it has.
+    retry_after
+        As for `ExhaustedError`: None where the tenant has to give something up first.
+    """
+
+    def __init__(self, quota: Quota, tenant: str, *, limit: int, used: int, retry_after: float | None = None) -> None:
+        message = f"the quota {quota} of tenants/{tenant} is used up: {used} of {limit}"
+        super().__init__(quota.reason, message, retry_after=retry_after)
+        self.quota = quota
+        self.tenant = tenant
+        self.limit = limit
+        self.used = used
 
 
 class UnavailableError(TopkBanditError):

@@ -23,13 +23,15 @@ from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.errors import ConfigurationError, UnavailableError
+from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process import pulse
 from topk_bandit.process.descriptors import most_connections
-from topk_bandit.process.doors import read_certificate
+from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
 from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.metrics import Metrics
@@ -235,22 +237,26 @@ def _assembled(
     for one in (residents, designer):
         stack.push_async_callback(one.stop)
         one.start()
-    studies = _studies(settings, study_store, designer, threads.studying, metrics)
+    quotas = _quotas(settings, stack)
+    studies = _studies(quotas, study_store, designer, threads.studying, metrics)
+    in_store = TenantQuotas(store, quotas)
+    stack.push_async_callback(in_store.stop)
     bandits = Bandits(
         store,
         residents,
         default_exploration=settings.default_exploration,
-        quota=settings.max_bandits_per_tenant,
+        quotas=in_store,
         new_id=_new_id,
         priors=studies,
     )
     services = Services(
-        Recommender(store, residents, threads.deciding, hooks=metrics, new_id=_new_id),
+        Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         bandits,
         studies,
         Operators(store, residents, threads.inspecting),
         hooks=metrics,
         access=_access(settings, stack),
+        quotas=quotas,
         max_in_flight=settings.max_calls_in_flight,
     )
     return _Servers.of(settings, spec, services, certificate=_certificate(settings, stack))
@@ -269,6 +275,18 @@ def _access(settings: Settings, stack: AsyncExitStack) -> Access:
 
     _watch(FileWatch("keys_file", [path], take), stack)
     return access
+
+
+def _quotas(settings: Settings, stack: AsyncExitStack) -> Quotas:
+    """Return what tenants may use, by the newest file."""
+    quotas = Quotas(settings.usual_quotas, read_own_quotas(settings))
+
+    def take() -> None:
+        quotas.of_tenants = read_own_quotas(settings)
+
+    if settings.quotas_file is not None:
+        _watch(FileWatch("quotas_file", [settings.quotas_file], take), stack)
+    return quotas
 
 
 def _certificate(settings: Settings, stack: AsyncExitStack) -> ServerCertificate | None:
@@ -343,18 +361,8 @@ def _residents(settings: Settings, store: RedisStore, executor: Executor, metric
     )
 
 
-def _studies(
-    settings: Settings, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics
-) -> Studies:
-    return Studies(
-        store,
-        designer,
-        executor,
-        hooks=metrics,
-        quota=settings.max_studies_per_tenant,
-        new_id=_new_id,
-        most_bytes=STUDY_BYTES,
-    )
+def _studies(quotas: Quotas, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics) -> Studies:
+    return Studies(store, designer, executor, hooks=metrics, quotas=quotas, new_id=_new_id, most_bytes=STUDY_BYTES)
 
 
 def _new_id() -> str:

@@ -1,4 +1,4 @@
-"""What is looked at before doors are opened: that strangers can't come in, and that keys and certificate are good."""
+"""What is looked at before doors are opened: that strangers can't come in, and that all files are good."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.quotas import CALL_QUOTAS
 from topk_bandit.process.keys_file import read_keys
+from topk_bandit.process.quotas_file import read_quotas
 from topk_bandit.rpc.tls import ServerCertificate
 
 if TYPE_CHECKING:
+    from topk_bandit.domain.quotas import Quota
     from topk_bandit.process.settings import Address, Settings
 
-__all__ = ["check_doors", "open_doors", "read_certificate"]
+__all__ = ["check_doors", "open_doors", "read_certificate", "read_own_quotas"]
 
 
 def check_doors(settings: Settings) -> None:
-    """Refuse to serve where strangers may call, or with keys or a certificate that can't be used.
+    """Refuse to serve where strangers may call, or with keys, quotas or a certificate that can't be used.
 
     Raises
     ------
@@ -27,6 +30,7 @@ def check_doors(settings: Settings) -> None:
         raise ConfigurationError(f"{doors[0]}; or say insecure")
     if settings.keys_file is not None:
         read_keys(settings.keys_file)
+    read_own_quotas(settings)
     read_certificate(settings)
 
 
@@ -40,6 +44,24 @@ def open_doors(settings: Settings) -> list[str]:
         for name, address in listeners.items()
         if missing and address is not None and not _is_loopback(address)
     ]
+
+
+def read_own_quotas(settings: Settings) -> dict[str, dict[Quota, int]]:
+    """Return the quotas of tenants that have their own, by tenant.
+
+    Raises
+    ------
+    ConfigurationError
+        They can't be used.
+    """
+    if settings.quotas_file is None:
+        return {}
+    of_tenants = read_quotas(settings.quotas_file)
+    for tenant, quotas in of_tenants.items():
+        if settings.keys_file is None and (unknown := quotas.keys() & set(CALL_QUOTAS)):
+            told = ", ".join(sorted(unknown))
+            raise ConfigurationError(f"quotas_file: {tenant}: {told} needs keys_file, to know whose calls they are")
+    return of_tenants
 
 
 def _is_loopback(address: Address) -> bool:

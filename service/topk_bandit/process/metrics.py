@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 
 from topk_bandit.domain.bandits import RewardOutcome
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignState
 from topk_bandit.process.bandit_gauges import BanditGauges
 from topk_bandit.process.metrics_folder import share_metrics
@@ -128,6 +129,9 @@ class Metrics(Hooks):
         )
         self._handling = self._histogram(
             "grpc_server_handling_seconds", "Time from a call's arrival to its answer.", *call, buckets=_CALL_BUCKETS
+        )
+        self._quota_refusals = self._counter(
+            "topk_bandit_quota_refusals_total", "Calls that were refused because a tenant has used up a quota.", "quota"
         )
         self._phases = self._histogram(
             "topk_bandit_call_phase_seconds",
@@ -268,20 +272,19 @@ class Metrics(Hooks):
 
     def _begin_at_zero(self) -> None:
         """Show each series that is certain to come before it counts, so that its first increase is seen."""
-        for outcome in _REWARD_OUTCOMES:
-            self._rewards.labels(outcome)
-        for durability in _DURABILITIES:
-            self._durability.labels(durability)
-        for kind in ("reward", "other"):
-            self._lost.labels(kind)
-        for outcome in _ANSWER_OUTCOMES:
-            self._answers.labels(outcome)
-        for mode in ("explored", "exploited", "baseline"):
-            self._exploration.labels(mode)
-        for kind in ("clamped", "unknown"):
-            self._odd_features.labels(kind)
-        for reason in _REST_REASONS:
-            self._rested.labels(reason)
+        words: tuple[tuple[Counter, Iterable[str]], ...] = (
+            (self._rewards, _REWARD_OUTCOMES),
+            (self._durability, _DURABILITIES),
+            (self._lost, ("reward", "other")),
+            (self._quota_refusals, Quota),
+            (self._answers, _ANSWER_OUTCOMES),
+            (self._exploration, ("explored", "exploited", "baseline")),
+            (self._odd_features, ("clamped", "unknown")),
+            (self._rested, _REST_REASONS),
+        )
+        for counter, known in words:
+            for word in known:
+                counter.labels(word)
         for method in self._methods:
             self._started.labels(*method)
             for code in _FIRST_CODES:
@@ -304,6 +307,10 @@ class Metrics(Hooks):
         call = self._known(service, method)
         self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
         self._series(self._handling, *call).observe(seconds)
+
+    def quota_refused(self, quota: str) -> None:
+        """Count a call that was refused for a quota."""
+        self._series(self._quota_refusals, quota).inc()
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         """Note how long a call waited for its turn, and how long its messages took."""

@@ -28,6 +28,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.quotas import CALL_QUOTAS, Quota
 from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -118,6 +119,15 @@ def _whole(minimum: int, maximum: int) -> Callable[[object], int]:
         if not minimum <= int(text) <= maximum:
             raise ValueError(f"{int(text)} is not between {minimum} and {maximum}")
         return int(text)
+
+    return parse
+
+
+def _limit(maximum: int) -> Callable[[object], int | None]:
+    count = _whole(1, maximum)
+
+    def parse(value: object) -> int | None:
+        return None if value in {"", None} else count(value)
 
     return parse
 
@@ -304,11 +314,47 @@ class Settings:
         "calls that a worker handles at once before it refuses more; rewards and corrections have as much room again",
         metavar="COUNT",
     )
+    max_calls_per_second_per_tenant: int | None = _setting(
+        None,
+        _limit(1_000_000),
+        "calls a second that a worker takes with the keys of a tenant, rewards and corrections not counted",
+        metavar="COUNT",
+    )
+    max_rewards_per_second_per_tenant: int | None = _setting(
+        None,
+        _limit(1_000_000),
+        "calls a second with rewards, activations and corrections that a worker takes with the keys of a tenant",
+        metavar="COUNT",
+    )
+    max_calls_in_flight_per_tenant: int | None = _setting(
+        None,
+        _limit(100_000),
+        "how many of the calls that a worker handles at once may be with the keys of one tenant",
+        metavar="COUNT",
+    )
     max_bandits_per_tenant: int = _setting(
         1000, _whole(1, 1_000_000), "how many bandits a tenant may have", metavar="COUNT"
     )
     max_studies_per_tenant: int = _setting(
         1000, _whole(1, 1_000_000), "how many studies a tenant may have", metavar="COUNT"
+    )
+    max_items_per_tenant: int | None = _setting(
+        None, _limit(10**12), "how many items a tenant's bandits may have together", metavar="COUNT"
+    )
+    max_open_slates_per_tenant: int | None = _setting(
+        None, _limit(10**12), "how many slates of a tenant may await their reward", metavar="COUNT"
+    )
+    max_log_bytes_per_tenant: int | None = _setting(
+        None,
+        _limit(10**15),
+        "what a tenant's bandits may take in the store: their logs, and all that belongs to them",
+        metavar="BYTES",
+    )
+    quotas_file: Path | None = _setting(
+        None,
+        _file,
+        "file with the quotas of tenants for whom others hold, which is read again when it changes (TOML)",
+        metavar="FILE",
     )
     bandit_memory_mib: int = _setting(
         16,
@@ -402,6 +448,12 @@ class Settings:
         return Exploration(PaperBeta(self.beta_scale), self.uniform_share, self.near_share, self.shares_fall_after)
 
     @property
+    def usual_quotas(self) -> dict[Quota, int]:
+        """What a tenant may use that has no quotas of its own; what is missing is unlimited."""
+        usual = {quota: getattr(self, f"max_{quota}_per_tenant") for quota in Quota}
+        return {quota: limit for quota, limit in usual.items() if limit is not None}
+
+    @property
     def awaited(self) -> Durability:
         """What is awaited before a write is acknowledged."""
         if self.durability is not None:
@@ -444,6 +496,7 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
         name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
         raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
     _check_durability(values, origins)
+    _check_call_quotas(values, origins)
     taken: dict[object, str] = {}
     for name, what in (("listen", "gRPC is"), ("http_listen", "HTTP is"), ("metrics_listen", "metrics are")):
         address = values.get(name)
@@ -464,6 +517,16 @@ def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) 
         raise ConfigurationError(f"{name}: the embedded store has no replicas for {wanted}; give a redis_url")
     if wanted.synced and values.get("fsync") == "everysec":
         raise ConfigurationError(f"{name}: {wanted} needs fsync always, not everysec")
+
+
+def _check_call_quotas(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
+    """Refuse quotas of calls where nobody knows whose calls they are."""
+    for quota in CALL_QUOTAS:
+        name = f"max_{quota}_per_tenant"
+        if values.get(name) is not None and values.get("keys_file") is None:
+            raise ConfigurationError(
+                f"{_named(name, origins.get(name))}: needs keys_file, to know whose calls they are"
+            )
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

@@ -160,10 +160,17 @@ class Access:
 
 
 class Admission:
-    """A call that was admitted, for as long as it lasts."""
+    """A call that was admitted, for as long as it lasts.
+
+    Attributes
+    ----------
+    tenant
+        The one that its key is for; empty when that is for every tenant.
+    """
 
     def __init__(self, key: Key, rule: Rule | None, method: str) -> None:
         self._key, self._rule, self._method = key, rule, method
+        self.tenant = "" if key.tenant == EVERY_TENANT else key.tenant
         self._resource = ""
 
     def permit(self, request: Any) -> None:  # noqa: ANN401 - a message of the method's own type

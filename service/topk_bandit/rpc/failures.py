@@ -50,6 +50,8 @@ class Failure:
         What the log has this failure under, when it is the service's own fault.
     numbers
         What the message counts, by name.
+    quota, subject
+        The quota that is used up, and whose it is; empty when none is.
     """
 
     code: StatusCode
@@ -60,6 +62,8 @@ class Failure:
     resource: str = ""
     reference: str = ""
     numbers: Mapping[str, int] = dataclass_field(default_factory=dict)
+    quota: str = ""
+    subject: str = ""
 
     @property
     def message(self) -> str:
@@ -83,6 +87,15 @@ FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = 
     ),
     errors.ExhaustedError: lambda error: Failure(
         StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after
+    ),
+    errors.QuotaError: lambda error: Failure(
+        StatusCode.RESOURCE_EXHAUSTED,
+        str(error),
+        reason=error.reason,
+        retry_after=error.retry_after,
+        numbers={"limit": error.limit, "used": error.used},
+        quota=error.quota,
+        subject=f"tenants/{error.tenant}",
     ),
     errors.UnavailableError: lambda error: Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after),
     errors.NotDurableError: lambda error: Failure(
@@ -132,13 +145,15 @@ def status(failure: Failure) -> status_pb2.Status:
 
 def _details(failure: Failure) -> Iterator[Message]:
     if failure.field:
-        violation = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_cut(failure.problem))
-        yield error_details_pb2.BadRequest(field_violations=[violation])
+        blamed = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_cut(failure.problem))
+        yield error_details_pb2.BadRequest(field_violations=[blamed])
     if failure.reason:
         metadata = {name: str(number) for name, number in failure.numbers.items()}
-        if failure.reference:
-            metadata["reference"] = failure.reference
+        metadata |= {name: told for name in ("reference", "quota") if (told := getattr(failure, name))}
         yield error_details_pb2.ErrorInfo(reason=failure.reason, domain=ERROR_DOMAIN, metadata=metadata)
+    if failure.quota:
+        violation = error_details_pb2.QuotaFailure.Violation(subject=failure.subject, description=failure.message)
+        yield error_details_pb2.QuotaFailure(violations=[violation])
     if failure.retry_after is not None:
         delay = Duration()
         delay.FromNanoseconds(round(failure.retry_after * 1e9))

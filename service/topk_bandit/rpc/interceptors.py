@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -22,9 +23,11 @@ from topk_bandit.domain.errors import (
     ExhaustedError,
     ForbiddenError,
     InvalidArgumentError,
+    QuotaError,
     UnauthenticatedError,
     UnavailableError,
 )
+from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.access import RULES
 from topk_bandit.rpc.failures import Failure, status
 
@@ -32,12 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from topk_bandit.rpc.access import Access, Admission, Rule
+    from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
 
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Room", "RpcHooks"]
+__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcHooks"]
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
@@ -55,6 +59,9 @@ class RpcHooks(Protocol):
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call ended: with its status, or because its client stopped waiting."""
 
+    def quota_refused(self, quota: str) -> None:
+        """Note that a call was refused because its tenant has used up a quota."""
+
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         """Note of a call that has a response how long it waited for its turn, and how long its messages took."""
 
@@ -65,26 +72,53 @@ class Room(Enum):
     REQUESTS = auto()
     FEEDBACK = auto()
 
+    @property
+    def rate(self) -> Quota:
+        """The quota that says how many such calls a tenant may send a second."""
+        return Quota.REWARDS_PER_SECOND if self is Room.FEEDBACK else Quota.CALLS_PER_SECOND
+
+
+class Place(NamedTuple):
+    """Where a call is counted while it is under way: in its room, and there for its tenant, if that is known."""
+
+    room: Room
+    tenant: str = ""
+
 
 class CallsInFlight:
-    """The calls under way, at most `limit` of them in each room, and none any more once it is closed."""
+    """The calls under way, at most `limit` of them in each room, and none any more once it is closed.
 
-    def __init__(self, *, limit: int) -> None:
+    Parameters
+    ----------
+    quotas
+        How many of them a tenant may have in each room.
+    """
+
+    def __init__(self, *, limit: int, quotas: Quotas) -> None:
         self._limit = limit
+        self._quotas = quotas
         self._closed = False
-        self._taken = dict.fromkeys(Room, 0)
+        self._taken: Counter[Room] = Counter()
+        self._of_tenants: Counter[Place] = Counter()
         self._works: dict[asyncio.Task[bytes | Failure], asyncio.Future[None]] = {}
 
-    def refusal(self, room: Room) -> ExhaustedError | UnavailableError | None:
+    def refusal(self, place: Place) -> ExhaustedError | UnavailableError | None:
         """Return why there is no place for another call, None when there is."""
         if self._closed:
             return _shutting_down()
-        if self._taken[room] < self._limit:
+        if place.tenant:
+            used, limit = self._of_tenants[place], self._quotas.limit(place.tenant, Quota.CALLS_IN_FLIGHT)
+            if used >= limit:
+                soon = _REFUSED_RETRY_SECONDS
+                return QuotaError(Quota.CALLS_IN_FLIGHT, place.tenant, limit=limit, used=used, retry_after=soon)
+        if self._taken[place.room] < self._limit:
             return None
         message = f"{self._limit} such calls are in flight already"
         return ExhaustedError("CALLS_IN_FLIGHT", message, retry_after=_REFUSED_RETRY_SECONDS)
 
-    async def run(self, work: Coroutine[Any, Any, bytes | Failure], room: Room, *, to_its_end: bool) -> bytes | Failure:
+    async def run(
+        self, work: Coroutine[Any, Any, bytes | Failure], place: Place, *, to_its_end: bool
+    ) -> bytes | Failure:
         """Do `work`.
 
         Parameters
@@ -100,8 +134,9 @@ class CallsInFlight:
         loop = asyncio.get_running_loop()
         task, ended = loop.create_task(work), loop.create_future()
         self._works[task] = ended
-        self._taken[room] += 1
-        task.add_done_callback(partial(self._note_end, room))
+        self._taken[place.room] += 1
+        self._of_tenants[place] += 1
+        task.add_done_callback(partial(self._note_end, place))
         try:
             await ended
         except asyncio.CancelledError:
@@ -112,8 +147,11 @@ class CallsInFlight:
             raise _shutting_down()
         return task.result()
 
-    def _note_end(self, room: Room, task: asyncio.Task[bytes | Failure]) -> None:
-        self._taken[room] -= 1
+    def _note_end(self, place: Place, task: asyncio.Task[bytes | Failure]) -> None:
+        self._taken[place.room] -= 1
+        self._of_tenants[place] -= 1
+        if not self._of_tenants[place]:
+            del self._of_tenants[place]
         ended = self._works.pop(task)
         if not ended.done():
             ended.set_result(None)
@@ -156,8 +194,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
     ----------
     access
         Decides who may call.
-    in_flight
-        Refuses calls beyond its limit, before their request is parsed.
+    call_quotas, in_flight
+        Refuse calls beyond their limits, before their request is parsed.
     feedback_methods
         Full names of methods that tell what became of slates, and have a room of their own.
     read_only_methods
@@ -172,6 +210,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         hooks: RpcHooks,
         failures: FailureReporter,
         access: Access,
+        call_quotas: CallQuotas,
         in_flight: CallsInFlight,
         feedback_methods: frozenset[str],
         read_only_methods: frozenset[str],
@@ -180,9 +219,10 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self.hooks = hooks
         self.failures = failures
         self.access = access
+        self.call_quotas = call_quotas
         self.in_flight = in_flight
         self.clock = clock
-        self._exempt = CallsInFlight(limit=sys.maxsize)
+        self._exempt = CallsInFlight(limit=sys.maxsize, quotas=Quotas())
         self._feedback_methods = feedback_methods
         self._read_only_methods = read_only_methods
         self._handlers: dict[str, Handler] = {}
@@ -264,14 +304,18 @@ class GuardedMethod:
             admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
         except (UnauthenticatedError, ForbiddenError) as error:
             return self._failure(error)
-        refusal = self._in_flight.refusal(self._room)
+        place = Place(self._room, admission.tenant)
+        refusal = self._in_flight.refusal(place) or self._beyond_rate(admission.tenant)
         if refusal is not None:
             return self._failure(refusal)
         try:
             work = self._work(payload, context, admission, started)
-            return await self._in_flight.run(work, self._room, to_its_end=self._to_its_end)
+            return await self._in_flight.run(work, place, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
+
+    def _beyond_rate(self, tenant: str) -> QuotaError | None:
+        return self._guard.call_quotas.refusal(tenant, self._room.rate) if tenant else None
 
     async def _work(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes | Failure:
         outcome: bytes | Failure | None = None
@@ -312,6 +356,8 @@ class GuardedMethod:
         return serialized
 
     def _failure(self, error: BaseException) -> Failure:
+        if isinstance(error, QuotaError):
+            self._guard.hooks.quota_refused(error.quota)
         return self._guard.failures.failure(error, call=self._full_name)
 
     def _parsed(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type

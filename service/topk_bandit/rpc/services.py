@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 
+from topk_bandit.rpc.call_quotas import CallQuotas
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
 from topk_bandit.rpc.operator_servicer import OPERATOR_METHODS, OperatorServicer
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.operators import Operators
     from topk_bandit.bandits.recommender import Recommender
+    from topk_bandit.domain.quotas import Quotas
     from topk_bandit.rpc.access import Access
     from topk_bandit.rpc.interceptors import Handler, RpcHooks
     from topk_bandit.studies.administration import Studies
@@ -61,6 +63,8 @@ class Services:
     ----------
     access
         Decides who may call.
+    quotas
+        What calls a tenant may send.
     max_in_flight
         How many calls may be under way, beside as many that tell what became of slates; further ones are refused.
     new_reference
@@ -85,6 +89,7 @@ class Services:
         *,
         hooks: RpcHooks,
         access: Access,
+        quotas: Quotas,
         max_in_flight: int,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
@@ -95,7 +100,8 @@ class Services:
             hooks=hooks,
             failures=failures,
             access=access,
-            in_flight=CallsInFlight(limit=max_in_flight),
+            call_quotas=CallQuotas(quotas, clock=clock),
+            in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas),
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | OPERATOR_METHODS,
             clock=clock,

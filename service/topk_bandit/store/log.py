@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RecommendationRequest,
         RewardReceipt,
     )
+    from topk_bandit.domain.quotas import TenantUse
 
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
@@ -328,6 +329,13 @@ class Store(Protocol):
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
         """Return up to `limit` tenants that have bandits and whose id sorts after `after` (by bytes), in order."""
+        ...
+
+    async def measure(self, tenant: str) -> TenantUse:
+        """Return what a tenant's bandits have, each measured at another moment; bytes are the store's estimate.
+
+        A bandit whose items or slates are damaged counts for nothing.
+        """
         ...
 
     async def update_settings(

@@ -13,8 +13,10 @@ from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotFoundError,
     NotReadyError,
+    QuotaError,
     TopkBanditError,
 )
+from topk_bandit.domain.quotas import Quota
 from topk_bandit.store.codec import canonical
 from topk_bandit.store.log import MOST_IMPORT_PARTS, MOST_REWARDS
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName
 
-__all__ = ["REFUSALS", "finite_text", "refusal"]
+__all__ = ["REFUSALS", "finite_text", "quota_refusal", "refusal"]
 
 
 REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
@@ -34,9 +36,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "shown_item_ids", f"must name {size} items, as many as the slate has"
     ),
     "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),
-    "full": lambda name, quota: ExhaustedError(
-        "BANDIT_QUOTA", f"tenants/{name.tenant} has its quota of {quota} bandits"
-    ),
+    "full": lambda name, told: quota_refusal(Quota.BANDITS, name.tenant, told),
     "import_count": lambda name, _: ExhaustedError(
         "IMPORT_COUNT", f"{name} has taken {MOST_IMPORT_PARTS} parts of imports", retry_after=None
     ),
@@ -78,6 +78,12 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "reward_exists": lambda _, key: ConflictError("REWARD_EXISTS", f"recommendation {key} has another reward already"),
 }
 """By the word that the scripts answer with."""
+
+
+def quota_refusal(quota: Quota, tenant: str, told: str) -> QuotaError:
+    """Return the error for a quota that is used up; `told` has how much the tenant has, and may have."""
+    used, limit = map(int, told.split())
+    return QuotaError(quota, tenant, limit=limit, used=used)
 
 
 def refusal(word: str, name: BanditName, detail: object = "") -> TopkBanditError:

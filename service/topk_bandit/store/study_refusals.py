@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
+from topk_bandit.domain.quotas import Quota
+from topk_bandit.store.refusals import quota_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,13 +38,11 @@ STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
         "STUDY_BUDGET", f"{name} has asked as many questions as its budget of {budget} allows", retry_after=None
     ),
     "study_exists": lambda name, _: ConflictError("STUDY_EXISTS", f"{name} exists with other settings"),
-    "study_full": lambda name, quota: ExhaustedError(
-        "STUDY_QUOTA", f"tenants/{name.tenant} has its quota of {quota} studies", retry_after=None
-    ),
+    "study_full": lambda name, told: quota_refusal(Quota.STUDIES, name.tenant, told),
 }
 """By the word that the scripts answer with."""
 
 
 def study_refusal(word: str, name: StudyName, detail: object = "") -> TopkBanditError:
-    """Return the error for a refusal; `detail` is the number that it is about."""
+    """Return the error for a refusal; `detail` has the numbers that it is about."""
     return STUDY_REFUSALS[word](name, str(detail))

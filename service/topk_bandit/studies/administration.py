@@ -20,6 +20,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
+from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
 from topk_bandit.studies.given_answers import read_answer
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import Prior
     from topk_bandit.domain.hooks import Hooks
+    from topk_bandit.domain.quotas import Quotas
     from topk_bandit.domain.studies import Answer, GivenAnswer, Preferences, StudySettings
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.store.study_log import AskOutcome, StudyRecord, StudyStore
@@ -62,7 +64,7 @@ class Studies:
     ----------
     executor
         Where questions are chosen and utilities learned.
-    quota
+    quotas
         How many studies a tenant may have.
     new_id
         Returns a fresh incarnation, or request id.
@@ -77,7 +79,7 @@ class Studies:
         executor: Executor,
         *,
         hooks: Hooks,
-        quota: int,
+        quotas: Quotas,
         new_id: Callable[[], str],
         most_bytes: int,
     ) -> None:
@@ -85,14 +87,15 @@ class Studies:
         self._designer = designer
         self._executor = executor
         self._hooks = hooks
-        self._quota = quota
+        self._quotas = quotas
         self._new_id = new_id
         self._residents = StudyResidents(store, most_bytes=most_bytes)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
         """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
         await self._in_thread(partial(build_pool, settings))
-        record = await self._store.create_study(name, settings, incarnation=self._new_id(), quota=self._quota)
+        quota = self._quotas.limit(name.tenant, Quota.STUDIES)
+        record = await self._store.create_study(name, settings, incarnation=self._new_id(), quota=quota)
         if record.state is DesignState.DESIGNING:
             self._designer.begin(name)
         return record

@@ -29,6 +29,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
     SettingsChanged,
 )
+from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.codec import canonical
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
@@ -260,8 +261,9 @@ class MemoryStore(Store):
             return known.record()
         if known is not None:
             raise refusal("bandit_exists", name)
-        if sum(other.tenant == name.tenant for other in self._bandits) >= quota:
-            raise refusal("full", name, quota)
+        used = sum(other.tenant == name.tenant for other in self._bandits)
+        if used >= quota:
+            raise refusal("full", name, f"{used} {quota}")
         now_ms = self._clock_ms()
         bandit = _Bandit(name=name, incarnation=incarnation, settings=settings, created_ms=now_ms)
         self._bandits[name] = bandit
@@ -282,6 +284,15 @@ class MemoryStore(Store):
         """See `Store.list_tenants`."""
         tenants = {name.tenant for name in self._bandits if name.tenant.encode() > after.encode()}
         return tuple(sorted(tenants, key=str.encode)[:limit])
+
+    async def measure(self, tenant: str) -> TenantUse:
+        """See `Store.measure`; the bytes are those of a text that tells the events."""
+        bandits = [bandit for name, bandit in self._bandits.items() if name.tenant == tenant]
+        return TenantUse(
+            items=sum(len(bandit.items) for bandit in bandits),
+            open_slates=sum(len(bandit.deadlines) for bandit in bandits),
+            log_bytes=sum(len(repr(bandit.events)) for bandit in bandits),
+        )
 
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None

@@ -136,8 +136,9 @@ class MemoryStudies(StudyStore):
         known = self._studies.get(name)
         now_ms = self._clock_ms()
         if known is None:
-            if sum(other.tenant == name.tenant for other in self._studies) >= quota:
-                raise study_refusal("study_full", name, quota)
+            used = sum(other.tenant == name.tenant for other in self._studies)
+            if used >= quota:
+                raise study_refusal("study_full", name, f"{used} {quota}")
             known = self._studies[name] = _Study(name, incarnation, settings, now_ms)
             known.append(StudyCreated(settings), at_ms=now_ms)
         if settings_digest(known.settings) != settings_digest(settings):

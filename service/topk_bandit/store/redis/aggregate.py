@@ -137,10 +137,10 @@ class Aggregates(Generic[_Name, _Record]):
     async def reserve(self, name: _Name, *, incarnation: str, quota: int) -> int:
         """Reserve what is about to be created; return when, by the store's clock, or raise `ExhaustedError`."""
         entry = self._kind.entry(name)
-        reserved_ms = await self.index.reserve(name.tenant, entry, incarnation=incarnation, quota=quota)
-        if reserved_ms is None:
-            raise self._kind.refusals[self._kind.full](name, str(quota))
-        return reserved_ms
+        reservation = await self.index.reserve(name.tenant, entry, incarnation=incarnation, quota=quota)
+        if reservation.at_ms is None:
+            raise self._kind.refusals[self._kind.full](name, f"{reservation.used} {quota}")
+        return reservation.at_ms
 
     async def create(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int]

@@ -26,6 +26,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
@@ -71,6 +72,7 @@ __all__ = ["RedisStore"]
 
 _LOG = logging.getLogger(__name__)
 _PAGE = 256
+_MEASURED_AT_ONCE = 64
 FOLLOWER_RETENTION_MS = 60_000
 """How long a silent follower is kept; nothing but tidiness depends on it."""
 
@@ -178,6 +180,22 @@ class RedisStore(Store):
             found.extend(tenant for tenant, bandits in zip(listed, have, strict=True) if bandits)
             after = listed[-1]
         return tuple(found[:limit])
+
+    async def measure(self, tenant: str) -> TenantUse:
+        """See `Store.measure`; a page of bandits at once."""
+        use, after = TenantUse(), ""
+        while page := await self._bandits.index.page(tenant, after=after, limit=_MEASURED_AT_ONCE):
+            found = await asyncio.gather(*(self._measure(BanditName(tenant, entry)) for entry in page))
+            use = TenantUse(*map(sum, zip(use, *found, strict=True)))
+            after = page[-1]
+        return use
+
+    async def _measure(self, name: BanditName) -> Sequence[int]:
+        try:
+            measured: Sequence[int] = await self._link.run(scripts.MEASURE, self._keys.bandit(name).all)
+        except CorruptDataError:
+            return TenantUse()
+        return measured
 
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None

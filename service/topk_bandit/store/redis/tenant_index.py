@@ -7,7 +7,7 @@ study was never created, or is deleted, is released before a tenant is refused f
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.store.redis import scripts
 
@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.keys import IndexKeys
     from topk_bandit.store.redis.link import Link
 
-__all__ = ["RESERVATION_MS", "TenantIndex"]
+__all__ = ["RESERVATION_MS", "Reservation", "TenantIndex"]
 
 RESERVATION_MS = 10_000
 """How long after its entry was reserved something can be created; far longer than two calls take."""
+
+
+class Reservation(NamedTuple):
+    """When something was reserved, by the store's clock; None where a tenant has `used` its quota."""
+
+    at_ms: int | None = None
+    used: int = 0
 
 
 class TenantIndex:
@@ -39,12 +46,12 @@ class TenantIndex:
         self._keys = keys
         self._meta = meta
 
-    async def reserve(self, tenant: str, entry: str, *, incarnation: str, quota: int) -> int | None:
-        """Enter what is about to be created; return when, by the store's clock, None when the quota is used up."""
-        at_ms = await self._try_reserve(tenant, entry, incarnation, quota)
-        if at_ms is None and await self._sweep(tenant):
-            at_ms = await self._try_reserve(tenant, entry, incarnation, quota)
-        return at_ms
+    async def reserve(self, tenant: str, entry: str, *, incarnation: str, quota: int) -> Reservation:
+        """Enter what is about to be created, unless the quota is used up."""
+        reservation = await self._try_reserve(tenant, entry, incarnation, quota)
+        if reservation.at_ms is None and await self._sweep(tenant):
+            reservation = await self._try_reserve(tenant, entry, incarnation, quota)
+        return reservation
 
     async def release(self, tenant: str, entry: str, *, incarnation: str) -> None:
         """Take out what was deleted, unless another attempt to create it has reserved the entry since."""
@@ -56,12 +63,12 @@ class TenantIndex:
         members = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, limit)
         return [member.decode() for member in members]
 
-    async def _try_reserve(self, tenant: str, entry: str, incarnation: str, quota: int) -> int | None:
+    async def _try_reserve(self, tenant: str, entry: str, incarnation: str, quota: int) -> Reservation:
         keys = self._keys(tenant)
-        reply = await self._link.run(
+        word, number = await self._link.run(
             scripts.RESERVE_ENTRY, (keys.entries, keys.reservations), (entry, incarnation, quota)
         )
-        return int(reply[1]) if reply[0] == b"reserved" else None
+        return Reservation(at_ms=int(number)) if word == b"reserved" else Reservation(used=int(number))
 
     async def _sweep(self, tenant: str) -> bool:
         """Take out entries that dangle and that nobody is about to use; return whether there were any."""

@@ -5,11 +5,11 @@
 -- ARGV[1] id
 -- ARGV[2] incarnation
 -- ARGV[3] how many entries the tenant may have
--- Returns {'reserved', at_ms} or {'full', quota}.
+-- Returns {'reserved', at_ms} or {'full', how many it has}.
 
-local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not known and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then
-  return {'full', ARGV[3]}
+local known, count = redis.call('ZSCORE', KEYS[1], ARGV[1]), redis.call('ZCARD', KEYS[1])
+if not known and count >= tonumber(ARGV[3]) then
+  return {'full', text(count)}
 end
 local at_ms = text(now_ms())
 write('ZADD', KEYS[1], 0, ARGV[1])
