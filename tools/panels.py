@@ -150,6 +150,12 @@ CALLS = Row(
             ((recorded("job_method:grpc_server_handled:refused_ratio5m"), "{{grpc_method}}"),),
         ),
         Panel(
+            "Which quotas are used up?",
+            "Calls that are refused because a tenant has used up a quota, by quota.",
+            "reqps",
+            ((rate("topk_bandit_quota_refusals_total", by="quota"), "{{quota}}"),),
+        ),
+        Panel(
             "How long do calls take?",
             "What one in a hundred calls exceeds, by method, from a call's arrival to its answer.",
             "s",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from tests.rpc.wire import HOME, Refusal, refusal_of
 
 from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
 from topk_bandit.rpc.call_quotas import CallQuotas
+from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import operator_service_pb2 as operator_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -214,3 +217,23 @@ def test_a_tenant_leaves_places_among_the_calls_in_flight(running: RunningServer
     for call in (*waiting, other):
         assert call.code().name == "NOT_FOUND"
     assert called(channel, REWARD, request, "acme").code == "NOT_FOUND"  # type: ignore[union-attr]
+
+
+def test_both_doors_share_a_quota_and_tell_the_same(running: RunningServer, channel: grpc.Channel) -> None:
+    door = HttpServer("127.0.0.1:0", services=running.services, max_message_bytes=1_000_000, max_connections=10)
+    port = running.run(door.start())
+    try:
+        for _ in range(5):
+            assert called(channel, RECOMMEND, UNPARSABLE, "acme").code == "INVALID_ARGUMENT"  # type: ignore[union-attr]
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        headers = {"Content-Type": "application/json", "Authorization": bearer("acme")}
+        connection.request("POST", RECOMMEND, "{}", headers)
+        response = connection.getresponse()
+        told = json.loads(response.read())
+        connection.close()
+    finally:
+        running.run(door.drain(0.0))
+    assert (response.status, told["code"], response.headers["Retry-After"]) == (429, "resource_exhausted", "1")
+    details = {detail["type"].rpartition(".")[2]: detail["debug"] for detail in told["details"]}
+    assert details["ErrorInfo"]["metadata"] == {"quota": "calls_per_second", "limit": "5", "used": "5"}
+    assert details["QuotaFailure"]["violations"] == [{"subject": "tenants/acme", "description": told["message"]}]

@@ -30,7 +30,8 @@ class RecommenderServiceStub:
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
+    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE where waiting helps,
+    QuotaFailure and an ErrorInfo with quota, limit and used for a tenant's quota that is used up, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
     8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
     ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
@@ -83,7 +84,8 @@ class RecommenderServiceServicer:
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
+    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE where waiting helps,
+    QuotaFailure and an ErrorInfo with quota, limit and used for a tenant's quota that is used up, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
     8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
     ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
@@ -187,7 +189,8 @@ class RecommenderService:
 
     Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
     google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE, ResourceInfo for NOT_FOUND, and for INTERNAL an
+    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE where waiting helps,
+    QuotaFailure and an ErrorInfo with quota, limit and used for a tenant's quota that is used up, ResourceInfo for NOT_FOUND, and for INTERNAL an
     ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
     8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
     ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
