@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from numpy.typing import NDArray
 
 from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, sort_descending
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NUMBERS = st.lists(st.integers(-3, 3), min_size=1, max_size=9)
 
