@@ -9,7 +9,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 SLOW := tests/preferences/test_variational.py tests/preferences/test_aggregation.py tests/learning/test_arithmetic.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-fast faults bits check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-folder peers bench lock clean
 
 help:  ## Show this list
@@ -34,13 +34,18 @@ demo: $(VENV)/runtime.stamp  ## Watch it learn in a simulated shop, in about hal
 serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl-C
 	$(BIN)/topk-bandit serve --log-format text
 
+# Once, by two processes; each process of the tests would else compile all of it by itself.
+compile: $(VENV)/dev.stamp
+	@$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
+	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
+
 # Three processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
 # files keep their order: those with few tests, which take longest, would else all come last.
-test: $(VENV)/dev.stamp  ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+test: compile  ## Run all tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=5
 
 # Without what runs services and waits for them, the laboratory, searches by hypothesis, three slow files, and all stores but memory and one Valkey.
-test-fast: $(VENV)/dev.stamp  ## Run what tells most in the least time
+test-fast: compile  ## Run what tells most in the least time
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long_form and not processors" -k "not Redis and not Cluster" $(FAST) $(SLOW:%=--ignore %)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
