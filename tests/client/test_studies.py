@@ -17,8 +17,10 @@ from topk_bandit.client import (
     DeadlineExceeded,
     DesignState,
     FailedPrecondition,
+    ImportedAnswers,
     InvalidArgument,
     NotFound,
+    PastAnswer,
     ResourceExhausted,
 )
 from topk_bandit.client.errors import error_of_status
@@ -158,3 +160,49 @@ def test_a_status_in_a_message_is_an_error_like_any_other() -> None:
     invalid = error_of_status(status(Failure(grpc.StatusCode.INVALID_ARGUMENT, "is bad", field="answers[1]")))
     assert isinstance(invalid, InvalidArgument)
     assert (invalid.field, str(invalid)) == ("answers[1]", "INVALID_ARGUMENT: answers[1]: is bad")
+
+
+def test_answers_from_elsewhere_are_taken_once(client: EitherClient) -> None:
+    created(client)
+    client.wait_for_design("taste")
+    order = sorted(ITEMS, key=lambda item: -utilities()[item])
+    answers = [PastAnswer((order[n % 8], order[n % 8 + 1])) for n in range(1500)]
+    taken = client.import_answers("taste", answers, import_id="old")
+    assert taken == ImportedAnswers(next_row=1500, accepted=1500, duplicates=0)
+    assert client.import_answers("taste", answers, import_id="old") == ImportedAnswers(1500, 0, 1500)
+    assert client.get_answer_import("taste", "old") == 1500
+    assert client.get_answer_import("taste", "other") == 0
+    more = [PastAnswer((order[0], order[1], order[2]), shown=order[:3])]
+    assert client.import_answers("taste", more, import_id="old", first_row=1500) == ImportedAnswers(1501, 1, 0)
+    study = client.get_study("taste")
+    assert (study.imported_count, study.answered_count) == (1501, 0)
+    learned = client.get_preferences("taste")
+    assert learned.answered_count == 1501
+    assert [item.id for item in learned.items] == order
+    with pytest.raises(AlreadyExists):
+        client.import_answers("taste", [PastAnswer(order[:2][::-1])], import_id="old", first_row=1500)
+    with pytest.raises(FailedPrecondition) as early:
+        client.import_answers("taste", more, import_id="old", first_row=1502)
+    assert early.value.reason == "IMPORT_GAP"
+    with pytest.raises(InvalidArgument) as bad:
+        client.import_answers("taste", [*more, PastAnswer("i1", shown=("i1", "i2"))], import_id="new")
+    assert bad.value.field == "rows[1].ranking"
+    assert client.get_study("taste") == study
+
+
+def utility_of(client: EitherClient, item: str) -> float:
+    return next(one.utility for one in client.get_preferences("taste").items if one.id == item)
+
+
+def test_choices_and_ratings_from_elsewhere(client: EitherClient) -> None:
+    created(client, answer_kind=AnswerKind.PAIR, list_size=2)
+    client.import_answers("taste", [PastAnswer("i2", shown=("i1", "i2"))], import_id="old")
+    assert utility_of(client, "i2") > utility_of(client, "i1")
+    client.delete_study("taste")
+    queries = {"now": [1.0, 0.0], "then": [0.0, 1.0]}
+    created(client, answer_kind=AnswerKind.RATINGS, queries=queries)
+    rated = [PastAnswer({"i1": 4.0, "i2": 1.0}, query=query) for query in queries for _ in range(5)]
+    client.import_answers("taste", rated, import_id="old")
+    for of_query in client.get_preferences("taste").queries:
+        expected = {item.id: item.utility for item in of_query.items}
+        assert expected["i1"] > expected["i2"] + 1.0

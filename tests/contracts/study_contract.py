@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contracts.harness import run
-from tests.contracts.study_samples import CHOSEN, DESIGN, LEASE_MS, PROGRESS, STUDY, answers, study_settings
+from tests.contracts.study_samples import CHOSEN, DESIGN, LEASE_MS, PROGRESS, STUDY, answers, imported, study_settings
 
 from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
 from topk_bandit.domain.studies import (
@@ -26,7 +26,8 @@ from topk_bandit.domain.studies import (
     StudyName,
     StudyShape,
 )
-from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus
+from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
+from topk_bandit.store.study_log import MOST_ATTEMPTS, MOST_IMPORTED, AnswerStatus, AskOutcome, AskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,6 +74,12 @@ async def filled(store: StudyStore) -> None:
     await store.end_design(record, CHOSEN)
     await ask(store, 0, 1)
     await store.record_answers(record, [(1, FIRST)])
+    await store.record_import(record, *imported())
+
+
+async def take(store: StudyStore, *which: int, **how: str) -> ImportOutcome:
+    """Record a part of an import."""
+    return await store.record_import(await store.get_study(STUDY), *imported(*which, **how))
 
 
 async def events(store: StudyStore, name: StudyName = STUDY) -> list[Any]:
@@ -88,6 +95,7 @@ async def dump(store: StudyStore) -> tuple[Any, ...]:
         await store.get_study(STUDY),
         await store.list_studies(STUDY.tenant, after="", limit=100),
         await store.unfinished_designs(limit=100),
+        [await store.find_import(STUDY, import_id) for import_id in ("old", "new")],
     )
 
 
@@ -117,6 +125,12 @@ FAILING: dict[str, tuple[Callable[[StudyStore], Awaitable[object]], type[TopkBan
         ExhaustedError,
         "STUDY_BUDGET",
     ),
+    "go on with an absent import": (lambda store: store.find_import(ABSENT, "old"), NotFoundError, ""),
+    "import other rows": (lambda store: take(store, fingerprint="cd"), ConflictError, "IMPORT_REUSED"),
+    "import in other parts": (lambda store: take(store, 1), ConflictError, "IMPORT_REUSED"),
+    "import behind a gap": (lambda store: take(store, 3), NotReadyError, "IMPORT_GAP"),
+    "begin an import late": (lambda store: take(store, 1, import_id="new"), NotReadyError, "IMPORT_GAP"),
+    "import too many": (lambda store: take(store, 2, MOST_IMPORTED - 1), ExhaustedError, "STUDY_IMPORTED"),
     "ask for nothing": (lambda store: ask(store, asked=2, request_id="r2"), ExhaustedError, "STUDY_BUDGET"),
 }
 
@@ -124,6 +138,7 @@ WITH_RECORD: dict[str, Callable[[StudyStore, StudyRecord], Awaitable[object]]] =
     "ask": lambda store, record: store.ask(record, request_id="r", count=1, lists=[0], asked=2),
     "end": lambda store, record: store.end_design(record, CHOSEN),
     "answer": lambda store, record: store.record_answers(record, [(2, FIRST)]),
+    "import": lambda store, record: store.record_import(record, *imported(2)),
 }
 
 
@@ -144,11 +159,16 @@ async def _report_again(store: StudyStore) -> None:
     assert not await store.report_design(record, owner="me", lease_ms=LEASE_MS, progress=progress)
 
 
+async def _import_again(store: StudyStore) -> None:
+    assert await take(store) == ImportOutcome(RecordStatus.REPEATED, 2, 2, 5)
+
+
 REPEATABLE: dict[str, Callable[[StudyStore], Awaitable[object]]] = {
     "create": lambda store: create(store, incarnation="second", quota=0),
     "end": _end_again,
     "ask": lambda store: ask(store, 5, 6, asked=99),
     "answer": _answer_again,
+    "import": _import_again,
     "claim": lambda store: store.claim_design(STUDY, owner="me", lease_ms=LEASE_MS),
     "report": _report_again,
 }
@@ -262,11 +282,27 @@ class StudyContract:
 
         run(studies, scenario)
 
+    def test_answers_from_elsewhere_are_taken_part_by_part(self, studies: Stores) -> None:
+        async def scenario(store: StudyStore) -> None:
+            await create(store)  # before there is a design
+            assert await store.find_import(STUDY, "old") == ImportProgress()
+            parts = [imported(0, 2), imported(2, 3, fingerprint="cd"), imported(0, 1, import_id="new")]
+            for position, (part, event) in enumerate(parts, 2):
+                outcome = await store.record_import(await store.get_study(STUDY), part, event)
+                assert outcome == ImportOutcome(RecordStatus.RECORDED, part.next_row, part.accepted, position)
+            assert await events(store) == [StudyCreated(study_settings()), *(event for _, event in parts)]
+            assert await store.find_import(STUDY, "old") == ImportProgress(5, 5)
+            assert await store.find_import(STUDY, "new") == ImportProgress(1, 1)
+            now = await store.get_study(STUDY)
+            assert (now.imported, now.answered, now.asked) == (6, 0, 0)
+
+        run(studies, scenario)
+
     def test_a_log_is_read_in_parts(self, studies: Stores) -> None:
         async def scenario(store: StudyStore) -> None:
             await filled(store)
             whole = await store.read_study(STUDY, start=1, limit=99)
-            for start, limit, expected in ((1, 2, 2), (3, 9, 2), (4, 1, 1), (5, 9, 0), (0, 9, 0), (1, 0, 0)):
+            for start, limit, expected in ((1, 2, 2), (3, 9, 3), (4, 1, 1), (6, 9, 0), (0, 9, 0), (1, 0, 0)):
                 part = await store.read_study(STUDY, start=start, limit=limit)
                 assert part.record == whole.record
                 assert len(part.events) == expected

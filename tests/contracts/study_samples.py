@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from topk_bandit.domain.studies import (
     AnswerKind,
+    AnswersImported,
     ChoiceAnswer,
     DesignChosen,
     DesignProgress,
+    PastAnswer,
     QuestionList,
     RankingAnswer,
     RatingsAnswer,
@@ -16,8 +18,9 @@ from topk_bandit.domain.studies import (
     StudyQuery,
     StudySettings,
 )
+from topk_bandit.store.log import ImportPart
 
-__all__ = ["CHOSEN", "DESIGN", "LEASE_MS", "PROGRESS", "STUDY", "answers", "study_settings"]
+__all__ = ["CHOSEN", "DESIGN", "LEASE_MS", "PROGRESS", "STUDY", "answers", "imported", "study_settings"]
 
 STUDY = StudyName(tenant="shop", study="taste")
 LEASE_MS = 60_000
@@ -49,3 +52,14 @@ def study_settings(*, budget: int = 5, kind: AnswerKind = AnswerKind.RANKING) ->
 
 def answers() -> list[RatingsAnswer | RankingAnswer | ChoiceAnswer]:
     return [RatingsAnswer((0.1, -0.0)), RankingAnswer((1, 0)), ChoiceAnswer(1)]
+
+
+def imported(
+    first_row: int = 0, count: int = 2, *, import_id: str = "old", fingerprint: str = "ab"
+) -> tuple[ImportPart, AnswersImported]:
+    """Return a part of an import of answers that were given elsewhere."""
+    past = tuple(
+        PastAnswer(QuestionList(row % 2, (0, 2)), RankingAnswer((row % 2, 1 - row % 2))) for row in range(count)
+    )
+    part = ImportPart(import_id, first_row, first_row + count, fingerprint, accepted=count)
+    return part, AnswersImported(import_id, first_row, past)

@@ -13,7 +13,7 @@ import pytest
 import redis
 from tests.contracts.harness import RedisStores
 from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
-from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, study_settings
+from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imported, study_settings
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 
@@ -171,6 +171,8 @@ async def use_studies(store: StudyStore) -> None:
     asked = await store.get_study(STUDY)
     await store.ask(asked, request_id="one", count=2, lists=(0, 1), asked=0)
     await store.record_answers(asked, [(1, RankingAnswer((1, 0))), (2, RankingAnswer((0, 1)))])
+    await store.record_import(asked, *imported())
+    await store.find_import(STUDY, "old")
     await store.read_study(STUDY, start=1, limit=9)
     await store.unfinished_designs(limit=9)
     await store.delete_study(STUDY)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.crc import key_slot
 from tests.contracts.harness import RedisStores
-from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, study_settings
+from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imported, study_settings
 from tests.servers import running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, UnavailableError
-from topk_bandit.domain.studies import DesignCancelled, DesignState, RankingAnswer, StudyName
+from topk_bandit.domain.studies import DesignCancelled, DesignState, LoggedStudyEvent, RankingAnswer, StudyName
+from topk_bandit.store.log import ImportOutcome, RecordStatus
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.study_log import AnswerStatus, AskOutcome, AskStatus
@@ -99,6 +100,13 @@ WRITES: dict[str, tuple[Callable[[RedisStudies], Awaitable[Any]], Script, StudyN
         2,
         [AnswerStatus.DUPLICATE, AnswerStatus.DUPLICATE],
     ),
+    "import": (
+        lambda store: on(store, STUDY, lambda record: store.record_import(record, *imported())),
+        scripts.STUDY_RECORD_IMPORT,
+        STUDY,
+        1,
+        ImportOutcome(RecordStatus.REPEATED, 2, 2, 4),
+    ),
 }
 
 
@@ -175,6 +183,7 @@ def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
             await store.end_design(record, CHOSEN)
             await store.ask(record, request_id="r", count=1, lists=[0], asked=0)
             await store.record_answers(record, [(1, ANSWER)])
+            await store.record_import(record, *imported())
             tenant = space.studies("shop")
             with valkey.client() as client:
                 written = {key.decode() for key in client.scan_iter(match=f"{stores.prefix}:*", count=1000)}
@@ -190,6 +199,22 @@ def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
                 client.zincrby(space.designs, -20_000, space.listed(STUDY))
                 assert await store.unfinished_designs(limit=9) == ()
                 assert client.exists(space.designs) == 0
+
+    asyncio.run(main())
+
+
+def test_a_log_of_long_events_is_read_a_few_at_a_time(valkey: RunningServer) -> None:
+    async def main() -> None:
+        async with RedisStores(valkey.url).connect() as opened:
+            store = opened.studies()
+            record = await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
+            for number in range(9):
+                await store.record_import(record, *imported(1000 * number, 1000))
+            found: list[LoggedStudyEvent] = []
+            while part := (await store.read_study(STUDY, start=len(found) + 1, limit=99)).events:
+                assert len(part) in {4, 2}
+                found += part
+            assert [one.event for one in found[1:]] == [imported(1000 * number, 1000)[1] for number in range(9)]
 
     asyncio.run(main())
 

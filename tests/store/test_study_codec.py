@@ -15,11 +15,13 @@ from tests.contracts.study_samples import CHOSEN, DESIGN, PROGRESS, answers, stu
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
     AnswerKind,
+    AnswersImported,
     ChoiceAnswer,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
     DesignRestarted,
+    PastAnswer,
     QuestionAnswered,
     QuestionList,
     QuestionsAsked,
@@ -48,6 +50,7 @@ EVENTS: list[StudyEvent] = [
     QuestionsAsked("req-\u00e9\U0001f600", (1, 0)),
     QuestionsAsked("", ()),
     *[QuestionAnswered(number, answer) for number, answer in enumerate(answers(), 1)],
+    AnswersImported("old-\u00e9", 1000, tuple(PastAnswer(QuestionList(1, (0, 2)), one) for one in answers())),
 ]
 
 
@@ -170,12 +173,14 @@ BROKEN: dict[str, bytes] = {
     "a list of text": spoiled(CHOSEN, design__lists=[[0, "a"], [1, 2]]),
     "a gap that is no number": spoiled(CHOSEN, design__gap=None),
     "an attempt that is a flag": spoiled(DesignCancelled(1), attempt=True),
-    "an answer of no kind": spoiled(EVENTS[-1], answer={}),
-    "an answer of another kind": spoiled(EVENTS[-1], answer={"shrug": 1}),
-    "a rating that is a flag": spoiled(EVENTS[-3], answer={"ratings": [True]}),
-    "an answer of two kinds": spoiled(EVENTS[-3], answer={"ratings": [1.5], "choice": 1}),
-    "an answer of no value": spoiled(EVENTS[-3], answer={"ratings": None}),
+    "an answer of no kind": spoiled(EVENTS[-2], answer={}),
+    "an answer of another kind": spoiled(EVENTS[-2], answer={"shrug": 1}),
+    "a rating that is a flag": spoiled(EVENTS[-4], answer={"ratings": [True]}),
+    "an answer of two kinds": spoiled(EVENTS[-4], answer={"ratings": [1.5], "choice": 1}),
+    "an answer of no value": spoiled(EVENTS[-4], answer={"ratings": None}),
     "a list of one item": spoiled(CHOSEN, design__lists=[[0, 1], [1]]),
+    "an answer from elsewhere about nothing": spoiled(EVENTS[-1], answers=[{"list": [0], "answer": {"choice": 0}}]),
+    "an answer from elsewhere that is no object": spoiled(EVENTS[-1], answers=[7]),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import settings as how
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.contracts.harness import RedisStores
-from tests.contracts.study_samples import CHOSEN, PROGRESS, answers, study_settings
+from tests.contracts.study_samples import CHOSEN, PROGRESS, answers, imported, study_settings
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
@@ -140,6 +140,22 @@ class Agreement(RuleBasedStateMachine):
             return await store.record_answers(await self.known(store, name, incarnation, 1), batch)
 
         self.both(answer)
+
+    @rule(
+        name=names,
+        incarnation=incarnations,
+        import_id=st.sampled_from(["a", "b"]),
+        first_row=st.integers(0, 3),
+        count=st.integers(1, 2),
+        fingerprint=st.sampled_from(["ab", "ab", "cd"]),
+    )
+    def take(self, *, name: StudyName, incarnation: str, first_row: int, count: int, **how: str) -> None:
+        async def take(store: StudyStore) -> Any:  # noqa: ANN401
+            record = await self.known(store, name, incarnation, 1)
+            return await store.record_import(record, *imported(first_row, count, **how))
+
+        self.both(take)
+        self.both(lambda store: store.find_import(name, how["import_id"]))
 
     @rule(name=names)
     def all_of_it(self, name: StudyName) -> None:

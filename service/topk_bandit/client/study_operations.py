@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from google.longrunning import operations_pb2
@@ -18,6 +20,7 @@ from topk_bandit.client.study_values import (
     Design,
     DesignProgress,
     DesignState,
+    ImportedAnswers,
     ItemPreference,
     Preferences,
     QueryPreferences,
@@ -32,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from topk_bandit.client.errors import ClientError
-    from topk_bandit.client.study_values import GivenAnswer
+    from topk_bandit.client.study_values import GivenAnswer, PastAnswer
 
-__all__ = ["StudyOperations", "merged_answers", "merged_preferences"]
+__all__ = ["StudyOperations", "merged_answers", "merged_imports", "merged_preferences"]
 
 _MAX_BATCH = 1000
 
@@ -147,6 +150,23 @@ class StudyOperations:
             PreferenceServiceStub, "SubmitAnswers", request, lambda response: _answers_outcome(answers, response)
         )
 
+    def import_answers(
+        self, study: str, answers: Iterable[PastAnswer], *, import_id: str, first_row: int
+    ) -> Iterator[Operation[ImportedAnswers]]:
+        """Bring answers that were given elsewhere, as many to a call as the service takes."""
+        left = iter(answers)
+        while part := list(islice(left, _MAX_BATCH)):
+            request = pb.ImportAnswersRequest(
+                study=self._name(study), import_id=import_id, first_row=first_row, rows=map(_past_answer, part)
+            )
+            yield Operation(PreferenceServiceStub, "ImportAnswers", request, partial(_imported, len(part)))
+            first_row += len(part)
+
+    def get_answer_import(self, study: str, import_id: str) -> Operation[int]:
+        """Tell with which row an import goes on."""
+        request = pb.GetAnswerImportRequest(study=self._name(study), import_id=import_id)
+        return Operation(PreferenceServiceStub, "GetAnswerImport", request, lambda response: response.next_row)
+
     def preferences(self, study: str, token: str) -> Operation[Page[Preferences]]:
         """Return a page of preferences."""
         request = pb.GetPreferencesRequest(study=self._name(study), page_token=token)
@@ -171,6 +191,7 @@ def _study(study: pb.Study) -> Study:
         design=_progress(study.design) if study.HasField("design") else None,
         asked_count=study.asked_count,
         answered_count=study.answered_count,
+        imported_count=study.imported_count,
         item_count=study.item_count,
         query_count=study.query_count,
         create_time=study.create_time.ToDatetime(tzinfo=UTC),
@@ -213,6 +234,33 @@ def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
         ratings = [pb.ItemRating(item_id=one, value=float(value)) for one, value in answer.items()]
         return pb.Answer(question_id=question_id, ratings=pb.RatingsAnswer(ratings=ratings))
     return pb.Answer(question_id=question_id, ranking=pb.RankingAnswer(item_ids=answer))
+
+
+def _past_answer(past: PastAnswer) -> pb.PastAnswer:
+    said = _answer("", past.answer)
+    row = pb.PastAnswer(query_id=past.query, item_ids=past.shown)
+    match said.WhichOneof("answer"):
+        case "ratings":
+            row.ratings.CopyFrom(said.ratings)
+        case "ranking":
+            row.ranking.CopyFrom(said.ranking)
+        case _:
+            row.chosen_item_id = said.chosen_item_id
+    return row
+
+
+def _imported(count: int, response: pb.ImportAnswersResponse) -> ImportedAnswers:
+    accepted = count if response.outcome == pb.ANSWER_OUTCOME_ACCEPTED else 0
+    return ImportedAnswers(response.next_row, accepted, count - accepted)
+
+
+def merged_imports(parts: Iterable[ImportedAnswers], *, first_row: int) -> ImportedAnswers:
+    """Return what became of the answers of several calls, one after the other, from `first_row` on."""
+    merged = ImportedAnswers(first_row, 0, 0)
+    for part in parts:
+        accepted, duplicates = merged.accepted + part.accepted, merged.duplicates + part.duplicates
+        merged = ImportedAnswers(part.next_row, accepted, duplicates)
+    return merged
 
 
 def _answers_outcome(ids: Iterable[str], response: pb.SubmitAnswersResponse) -> AnswersOutcome:

@@ -21,7 +21,9 @@ __all__ = [
     "DesignProgress",
     "DesignState",
     "GivenAnswer",
+    "ImportedAnswers",
     "ItemPreference",
+    "PastAnswer",
     "Preferences",
     "QueryPreferences",
     "Question",
@@ -53,6 +55,8 @@ class Study:
         Its id, without the tenant.
     state
         Where its design stands.
+    imported_count
+        How many answers that were given elsewhere it has, beside `answered_count`.
     design
         How far its design is, or was when it ended; None before anything is known of it.
     items, queries
@@ -67,6 +71,7 @@ class Study:
     design: DesignProgress | None
     asked_count: int
     answered_count: int
+    imported_count: int
     item_count: int
     query_count: int
     create_time: datetime
@@ -149,6 +154,42 @@ class AnswersOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class PastAnswer:
+    """An answer to a question that the study did not ask.
+
+    Attributes
+    ----------
+    answer
+        What was said, as `Client.submit_answers` takes it.
+    shown
+        Item ids, in any order; needed for choices and pairs only.
+    query
+        Id of what the items were seen for; empty in a study without queries.
+    """
+
+    answer: GivenAnswer
+    shown: Sequence[str] = ()
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedAnswers:
+    """What became of answers that were given elsewhere.
+
+    Attributes
+    ----------
+    next_row
+        With which row the import goes on.
+    accepted, duplicates
+        How many of the answers were taken now, and how many had been before.
+    """
+
+    next_row: int
+    accepted: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
 class ItemPreference:
     """What was learned of an item: its utility, how uncertain that is, and its rank, 1 for the best."""
 
@@ -175,7 +216,7 @@ class Preferences:
     queries
         In the order of the study's queries; one for a study without queries.
     answered_count
-        How many answers it comes from.
+        How many answers it comes from, imported ones included.
     gathered
         How much of the information they gathered, 0 to 1.
     """

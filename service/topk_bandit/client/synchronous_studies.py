@@ -8,7 +8,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.client.base import WAIT_PAUSE_SECONDS, BaseClient
-from topk_bandit.client.study_operations import merged_answers, merged_preferences
+from topk_bandit.client.study_operations import merged_answers, merged_imports, merged_preferences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         AnswersOutcome,
         Design,
         GivenAnswer,
+        ImportedAnswers,
+        PastAnswer,
         Preferences,
         Questions,
         Study,
@@ -131,6 +133,35 @@ class Studies(BaseClient):
         submitting everything again does no harm.
         """
         return merged_answers([self._run(part, timeout) for part in self._studies.submit_answers(study, answers)])
+
+    def import_answers(
+        self,
+        study: str,
+        answers: Iterable[PastAnswer],
+        *,
+        import_id: str,
+        first_row: int = 0,
+        timeout: float = 60.0,
+    ) -> ImportedAnswers:
+        """Teach a study from answers to questions that it did not ask; return what became of them.
+
+        They go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
+        importing the same answers again under the same id takes what is left: those that were taken before change
+        nothing, and others in their place are `AlreadyExists` (IMPORT_REUSED). See `docs/preferences.md`.
+
+        Parameters
+        ----------
+        import_id
+            Tells this import from others: what was imported under another id is learned once more.
+        first_row
+            Number of the first answer in the import.
+        """
+        parts = self._studies.import_answers(study, answers, import_id=import_id, first_row=first_row)
+        return merged_imports([self._run(part, timeout) for part in parts], first_row=first_row)
+
+    def get_answer_import(self, study: str, import_id: str, *, timeout: float | None = None) -> int:
+        """Return with which row an import of answers goes on; 0 for one that has not begun."""
+        return self._run(self._studies.get_answer_import(study, import_id), timeout)
 
     def get_preferences(self, study: str, *, timeout: float | None = None) -> Preferences:
         """Return what the answers tell of each item, for each query; `timeout` is for each page of it."""

@@ -15,6 +15,7 @@ __all__ = [
     "Answer",
     "AnswerKind",
     "AnswerOutcome",
+    "AnswersImported",
     "ChoiceAnswer",
     "DesignCancelled",
     "DesignChosen",
@@ -25,10 +26,12 @@ __all__ = [
     "DesignState",
     "GivenAnswer",
     "GivenChoice",
+    "GivenPastAnswer",
     "GivenRanking",
     "GivenRatings",
     "ItemPreference",
     "LoggedStudyEvent",
+    "PastAnswer",
     "Preferences",
     "QueryPreferences",
     "Question",
@@ -262,8 +265,32 @@ class QuestionAnswered:
     answer: Answer
 
 
+@dataclass(frozen=True, slots=True)
+class PastAnswer:
+    """An answer to a question that the study did not ask, by places in `shown`, which has the study's order."""
+
+    shown: QuestionList
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersImported:
+    """Answers that were given elsewhere: those of an import from row `first_row` on, none left out."""
+
+    import_id: str
+    first_row: int
+    answers: tuple[PastAnswer, ...]
+
+
 StudyEvent: TypeAlias = (
-    StudyCreated | DesignRestarted | DesignChosen | DesignCancelled | DesignFailed | QuestionsAsked | QuestionAnswered
+    StudyCreated
+    | DesignRestarted
+    | DesignChosen
+    | DesignCancelled
+    | DesignFailed
+    | QuestionsAsked
+    | QuestionAnswered
+    | AnswersImported
 )
 
 
@@ -329,6 +356,23 @@ class GivenChoice:
 GivenAnswer: TypeAlias = GivenRatings | GivenRanking | GivenChoice
 
 
+@dataclass(frozen=True, slots=True)
+class GivenPastAnswer:
+    """An answer that was given elsewhere as it arrives.
+
+    Attributes
+    ----------
+    query_id
+        Empty in a study without queries.
+    item_ids
+        The items that were shown, in any order; of ratings and a ranking empty means those that the answer names.
+    """
+
+    query_id: str
+    item_ids: tuple[str, ...]
+    answer: GivenAnswer | None
+
+
 class AnswerOutcome(StrEnum):
     """The outcome of an answer that raised no error."""
 
@@ -361,7 +405,7 @@ class Preferences:
     Attributes
     ----------
     answered
-        How many answers it comes from.
+        How many answers it comes from, imported ones included.
     gathered
         As in `QuestionBatch`; 0 without a design.
     total

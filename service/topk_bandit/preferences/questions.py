@@ -7,6 +7,7 @@ something of every direction that can be learned at all.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,15 @@ from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_subsets,
 from topk_bandit.preferences.designs.spans import Span, cross_features, span_of_differences, span_of_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from numpy.typing import ArrayLike
 
     from topk_bandit.preferences.designs.optimal import SubsetDesign, Watch
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 
-__all__ = ["RELATIVE_GAP", "QuestionPool", "choose_next_lists"]
+__all__ = ["RELATIVE_GAP", "QuestionPool", "choose_next_lists", "count_answers"]
 
 IntArray = NDArray[np.int64]
 
@@ -33,6 +36,9 @@ RELATIVE_GAP = 0.01
 
 _UNKNOWN = 1e-3
 """What is known of every direction beforehand, as a share of one question's information."""
+
+_LISTS_AT_ONCE = 1000
+"""Of so many lists the matrices are in memory together: 25 MB with the most directions and the longest lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +126,36 @@ class QuestionPool:
         """Return the utilities of all items for each query."""
         rows = self.span.coordinates.reshape(self.n_queries, self.n_items, -1)
         return tuple(learned.utilities(of_query) for of_query in rows)
+
+
+def count_answers(
+    pool: QuestionPool, design: SubsetDesign, lists: Iterable[Sequence[int]]
+) -> tuple[IntArray, FloatArray]:
+    """Return how many of some lists of rows are each of the design's lists, and the information of all others.
+
+    Parameters
+    ----------
+    lists
+        Rows of the pool, in any order; lists need not be of one length.
+
+    Returns
+    -------
+    Counts, shape (S,), and information, shape (r, r): what `choose_next_lists` takes as `asked` and `besides`.
+    """
+    number_of = {tuple(sorted(one)): number for number, one in enumerate(design.subsets.tolist())}
+    counts = np.zeros(len(design.weights), dtype=np.int64)
+    besides = np.zeros((pool.span.rank,) * 2)
+    others: defaultdict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
+    for rows, count in Counter(tuple(sorted(one)) for one in lists).items():
+        if rows in number_of:
+            counts[number_of[rows]] += count
+        else:
+            others[len(rows)].append((rows, count))
+    for same_length in others.values():
+        for start in range(0, len(same_length), _LISTS_AT_ONCE):
+            part = same_length[start : start + _LISTS_AT_ONCE]
+            besides += pool.information(np.array([rows for rows, _ in part]), [count for _, count in part])
+    return counts, besides
 
 
 def choose_next_lists(

@@ -90,6 +90,8 @@ RULES: Mapping[str, Rule] = {
         DeleteStudy=Rule(Scope.MANAGE, "name", audited=True),
         NextQuestions=Rule(Scope.RECOMMEND, "study"),
         SubmitAnswers=Rule(Scope.REWARD, "study"),
+        ImportAnswers=Rule(Scope.MANAGE, "study", audited=True),
+        GetAnswerImport=Rule(Scope.MANAGE, "study"),
         GetPreferences=Rule(Scope.MANAGE, "study"),
     ),
     **_rules(

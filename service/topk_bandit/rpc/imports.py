@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.imports import ImportReceipt
     from topk_bandit.domain.bandits import BanditName
 
-__all__ = ["import_named", "import_request", "receipt_to_proto"]
+__all__ = ["MAX_ROWS", "MAX_ROW_NUMBER", "import_named", "import_request", "receipt_to_proto"]
 
-_MAX_ROWS = 1000
-_MAX_ROW_NUMBER = 10**15
+MAX_ROWS = 1000
+MAX_ROW_NUMBER = 10**15
 _MAX_ERRORS = 100
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 
@@ -32,10 +32,10 @@ def import_request(request: pb.ImportObservationsRequest) -> tuple[BanditName, R
     """Return whose rows an ImportObservations brings, and the rows, or what is wrong with the form of each."""
     name, import_id = import_named(request)
     if request.rows or not request.next_row:
-        fields.size("rows", len(request.rows), most=_MAX_ROWS)
-    first_row = fields.integer("first_row", request.first_row, low=0, high=_MAX_ROW_NUMBER)
+        fields.size("rows", len(request.rows), most=MAX_ROWS)
+    first_row = fields.integer("first_row", request.first_row, low=0, high=MAX_ROW_NUMBER)
     least = first_row + (len(request.rows) or 1)
-    next_row = fields.integer("next_row", request.next_row or least, low=least, high=_MAX_ROW_NUMBER)
+    next_row = fields.integer("next_row", request.next_row or least, low=least, high=MAX_ROW_NUMBER)
     rows = tuple(map(_row, request.rows))
     return name, RowsOfImport(import_id, first_row, next_row, rows, skips=request.skip_bad_rows)
 

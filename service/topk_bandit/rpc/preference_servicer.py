@@ -11,7 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 from grpc import StatusCode
 
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
-from topk_bandit.rpc import fields
+from topk_bandit.rpc import answer_imports, fields
 from topk_bandit.rpc import study_converters as converters
 from topk_bandit.rpc.failures import status
 from topk_bandit.v1 import preference_service_pb2 as pb
@@ -33,7 +33,10 @@ __all__ = ["READ_ONLY_STUDY_METHODS", "OperationsServicer", "PreferenceServicer"
 READ_ONLY_STUDY_METHODS = frozenset(
     f"/{service.full_name}/{method}"
     for service, methods in (
-        (pb.DESCRIPTOR.services_by_name["PreferenceService"], ("GetStudy", "ListStudies", "GetPreferences")),
+        (
+            pb.DESCRIPTOR.services_by_name["PreferenceService"],
+            ("GetStudy", "ListStudies", "GetAnswerImport", "GetPreferences"),
+        ),
         (operations_pb.DESCRIPTOR.services_by_name["Operations"], ("GetOperation", "ListOperations", "WaitOperation")),
     )
     for method in methods
@@ -100,6 +103,19 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         if isinstance(outcome, TopkBanditError):
             return converters.outcome_to_proto(status(self._failures.failure(outcome, call="SubmitAnswers")))
         return converters.outcome_to_proto(outcome)
+
+    async def ImportAnswers(self, request: pb.ImportAnswersRequest, _context: Context) -> pb.ImportAnswersResponse:
+        """Take in answers that were given elsewhere."""
+        name, sent = answer_imports.import_request(request)
+        return answer_imports.outcome_to_proto(await self._use_cases.import_answers(name, sent))
+
+    async def GetAnswerImport(
+        self, request: pb.GetAnswerImportRequest, _context: Context
+    ) -> pb.GetAnswerImportResponse:
+        """Tell how far an import is."""
+        name, import_id = answer_imports.import_named(request)
+        progress = await self._use_cases.find_import(name, import_id)
+        return pb.GetAnswerImportResponse(next_row=progress.next_row)
 
     async def GetPreferences(self, request: pb.GetPreferencesRequest, _context: Context) -> pb.GetPreferencesResponse:
         """Return what the answers tell."""

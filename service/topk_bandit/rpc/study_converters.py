@@ -47,6 +47,7 @@ __all__ = [
     "QueryPage",
     "asked_to_proto",
     "below_answer",
+    "given_answer",
     "operation_page",
     "operation_to_proto",
     "outcome_to_proto",
@@ -183,6 +184,7 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -
         design=_progress(record.progress),
         asked_count=record.asked,
         answered_count=record.answered,
+        imported_count=record.imported,
         item_count=shape.items,
         query_count=shape.queries,
         create_time=timestamp(record.created_ms),
@@ -285,7 +287,7 @@ def submitted_answers(
 
 def _entry(index: int, answer: pb.Answer) -> tuple[str, GivenAnswer | None] | InvalidArgumentError:
     try:
-        return fields.opaque_id("question_id", answer.question_id), _given(answer)
+        return fields.opaque_id("question_id", answer.question_id), given_answer(answer)
     except InvalidArgumentError as error:
         return below_answer(index, error)
 
@@ -295,7 +297,8 @@ def below_answer(index: int, error: InvalidArgumentError) -> InvalidArgumentErro
     return InvalidArgumentError(f"answers[{index}].{error.field}", error.problem)
 
 
-def _given(answer: pb.Answer) -> GivenAnswer | None:
+def given_answer(answer: pb.Answer | pb.PastAnswer) -> GivenAnswer | None:
+    """Return what was said, None if nothing was."""
     match answer.WhichOneof("answer"):
         case "ratings":
             return GivenRatings(tuple(_rating(*one) for one in enumerate(answer.ratings.ratings)))

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName
 
-__all__ = ["REFUSALS", "finite_text", "quota_refusal", "refusal"]
+__all__ = ["REFUSALS", "finite_text", "import_gap", "import_reused", "quota_refusal", "refusal"]
+
+
+def import_gap(row: str) -> NotReadyError:
+    """Return the error for rows that come too early; `row` is the one to go on with."""
+    return NotReadyError("IMPORT_GAP", f"the import goes on with row {row}", next_row=int(row))
+
+
+def import_reused(row: str) -> ConflictError:
+    """Return the error for other rows than those that the import has."""
+    return ConflictError("IMPORT_REUSED", f"the import has other rows from row {row} on, or took them in other parts")
 
 
 REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
@@ -40,10 +50,8 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "import_count": lambda name, _: ExhaustedError(
         "IMPORT_COUNT", f"{name} has taken {MOST_IMPORT_PARTS} parts of imports", retry_after=None
     ),
-    "import_gap": lambda _, row: NotReadyError("IMPORT_GAP", f"the import goes on with row {row}", next_row=int(row)),
-    "import_reused": lambda _, row: ConflictError(
-        "IMPORT_REUSED", f"the import has other rows from row {row} on, or took them in other parts"
-    ),
+    "import_gap": lambda _, row: import_gap(row),
+    "import_reused": lambda _, row: import_reused(row),
     "item_capacity": lambda name, capacity: ExhaustedError(
         "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones not counted"
     ),

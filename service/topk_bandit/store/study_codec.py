@@ -18,12 +18,14 @@ from msgspec.structs import astuple
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
     AnswerKind,
+    AnswersImported,
     ChoiceAnswer,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
     DesignProgress,
     DesignRestarted,
+    PastAnswer,
     QuestionAnswered,
     QuestionList,
     QuestionsAsked,
@@ -223,6 +225,18 @@ class _Answer(Layout):
 _ANSWERS: tuple[Callable[..., Answer], ...] = (RatingsAnswer, RankingAnswer, ChoiceAnswer)
 
 
+def _past_answer_document(past: PastAnswer) -> Document:
+    return {"list": [past.shown.query, *past.shown.items], "answer": _answer_document(past.answer)}
+
+
+class _PastAnswer(Layout):
+    list: Annotated[tuple[int, ...], Meta(min_length=2)]
+    answer: _Answer
+
+    def read(self) -> PastAnswer:
+        return PastAnswer(QuestionList(self.list[0], self.list[1:]), self.answer.read())
+
+
 def _event_document(event: StudyEvent) -> object:
     match event:
         case StudyCreated(settings):
@@ -231,11 +245,14 @@ def _event_document(event: StudyEvent) -> object:
             return {"attempt": attempt, "design": _design_document(design)}
         case QuestionAnswered(question, answer):
             return {"question": question, "answer": _answer_document(answer)}
+        case AnswersImported(import_id, first_row, answers):
+            past = [_past_answer_document(one) for one in answers]
+            return {"import_id": import_id, "first_row": first_row, "answers": past}
         case _:
             return event
 
 
-_PARTS = {"StudySettings": _Settings, "StudyDesign": _Design, "Answer": _Answer}
+_PARTS = {"StudySettings": _Settings, "StudyDesign": _Design, "Answer": _Answer, "PastAnswer": _PastAnswer}
 _TAGS: dict[type[StudyEvent], str] = {
     StudyCreated: "study_created",
     DesignRestarted: "design_restarted",
@@ -244,6 +261,7 @@ _TAGS: dict[type[StudyEvent], str] = {
     DesignFailed: "design_failed",
     QuestionsAsked: "questions_asked",
     QuestionAnswered: "answered",
+    AnswersImported: "answers_imported",
 }
 _decode_event: Callable[[bytes], StudyEvent] = decoder(
     any_of(derive(kind, EventLayout, tag=tag, parts=_PARTS) for kind, tag in _TAGS.items())

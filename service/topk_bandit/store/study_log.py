@@ -1,8 +1,9 @@
 """The protocol of a store of studies; its calls keep the promises of `topk_bandit.store.log`.
 
 A study's log is the truth, and everything else is a fold over it. It begins with `StudyCreated`, is never trimmed, and
-is bounded by the study's budget and by `MOST_ATTEMPTS` at its design. Beside the log a store keeps only the progress
-of a design and its *lease*: which process designs, and until when by the store's clock.
+is bounded by the study's budget, by `MOST_IMPORTED` and by `MOST_ATTEMPTS` at its design. Beside the log a store keeps
+only what became of imports, the progress of a design and its *lease*: which process designs, and until when by the
+store's clock.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.studies import (
         Answer,
+        AnswersImported,
         DesignEnd,
         DesignFailed,
         DesignProgress,
@@ -25,11 +27,24 @@ if TYPE_CHECKING:
         StudySettings,
         StudyShape,
     )
+    from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress
 
-__all__ = ["MOST_ATTEMPTS", "AnswerStatus", "AskOutcome", "AskStatus", "StudyLogSlice", "StudyRecord", "StudyStore"]
+__all__ = [
+    "MOST_ATTEMPTS",
+    "MOST_IMPORTED",
+    "AnswerStatus",
+    "AskOutcome",
+    "AskStatus",
+    "StudyLogSlice",
+    "StudyRecord",
+    "StudyStore",
+]
 
 MOST_ATTEMPTS = 100
 """How often a study's design is tried, so that a log can't grow without end."""
+
+MOST_IMPORTED = 100_000
+"""So many answers that were given elsewhere a study takes: as many as the largest budget, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class StudyRecord:
         Why it failed; None unless it did.
     asked, answered
         How many questions were asked and answered.
+    imported
+        How many answers that were given elsewhere are in the log.
     log_position
         Position of the newest event.
     """
@@ -65,6 +82,7 @@ class StudyRecord:
     failure: DesignFailed | None
     asked: int
     answered: int
+    imported: int
     log_position: int
 
 
@@ -208,6 +226,29 @@ class StudyStore(Protocol):
         """
         ...
 
+    async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
+        """Return how far an import of answers is, or raise `NotFoundError`."""
+        ...
+
+    async def record_import(self, record: StudyRecord, part: ImportPart, event: AnswersImported) -> ImportOutcome:
+        """Append the answers of a part of an import; the same part again is REPEATED. None is ever STALE.
+
+        Raises
+        ------
+        NotFoundError
+            The study is gone or was created anew.
+        ConflictError
+            IMPORT_REUSED: the rows were recorded with another fingerprint, or in other parts.
+        NotReadyError
+            IMPORT_GAP: rows before them are missing.
+        ExhaustedError
+            STUDY_IMPORTED: the study would have more than `MOST_IMPORTED` answers from elsewhere.
+        """
+        ...
+
     async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
-        """Return a study with up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        """Return a study with up to `limit` events from position `start` on; or raise `NotFoundError`.
+
+        There may be fewer, but two at least, where events are long.
+        """
         ...

@@ -24,6 +24,7 @@ from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
 from topk_bandit.studies.given_answers import read_answer
+from topk_bandit.studies.imports import read_import
 from topk_bandit.studies.pool import build_pool
 from topk_bandit.studies.residents import StudyResidents
 from topk_bandit.studies.results import check_is_prior, make_preferences, make_prior
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quotas
     from topk_bandit.domain.studies import Answer, GivenAnswer, Preferences, StudySettings
     from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.store.log import ImportOutcome, ImportProgress
     from topk_bandit.store.study_log import AskOutcome, StudyRecord, StudyStore
     from topk_bandit.studies.analysis import StudyAnalysis
     from topk_bandit.studies.designer import Designer
+    from topk_bandit.studies.imports import RowsOfAnswers
     from topk_bandit.studies.residents import StudyResident
 
 __all__ = ["Studies"]
@@ -176,6 +179,24 @@ class Studies:
             self._hooks.answered(_label(result))
         return results
 
+    async def import_answers(self, name: StudyName, sent: RowsOfAnswers) -> ImportOutcome:
+        """Record answers that were given elsewhere, all or none, unless they were before.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On ``rows[n]...``: that one can't be taken.
+        NotFoundError, ConflictError, NotReadyError, ExhaustedError
+            As `StudyStore.record_import` has them.
+        """
+        async with self._residents.use(name) as resident:
+            part, event = await self._in_thread(partial(read_import, resident.model.settings, sent))
+            return await self._store.record_import(resident.record, part, event)
+
+    async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
+        """Return how far an import of answers is."""
+        return await self._store.find_import(name, import_id)
+
     async def get_preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
         """Return what was learned, from query number `after` on.
 
@@ -255,7 +276,8 @@ class Studies:
         The study may be used meanwhile.
         """
         analysis = await self._in_thread(prepared)
-        key = analysis.model.incarnation, len(analysis.model.answers)
+        model = analysis.model
+        key = model.incarnation, len(model.answers), len(model.imported)
         async with resident.learning:
             if resident.learned is None or resident.learned[0] != key:
                 resident.learned = key, await self._in_thread(analysis.learn)

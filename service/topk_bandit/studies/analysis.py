@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.studies import AnswerKind, ChoiceAnswer, RankingAnswer, RatingsAnswer
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import SubsetDesign
 from topk_bandit.preferences.inference import learn_utilities
-from topk_bandit.preferences.questions import choose_next_lists
+from topk_bandit.preferences.questions import choose_next_lists, count_answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from numpy.typing import NDArray
-
-    from topk_bandit.domain.studies import Answer
+    from topk_bandit.domain.studies import Answer, QuestionList
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.studies.model import StudyModel
 
-__all__ = ["StudyAnalysis"]
+__all__ = ["Gathered", "StudyAnalysis", "count_imported"]
+
+Gathered: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""How many answers are about each list of the design, and the information of all others."""
 
 _Kind = TypeVar("_Kind", RatingsAnswer, RankingAnswer, ChoiceAnswer)
 
@@ -44,21 +46,25 @@ class StudyAnalysis:
         The study.
     pool
         What its settings allow to ask about.
+    imported
+        Returns what `count_imported` does of the model and the pool.
     """
 
     model: StudyModel
     pool: QuestionPool
+    imported: Callable[[], Gathered]
 
     def choose_next_lists(self, count: int) -> tuple[int, ...]:
         """Return the numbers of the lists to ask about next; see `preferences.questions.choose_next_lists`."""
-        asked = self._count(question.list_number for question in self.model.questions.merge().values())
-        return tuple(choose_next_lists(self.pool, self._design, asked=asked, count=count).tolist())
+        imported, besides = self.imported()
+        asked = imported + self._count(question.list_number for question in self.model.questions.merge().values())
+        return tuple(choose_next_lists(self.pool, self._design, asked=asked, besides=besides, count=count).tolist())
 
     def measure_efficiency(self) -> float:
         """Return the share of the whole budget's information that was gathered; see `QuestionPool`."""
-        design = self._design
+        design, (imported, besides) = self._design, self.imported()
         return self.pool.measure_efficiency(
-            self.pool.information(design.subsets, self._count(self._answered_lists)),
+            self.pool.information(design.subsets, imported + self._count(self._answered_lists)) + besides,
             self.pool.information(design.subsets, design.weights),
             budget=self.model.settings.budget,
         )
@@ -78,16 +84,13 @@ class StudyAnalysis:
 
     @cached_property
     def _design(self) -> SubsetDesign:
-        """The design, its lists as rows of the pool."""
-        design = self.model.chosen_design
-        subsets = np.array(self._rows, dtype=np.int64)
-        return SubsetDesign(subsets, np.array(design.weights), design.log_det, design.gap, design.steps)
+        return _design_of_rows(self.model, self.pool)
 
     @cached_property
     def _rows(self) -> list[list[int]]:
         """For each list of the design the rows of the pool that stand for its items."""
         lists = self.model.design.lists if self.model.design else ()
-        return [[one.query * self.pool.n_items + item for item in one.items] for one in lists]
+        return _rows_of(self.pool, lists)
 
     @cached_property
     def _answered_lists(self) -> list[int]:
@@ -102,8 +105,10 @@ class StudyAnalysis:
     def _read_answers(self) -> Orderings | Ratings:
         """Return the answers in the form that preference models take."""
         n_rows = len(self.pool.span.coordinates)
+        imported = self.model.imported.merge().values()
         shown = [self._rows[number] for number in self._answered_lists]
-        answers = list(self.model.answers.merge().values())
+        shown += _rows_of(self.pool, (past.shown for past in imported))
+        answers = [*self.model.answers.merge().values(), *(past.answer for past in imported)]
         match self.model.settings.answer_kind:
             case AnswerKind.RATINGS:
                 values = [value for answer in answers for value in _expect(answer, RatingsAnswer).values]
@@ -116,6 +121,24 @@ class StudyAnalysis:
                 places = [_expect(answer, ChoiceAnswer).place for answer in answers]
                 chosen = [rows[place] for rows, place in zip(shown, places, strict=True)]
                 return Orderings.from_choices(chosen, shown, n_items=n_rows)
+
+
+def _rows_of(pool: QuestionPool, lists: Iterable[QuestionList]) -> list[list[int]]:
+    """Return for each list the rows of the pool that stand for its items."""
+    return [[one.query * pool.n_items + item for item in one.items] for one in lists]
+
+
+def count_imported(model: StudyModel, pool: QuestionPool) -> Gathered:
+    """Return what answers from elsewhere are about: see `preferences.questions.count_answers`."""
+    shown = (past.shown for past in model.imported.merge().values())
+    return count_answers(pool, _design_of_rows(model, pool), _rows_of(pool, shown))
+
+
+def _design_of_rows(model: StudyModel, pool: QuestionPool) -> SubsetDesign:
+    """Return the design, its lists as rows of the pool."""
+    design = model.chosen_design
+    subsets = np.array(_rows_of(pool, design.lists), dtype=np.int64)
+    return SubsetDesign(subsets, np.array(design.weights), design.log_det, design.gap, design.steps)
 
 
 def _expect(answer: Answer, kind: type[_Kind]) -> _Kind:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
+    AnswersImported,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
@@ -26,7 +27,7 @@ from topk_bandit.studies.growing import GrowingMap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.studies import Answer, LoggedStudyEvent, StudyDesign, StudySettings
+    from topk_bandit.domain.studies import Answer, LoggedStudyEvent, PastAnswer, StudyDesign, StudySettings
 
 __all__ = ["AskedQuestion", "StudyModel", "begin", "fold"]
 
@@ -57,6 +58,8 @@ class StudyModel:
         Number of each question, by its id.
     answers
         By the number of their question, in the order in which they came.
+    imported
+        Answers that were given elsewhere, by their number, from 1 for the first that came.
     """
 
     incarnation: str
@@ -66,6 +69,7 @@ class StudyModel:
     questions: GrowingMap[int, AskedQuestion] = field(default_factory=GrowingMap)
     numbers: GrowingMap[str, int] = field(default_factory=GrowingMap)
     answers: GrowingMap[int, Answer] = field(default_factory=GrowingMap)
+    imported: GrowingMap[int, PastAnswer] = field(default_factory=GrowingMap)
 
     @property
     def version(self) -> int:
@@ -79,7 +83,12 @@ class StudyModel:
         numbers = len(items) * len(items[0].features)
         if queries:
             numbers *= len(queries) * len(queries[0].features)
-        return _BYTES_PER_FEATURE * numbers + _BYTES_PER_QUESTION * len(self.questions)
+        return _BYTES_PER_FEATURE * numbers + _BYTES_PER_QUESTION * (len(self.questions) + len(self.imported))
+
+    @property
+    def answer_count(self) -> int:
+        """How many answers utilities are learned from."""
+        return len(self.answers) + len(self.imported)
 
     @property
     def chosen_design(self) -> StudyDesign:
@@ -136,6 +145,8 @@ def _apply(model: StudyModel, logged: LoggedStudyEvent) -> StudyModel:
             return _add_questions(replace(model, last=logged), request_id, lists)
         case QuestionAnswered(question, answer):
             return _add_answer(replace(model, last=logged), question, answer)
+        case AnswersImported(answers=answers):
+            return _add_imported(replace(model, last=logged), answers)
         case DesignRestarted() | DesignCancelled() | DesignFailed():
             return replace(model, last=logged)
 
@@ -157,6 +168,16 @@ def _add_answer(model: StudyModel, question: int, answer: Answer) -> StudyModel:
     if question not in model.questions:
         raise CorruptDataError(f"event {model.version} answers question {question}, which was not asked")
     return replace(model, answers=model.answers.add({question: answer}))
+
+
+def _add_imported(model: StudyModel, answers: Sequence[PastAnswer]) -> StudyModel:
+    n_queries, n_items = max(1, len(model.settings.queries)), len(model.settings.items)
+    for one in answers:
+        query, items = one.shown.query, one.shown.items
+        if not (0 <= query < n_queries and min(items) >= 0 and max(items) < n_items):
+            raise CorruptDataError(f"event {model.version} has an answer about items that the study does not have")
+    first = len(model.imported) + 1
+    return replace(model, imported=model.imported.add(dict(enumerate(answers, first))))
 
 
 def _question_id(incarnation: str, request_id: str, place: int) -> str:

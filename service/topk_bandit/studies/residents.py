@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
-from topk_bandit.studies.analysis import StudyAnalysis
+from topk_bandit.studies.analysis import StudyAnalysis, count_imported
 from topk_bandit.studies.model import begin, fold
 from topk_bandit.studies.pool import build_pool
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.store.study_log import StudyLogSlice, StudyRecord, StudyStore
+    from topk_bandit.studies.analysis import Gathered
     from topk_bandit.studies.model import StudyModel
 
 __all__ = ["StudyResident", "StudyResidents"]
@@ -42,18 +43,20 @@ class StudyResident:
     learning
         Held while utilities are learned from the answers, so that this is done once.
     learned
-        Incarnation, number of answers, and what they tell of utilities; None before it was asked for.
+        Incarnation, numbers of answers and of imported ones, and what they tell of utilities; None before that was
+        asked for.
     """
 
     def __init__(self, name: StudyName, store: StudyStore) -> None:
         self.in_use = asyncio.Lock()
         self.learning = asyncio.Lock()
-        self.learned: tuple[tuple[str, int], UtilityPosterior] | None = None
+        self.learned: tuple[tuple[str, int, int], UtilityPosterior] | None = None
         self._name = name
         self._store = store
         self._model: StudyModel | None = None
         self._record: StudyRecord | None = None
         self._pool: Callable[[], QuestionPool] | None = None
+        self._imported: tuple[tuple[str, bool, int], Callable[[], Gathered]] | None = None
 
     @property
     def model(self) -> StudyModel:
@@ -80,7 +83,12 @@ class StudyResident:
         It may take seconds the first time, and may be called on any thread.
         """
         model, pool = self.model, self._pool or partial(build_pool, self.model.settings)
-        return lambda: StudyAnalysis(model, pool())
+        key = model.incarnation, model.design is not None, len(model.imported)
+        if self._imported is None or self._imported[0] != key:
+            # As many of a study are always the same ones, so what they tell is computed once.
+            self._imported = key, cache(lambda: count_imported(model, pool()))
+        imported = self._imported[1]
+        return lambda: StudyAnalysis(model, pool(), imported)
 
     async def fold_new_events(self) -> StudyModel:
         """Fold the log to its end, and return the model.
@@ -107,6 +115,7 @@ class StudyResident:
         if not part.events:
             raise CorruptDataError(f"the log of {self._name} is empty")
         self._model = begin(part.record.incarnation, part.events[0])
+        self._imported = None
         self._pool = cache(partial(build_pool, self._model.settings))
         return part
 

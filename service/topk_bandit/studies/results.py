@@ -36,7 +36,7 @@ def make_preferences(
     end = after + max(1, min(queries, items // len(item_ids)))
     utilities = analysis.pool.predict_utilities(learned)[after:end]
     return Preferences(
-        answered=len(model.answers),
+        answered=model.answer_count,
         gathered=analysis.measure_efficiency() if model.design else 0.0,
         total=len(query_ids),
         queries=tuple(
@@ -62,7 +62,7 @@ def check_is_prior(name: StudyName, model: StudyModel, *, context_dim: int) -> N
     InvalidArgumentError
         Naming ``prior_study``: it has no answers, or its queries have another number of features.
     """
-    if not model.answers:
+    if not model.answer_count:
         raise InvalidArgumentError("prior_study", f"{name} has no answers yet")
     queries = model.settings.queries
     width = len(queries[0].features) if queries else 0
@@ -75,7 +75,7 @@ def make_prior(study: str, analysis: StudyAnalysis, learned: UtilityPosterior) -
     """Return what a study hands to a bandit; see `Studies.prior`."""
     model = analysis.model
     make = _make_slopes if model.settings.queries else _make_constants
-    return Prior(study, len(model.answers), make(analysis, learned))
+    return Prior(study, model.answer_count, make(analysis, learned))
 
 
 def _make_constants(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[ItemUtility, ...]:

@@ -48,7 +48,7 @@ ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
 
 class Study(_message.Message):
-    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time")
+    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,7 @@ class Study(_message.Message):
     ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
     QUERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    IMPORTED_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     items: _containers.RepeatedCompositeFieldContainer[StudyItem]
     queries: _containers.RepeatedCompositeFieldContainer[StudyQuery]
@@ -75,7 +76,8 @@ class Study(_message.Message):
     item_count: int
     query_count: int
     create_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    imported_count: int
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ...) -> None: ...
 
 class StudyItem(_message.Message):
     __slots__ = ("item_id", "features")
@@ -248,6 +250,54 @@ class AnswerResult(_message.Message):
     outcome: AnswerOutcome
     error: _status_pb2.Status
     def __init__(self, outcome: _Optional[_Union[AnswerOutcome, str]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class ImportAnswersRequest(_message.Message):
+    __slots__ = ("study", "import_id", "first_row", "rows")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    import_id: str
+    first_row: int
+    rows: _containers.RepeatedCompositeFieldContainer[PastAnswer]
+    def __init__(self, study: _Optional[str] = ..., import_id: _Optional[str] = ..., first_row: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PastAnswer, _Mapping]]] = ...) -> None: ...
+
+class PastAnswer(_message.Message):
+    __slots__ = ("query_id", "item_ids", "ratings", "ranking", "chosen_item_id")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    RATINGS_FIELD_NUMBER: _ClassVar[int]
+    RANKING_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    ratings: RatingsAnswer
+    ranking: RankingAnswer
+    chosen_item_id: str
+    def __init__(self, query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ...) -> None: ...
+
+class ImportAnswersResponse(_message.Message):
+    __slots__ = ("next_row", "outcome")
+    NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    next_row: int
+    outcome: AnswerOutcome
+    def __init__(self, next_row: _Optional[int] = ..., outcome: _Optional[_Union[AnswerOutcome, str]] = ...) -> None: ...
+
+class GetAnswerImportRequest(_message.Message):
+    __slots__ = ("study", "import_id")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    import_id: str
+    def __init__(self, study: _Optional[str] = ..., import_id: _Optional[str] = ...) -> None: ...
+
+class GetAnswerImportResponse(_message.Message):
+    __slots__ = ("next_row",)
+    NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
+    next_row: int
+    def __init__(self, next_row: _Optional[int] = ...) -> None: ...
 
 class GetPreferencesRequest(_message.Message):
     __slots__ = ("study", "page_size", "page_token")

@@ -71,6 +71,16 @@ class PreferenceServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitAnswersRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitAnswersResponse.FromString,
                 _registered_method=True)
+        self.ImportAnswers = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/ImportAnswers',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportAnswersRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportAnswersResponse.FromString,
+                _registered_method=True)
+        self.GetAnswerImport = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/GetAnswerImport',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportResponse.FromString,
+                _registered_method=True)
         self.GetPreferences = channel.unary_unary(
                 '/topk_bandit.v1.PreferenceService/GetPreferences',
                 request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesRequest.SerializeToString,
@@ -134,6 +144,23 @@ class PreferenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportAnswers(self, request, context):
+        """ImportAnswers teaches a study from answers to questions that it did not ask: up to 1,000 a call, in the order of their
+        numbers, 100,000 in all (else RESOURCE_EXHAUSTED, STUDY_IMPORTED). All rows of a call are taken or none; a bad one is
+        INVALID_ARGUMENT naming its field, such as `rows[3].ranking.item_ids[1]`. It is safe to send again: rows that were taken
+        change nothing. It needs no design, and takes nothing of the budget.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAnswerImport(self, request, context):
+        """GetAnswerImport returns how far an import of answers is, so that it can be gone on with.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPreferences(self, request, context):
         """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank.
         """
@@ -173,6 +200,16 @@ def add_PreferenceServiceServicer_to_server(servicer, server):
                     servicer.SubmitAnswers,
                     request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitAnswersRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitAnswersResponse.SerializeToString,
+            ),
+            'ImportAnswers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportAnswers,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportAnswersRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportAnswersResponse.SerializeToString,
+            ),
+            'GetAnswerImport': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAnswerImport,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportResponse.SerializeToString,
             ),
             'GetPreferences': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPreferences,
@@ -348,6 +385,60 @@ class PreferenceService:
             '/topk_bandit.v1.PreferenceService/SubmitAnswers',
             topk__bandit_dot_v1_dot_preference__service__pb2.SubmitAnswersRequest.SerializeToString,
             topk__bandit_dot_v1_dot_preference__service__pb2.SubmitAnswersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportAnswers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.PreferenceService/ImportAnswers',
+            topk__bandit_dot_v1_dot_preference__service__pb2.ImportAnswersRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.ImportAnswersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAnswerImport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.PreferenceService/GetAnswerImport',
+            topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportResponse.FromString,
             options,
             channel_credentials,
             insecure,

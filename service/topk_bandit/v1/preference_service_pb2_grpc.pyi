@@ -60,6 +60,14 @@ class PreferenceServiceStub:
     """SubmitAnswers takes in answers; each has a result of its own, and one that is refused stops no other. It is safe to
     send again.
     """
+    ImportAnswers: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.ImportAnswersRequest, _preference_service_pb2.ImportAnswersResponse]
+    """ImportAnswers teaches a study from answers to questions that it did not ask: up to 1,000 a call, in the order of their
+    numbers, 100,000 in all (else RESOURCE_EXHAUSTED, STUDY_IMPORTED). All rows of a call are taken or none; a bad one is
+    INVALID_ARGUMENT naming its field, such as `rows[3].ranking.item_ids[1]`. It is safe to send again: rows that were taken
+    change nothing. It needs no design, and takes nothing of the budget.
+    """
+    GetAnswerImport: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.GetAnswerImportRequest, _preference_service_pb2.GetAnswerImportResponse]
+    """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
     GetPreferences: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.GetPreferencesRequest, _preference_service_pb2.GetPreferencesResponse]
     """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
 
@@ -94,6 +102,14 @@ class PreferenceServiceAsyncStub(PreferenceServiceStub):
     """SubmitAnswers takes in answers; each has a result of its own, and one that is refused stops no other. It is safe to
     send again.
     """
+    ImportAnswers: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.ImportAnswersRequest, _preference_service_pb2.ImportAnswersResponse]  # type: ignore[assignment]
+    """ImportAnswers teaches a study from answers to questions that it did not ask: up to 1,000 a call, in the order of their
+    numbers, 100,000 in all (else RESOURCE_EXHAUSTED, STUDY_IMPORTED). All rows of a call are taken or none; a bad one is
+    INVALID_ARGUMENT naming its field, such as `rows[3].ranking.item_ids[1]`. It is safe to send again: rows that were taken
+    change nothing. It needs no design, and takes nothing of the budget.
+    """
+    GetAnswerImport: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.GetAnswerImportRequest, _preference_service_pb2.GetAnswerImportResponse]  # type: ignore[assignment]
+    """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
     GetPreferences: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.GetPreferencesRequest, _preference_service_pb2.GetPreferencesResponse]  # type: ignore[assignment]
     """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
 
@@ -161,6 +177,26 @@ class PreferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         """SubmitAnswers takes in answers; each has a result of its own, and one that is refused stops no other. It is safe to
         send again.
         """
+
+    @_abc_1.abstractmethod
+    def ImportAnswers(
+        self,
+        request: _preference_service_pb2.ImportAnswersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.ImportAnswersResponse, _abc.Awaitable[_preference_service_pb2.ImportAnswersResponse]]:
+        """ImportAnswers teaches a study from answers to questions that it did not ask: up to 1,000 a call, in the order of their
+        numbers, 100,000 in all (else RESOURCE_EXHAUSTED, STUDY_IMPORTED). All rows of a call are taken or none; a bad one is
+        INVALID_ARGUMENT naming its field, such as `rows[3].ranking.item_ids[1]`. It is safe to send again: rows that were taken
+        change nothing. It needs no design, and takes nothing of the budget.
+        """
+
+    @_abc_1.abstractmethod
+    def GetAnswerImport(
+        self,
+        request: _preference_service_pb2.GetAnswerImportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.GetAnswerImportResponse, _abc.Awaitable[_preference_service_pb2.GetAnswerImportResponse]]:
+        """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
 
     @_abc_1.abstractmethod
     def GetPreferences(

@@ -14,6 +14,7 @@ from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.files import digest_of, read_rows
+from topk_bandit.commands.imports.places import explain
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
 
@@ -117,21 +118,12 @@ class _Import:
                 skip_bad_rows=self._skips,
             )
         except InvalidArgument as error:
-            raise self._explain(error, places) from None
+            begun = self._client.get_import(self._bandit, self._import_id).next_row
+            raise explain(error, places, begun=begun, import_id=self._import_id) from None
         for bad in report.errors:
             self._leave_out(f"{places[bad.row - first]}, {bad.field}: {bad.message}")
         self._accepted += report.accepted
         self._skipped += report.skipped - len(report.errors)
-
-    def _explain(self, error: InvalidArgument, places: Sequence[str]) -> InvalidArgumentError:
-        """Return an error of the service with the place in the file, and how to go on after it."""
-        place, _, field = error.field.removeprefix("rows[").partition("].")
-        where = f"{places[int(place)]}, {field}" if place.isdecimal() else error.field
-        problem = error.details.message.removeprefix(f"{error.field}: ")
-        begun = self._client.get_import(self._bandit, self._import_id).next_row
-        if begun:
-            problem += f"; {begun} rows are imported: a corrected file goes on with --import-id {self._import_id}"
-        return InvalidArgumentError(where, problem)
 
     def _leave_out(self, problem: str) -> None:
         self._skipped += 1

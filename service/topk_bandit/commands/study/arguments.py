@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from topk_bandit.commands.connection import add_connection
 from topk_bandit.domain.studies import AnswerKind
-
-if TYPE_CHECKING:
-    import argparse
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
@@ -18,11 +16,25 @@ Ask people a few well-chosen questions about your items, and learn from their an
   topk-bandit study ask    --items items.csv --kind ranking --size 3 --count 20 --out study
   topk-bandit study learn  --items items.csv --kind ranking --answers answers.csv --out study
   topk-bandit study run    does both: learns from the answers, and says what to ask next
+  topk-bandit study import shop/taste answers.csv    teaches a study of a running service from past answers
 
 items.csv    item,feature,feature,...     one row an item; without features, each item is its own
 queries.csv  query,feature,feature,...    optional: what the items are seen for, if tastes depend on it
 answers.csv  one row an answer: the items, best first, after a query if there are queries;
              a choice has the chosen item first; ratings have the columns item and rating
+"""
+
+IMPORT = """\
+Teach a study of a running service from answers to questions that it did not ask: one row each, in JSON Lines, CSV or
+Parquet.
+
+item_1, item_2, ...      the items that were shown, best first; or items, a list
+chosen                   of a choice or pair the item that was chosen; without it the first one was
+rating_1, rating_2, ...  of ratings those of the items; or ratings, a list; or item and rating, for one item a row
+query                    what the items were seen for, in a study with queries
+
+In CSV the parts of a list are separated by |. Other columns are passed over. The same file again changes nothing, and
+an import that was interrupted goes on where it stopped.
 """
 
 
@@ -37,6 +49,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         word = words.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
         _add_common(word, answers=name != "ask", questions=name != "learn")
         word.set_defaults(run=_called, word=name)
+    word = words.add_parser(
+        "import",
+        help="teach a study of a running service from answers that were given elsewhere",
+        description=IMPORT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_import(word)
+
+
+def _add_import(word: argparse.ArgumentParser) -> None:
+    word.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
+    word.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
+    add_connection(word)
+    word.add_argument(
+        "--column",
+        dest="columns",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="the column of the file that has NAME; can be given again",
+    )
+    word.add_argument(
+        "--import-id",
+        metavar="ID",
+        help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
+    )
+    word.set_defaults(run=_import)
 
 
 def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bool) -> None:
@@ -65,3 +104,9 @@ def _called(given: argparse.Namespace) -> int:
     from topk_bandit.commands.study import command  # noqa: PLC0415 - other commands need not wait for it
 
     return {"run": command.run, "ask": command.ask, "learn": command.learn}[given.word](given)
+
+
+def _import(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.study import imports  # noqa: PLC0415 - other commands need not wait for it
+
+    return imports.run(given)

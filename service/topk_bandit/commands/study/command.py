@@ -22,7 +22,7 @@ from topk_bandit.domain.studies import AnswerKind
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.inference import learn_utilities
-from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool, choose_next_lists
+from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool, choose_next_lists, count_answers
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from topk_bandit.commands.study.files import Answered
     from topk_bandit.preferences.designs.optimal import Progress as DesignProgress
     from topk_bandit.preferences.designs.optimal import SubsetDesign
-    from topk_bandit.preferences.utilities import FloatArray
 
     IntArray = NDArray[np.int64]
 
@@ -114,7 +113,7 @@ class _Study:
             raise InvalidArgumentError("--count", f"expected at least 1, got {count}")
         design = self._designed(2 if self._kind is AnswerKind.PAIR else self._given.size)
         of_one = of.information(design.subsets, design.weights)
-        asked, besides = self._asked(design, self._rows(answers))
+        asked, besides = count_answers(of, design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
         chosen = design.subsets[choose_next_lists(of, design, asked=asked, besides=besides, count=count)]
         lists = [(int(rows[0]) // of.n_items, (rows % of.n_items).tolist()) for rows in chosen]
@@ -148,19 +147,6 @@ class _Study:
 
             rng = np.random.default_rng(self._given.seed)
             return self._pool.design(list_size=size, relative_gap=RELATIVE_GAP, rng=rng, watch=show)
-
-    def _asked(self, design: SubsetDesign, rows: Sequence[Sequence[int]]) -> tuple[IntArray, FloatArray]:
-        """Return how often each list of the design was asked about, and the information of other answers."""
-        number_of = {tuple(sorted(one)): number for number, one in enumerate(design.subsets.tolist())}
-        asked = np.zeros(len(design.weights), dtype=np.int64)
-        besides = np.zeros((self._pool.span.rank,) * 2)
-        for row in rows:
-            number = number_of.get(tuple(sorted(row)))
-            if number is None:
-                besides += self._pool.information(np.array([row]), [1.0])
-            else:
-                asked[number] += 1
-        return asked, besides
 
     def _rows(self, answers: Sequence[Answered]) -> list[list[int]]:
         return [[answer.query * self._pool.n_items + item for item in answer.items] for answer in answers]

@@ -6,10 +6,11 @@ that each is atomic on one event loop. It never writes to a disk, and its data e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.studies import (
+    AnswersImported,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
@@ -21,6 +22,7 @@ from topk_bandit.domain.studies import (
     QuestionsAsked,
     StudyCreated,
 )
+from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress, RecordStatus
 from topk_bandit.store.study_codec import (
     decode_study_event,
     encode_answer,
@@ -30,6 +32,7 @@ from topk_bandit.store.study_codec import (
 )
 from topk_bandit.store.study_log import (
     MOST_ATTEMPTS,
+    MOST_IMPORTED,
     AnswerStatus,
     AskOutcome,
     AskStatus,
@@ -64,6 +67,9 @@ class _Study:
     events: list[LoggedStudyEvent] = field(default_factory=list)
     requests: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     answers: dict[int, bytes] = field(default_factory=dict)
+    imported: int = 0
+    imports: dict[str, ImportProgress] = field(default_factory=dict)
+    import_parts: dict[tuple[str, int], tuple[str, ImportOutcome]] = field(default_factory=dict)
 
     def record(self) -> StudyRecord:
         return StudyRecord(
@@ -78,6 +84,7 @@ class _Study:
             failure=self.failure,
             asked=self.asked,
             answered=len(self.answers),
+            imported=self.imported,
             log_position=len(self.events),
         )
 
@@ -113,6 +120,27 @@ class _Study:
         self.answers[question] = packed
         self.append(QuestionAnswered(question, answer), at_ms=at_ms)
         return AnswerStatus.ACCEPTED
+
+    def recall_import(self, part: ImportPart) -> ImportOutcome | None:
+        known = self.import_parts.get((part.import_id, part.first_row))
+        next_row = self.imports.get(part.import_id, ImportProgress()).next_row
+        if known is not None and known[0] == part.fingerprint:
+            return known[1]
+        if known is not None or part.first_row < next_row:
+            raise study_refusal("import_reused", self.name, part.first_row)
+        if part.first_row > next_row:
+            raise study_refusal("import_gap", self.name, next_row)
+        return None
+
+    def take_import(self, part: ImportPart, event: AnswersImported, *, at_ms: int) -> ImportOutcome:
+        self.append(event, at_ms=at_ms)
+        self.imported += part.accepted
+        before = self.imports.get(part.import_id, ImportProgress())
+        self.imports[part.import_id] = ImportProgress(part.next_row, before.accepted + part.accepted)
+        recorded = ImportOutcome(RecordStatus.RECORDED, part.next_row, part.accepted, len(self.events))
+        repeated = replace(recorded, status=RecordStatus.REPEATED)
+        self.import_parts[part.import_id, part.first_row] = part.fingerprint, repeated
+        return recorded
 
 
 @final
@@ -220,6 +248,20 @@ class MemoryStudies(StudyStore):
         """See `StudyStore.record_answers`."""
         study, now_ms = self._same_study(record), self._clock_ms()
         return [study.answer(question, answer, at_ms=now_ms) for question, answer in answers]
+
+    async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
+        """See `StudyStore.find_import`."""
+        return self._study(name).imports.get(import_id, ImportProgress())
+
+    async def record_import(self, record: StudyRecord, part: ImportPart, event: AnswersImported) -> ImportOutcome:
+        """See `StudyStore.record_import`."""
+        study = self._same_study(record)
+        known = study.recall_import(part)
+        if known is not None:
+            return known
+        if study.imported + part.accepted > MOST_IMPORTED:
+            raise study_refusal("study_imported", study.name)
+        return study.take_import(part, event, at_ms=self._clock_ms())
 
     async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
         """See `StudyStore.read_study`."""

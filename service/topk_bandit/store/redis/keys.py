@@ -17,6 +17,7 @@
     {prefix}:{studies/t/s}:log       stream   <position>-0 -> at_ms, event; never trimmed
     {prefix}:{studies/t/s}:requests  hash     request id -> "first count" of the questions that it was answered with
     {prefix}:{studies/t/s}:answers   hash     question number -> its answer
+    {prefix}:{studies/t/s}:imports   hash     as a bandit's
     {prefix}:{studies/t/s}:lease     hash     owner, until_ms: who works at the design
     {prefix}:{t}:bandits             zset     the tenant's bandit ids, all with score 0
     {prefix}:{t}:reservations        hash     bandit id -> "incarnation at_ms" of the attempt to create it
@@ -72,6 +73,7 @@ class StudyKeys(NamedTuple):
     log: str
     requests: str
     answers: str
+    imports: str
     lease: str
 
     @property

@@ -20,6 +20,7 @@ from topk_bandit.domain.studies import (
     StudyCreated,
     StudyName,
 )
+from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.study_replies import read_entries, read_study
@@ -32,13 +33,22 @@ from topk_bandit.store.study_codec import (
     settings_digest,
     shape_of,
 )
-from topk_bandit.store.study_log import MOST_ATTEMPTS, AnswerStatus, AskOutcome, AskStatus, StudyLogSlice, StudyStore
+from topk_bandit.store.study_log import (
+    MOST_ATTEMPTS,
+    MOST_IMPORTED,
+    AnswerStatus,
+    AskOutcome,
+    AskStatus,
+    StudyLogSlice,
+    StudyStore,
+)
 from topk_bandit.store.study_refusals import STUDY_REFUSALS, study_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.studies import Answer, DesignEnd, StudySettings
+    from topk_bandit.domain.studies import Answer, AnswersImported, DesignEnd, StudySettings
+    from topk_bandit.store.log import ImportPart
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.study_log import StudyRecord
@@ -157,6 +167,26 @@ class RedisStudies(StudyStore):
             scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
         )
         return [AnswerStatus(status.decode()) for status in statuses]
+
+    async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
+        """See `StudyStore.find_import`."""
+        keys = self._keys.study(name)
+        _, next_row, accepted = await self._studies.ask(
+            scripts.STUDY_FIND_IMPORT, name, (keys.meta, keys.imports), (import_id,)
+        )
+        return ImportProgress(int(next_row), int(accepted))
+
+    async def record_import(self, record: StudyRecord, part: ImportPart, event: AnswersImported) -> ImportOutcome:
+        """See `StudyStore.record_import`."""
+        keys = self._keys.study(record.name)
+        rows = (part.import_id, part.first_row, part.fingerprint, part.next_row, part.accepted)
+        (status, *details), _ = await self._studies.tell(
+            scripts.STUDY_RECORD_IMPORT,
+            record.name,
+            (keys.meta, keys.log, keys.imports),
+            (record.incarnation, *rows, encode_study_event(event), MOST_IMPORTED),
+        )
+        return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
 
     async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
         """See `StudyStore.read_study`."""

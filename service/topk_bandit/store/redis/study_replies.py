@@ -38,6 +38,7 @@ def read_study(name: StudyName, meta: Hash) -> StudyRecord:
         failure=_failure(fields[b"failure"]),
         asked=int(fields[b"asked"]),
         answered=int(fields[b"answered"]),
+        imported=int(fields[b"imported"]),
         log_position=int(fields[b"log_position"]),
     )
 

@@ -20,7 +20,7 @@ if not study[1] then
   end
   write('HSET', KEYS[1],
     'incarnation', ARGV[1], 'settings_digest', ARGV[2], 'shape', ARGV[3], 'created_ms', text(at_ms), 'log_position', 0,
-    'budget', ARGV[5], 'asked', 0, 'answered', 0, 'attempt', 1, 'state', 'designing', 'progress', '', 'failure', '')
+    'budget', ARGV[5], 'asked', 0, 'answered', 0, 'imported', 0, 'attempt', 1, 'state', 'designing', 'progress', '', 'failure', '')
   newest = '0'
   append(KEYS[1], KEYS[2], at_ms, ARGV[4])
   commit()

@@ -1,0 +1,32 @@
+"""Errors of the service by the place in the file that is at fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.client import InvalidArgument
+
+__all__ = ["explain"]
+
+
+def explain(error: InvalidArgument, places: Sequence[str], *, begun: int, import_id: str) -> InvalidArgumentError:
+    """Return an error of the service with the place in the file, and how to go on after it.
+
+    Parameters
+    ----------
+    places
+        Of the rows that were sent.
+    begun
+        How many rows are imported.
+    """
+    place, _, field = error.field.removeprefix("rows[").partition("].")
+    where = f"{places[int(place)]}, {field}" if place.isdecimal() else error.field
+    problem = error.details.message.removeprefix(f"{error.field}: ")
+    if begun:
+        problem += f"; {begun} rows are imported: a corrected file goes on with --import-id {import_id}"
+    return InvalidArgumentError(where, problem)

@@ -1,0 +1,132 @@
+"""`topk-bandit study import`: answers in files of three formats, as a study of a service gets them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.rpc.studies import FEATURES, study_server
+
+from topk_bandit.client import Client
+from topk_bandit.commands.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.rpc.harness import RunningServer
+
+ITEMS = {f"i{number}": row.tolist() for number, row in enumerate(FEATURES)}
+KINDS = {"ranking": 3, "choice": 3, "pair": 2, "ratings": 3}
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with study_server() as running:
+        with Client(running.target, tenant="acme", timeout=20.0) as client:
+            for kind, size in KINDS.items():
+                client.create_study(kind, ITEMS, answer_kind=kind, list_size=size, budget=9)
+        yield running
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[Client]:
+    with Client(server.target, tenant="acme", timeout=20.0) as opened:
+        yield opened
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return path
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(
+            {key: "|".join(map(str, value)) if isinstance(value, list) else value for key, value in row.items()}
+            for row in rows
+        )
+    return path
+
+
+def called(server: RunningServer, path: Path, study: str, *flags: str) -> int:
+    return main(["study", "import", f"acme/{study}", str(path), "--address", server.target, *flags])
+
+
+LISTS = {"items": ["i3", "i1", "i4"]}
+COLUMNS = {"item_1": "i3", "item_2": "i1", "item_3": "i4"}
+SAID: dict[str, list[dict[str, Any]]] = {
+    "ranking": [LISTS, COLUMNS],
+    "choice": [LISTS, COLUMNS, {**LISTS, "chosen": "i3"}, {"items": ["i1", "i3", "i4"], "chosen": "i3"}],
+    "pair": [{"items": ["i3", "i1"]}, {"item_1": "i1", "item_2": "i3", "chosen": "i3"}],
+    "ratings": [{**LISTS, "ratings": [2.0, 1.0, 0]}, {**COLUMNS, "rating_1": 2, "rating_2": 1.0, "rating_3": 0}],
+}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_is_the_same_however_a_row_says_it(
+    server: RunningServer, client: Client, tmp_path: Path, kind: str, suffix: str
+) -> None:
+    for number, row in enumerate(SAID[kind]):
+        path = write(tmp_path / f"{number}.{suffix}", [row])
+        # Under one id, whoever says something else would be refused.
+        assert called(server, path, kind, "--import-id", f"{number}") == 0
+        assert client.get_answer_import(kind, f"{number}") == 1
+    learned = client.get_preferences(kind)
+    assert learned.answered_count == len(SAID[kind])
+    assert learned.items[0].id == "i3" if kind != "ratings" else learned.items
+
+
+def test_ratings_may_be_an_object_or_one_a_row(server: RunningServer, client: Client, tmp_path: Path) -> None:
+    rows = [{"ratings": {"i3": 2, "i1": 1.5}}, {"item": "i4", "rating": 1}]
+    assert called(server, write(tmp_path / "a.jsonl", rows), "ratings") == 0
+    assert called(server, write(tmp_path / "b.csv", [{"item": "i4", "rating": 1}]), "ratings") == 0
+    assert client.get_preferences("ratings").answered_count == 3
+
+
+def test_the_same_file_again_changes_nothing_and_a_bad_row_is_named(
+    server: RunningServer, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"items": [f"i{n % 9}", f"i{(n + 1) % 9}"], "mood": "fine"} for n in range(1200)]
+    path = write(tmp_path / "year.jsonl", rows)
+    for expected in ("1200 answers imported: import", "0 answers imported; 1200 were imported before: import"):
+        assert called(server, path, "ranking") == 0
+        out = capsys.readouterr().out
+        assert expected in out
+        assert "columns that mean nothing to the study: mood" in out
+    assert client.get_study("ranking").imported_count == 1200
+    rows[1100] = {"items": ["i1", "nothing"], "mood": "fine"}
+    assert called(server, write(tmp_path / "bad.jsonl", rows), "ranking", "--import-id", "new") == 1
+    error = capsys.readouterr().err
+    assert "bad.jsonl, line 1101, ranking.item_ids[1]: is no item of the study" in error
+    assert "1000 rows are imported: a corrected file goes on with --import-id new" in error
+    assert client.get_study("ranking").imported_count == 2200
+
+
+@pytest.mark.parametrize(
+    ("study", "row", "problem"),
+    [
+        ("ranking", {"reward": 1}, "column 'items': is missing"),
+        ("ranking", {"items": 7}, "column 'items': expected a list"),
+        ("ratings", {"items": ["i1"], "ratings": []}, "column 'ratings': expected one for each item"),
+        ("ratings", {"item": "i1", "rating": "good"}, "column 'rating': expected a finite number"),
+        ("ratings", {"items": ["i1", "i1"], "ratings": [1, 2]}, "column 'items': names an item a second time"),
+    ],
+)
+def test_a_row_of_another_form_is_named_before_anything_is_sent(
+    *,
+    server: RunningServer,
+    client: Client,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    study: str,
+    row: dict[str, Any],
+    problem: str,
+) -> None:
+    good = {"items": ["i1", "i2"], "ratings": [1, 2]} if study == "ratings" else LISTS
+    assert called(server, write(tmp_path / "a.jsonl", [good, row]), study) == 1
+    assert f"a.jsonl, line 2, {problem}" in capsys.readouterr().err
+    assert client.get_study(study).imported_count == 0
