@@ -65,6 +65,19 @@ def ranked(questions: Questions) -> dict[str, tuple[str, ...]]:
     return {one.id: tuple(sorted(one.items, key=lambda item: -liked[item])) for one in questions.questions}
 
 
+def test_items_may_be_ids_alone_and_more_than_the_features_that_one_has(client: EitherClient) -> None:
+    liked = [f"i{number}" for number in range(100)]
+    client.create_study("taste", liked, answer_kind=AnswerKind.RANKING, list_size=4, budget=200, timeout=30.0)
+    assert client.wait_for_design("taste", timeout=60.0).state is DesignState.READY
+    asked = client.next_questions("taste", 200)
+    client.submit_answers("taste", {one.id: tuple(sorted(one.items, key=liked.index)) for one in asked.questions})
+    [query] = client.get_preferences("taste").queries
+    learned = {one.id: one.utility for one in query.items}
+    places = [learned[one] for one in liked]
+    assert np.corrcoef(places, range(100))[0, 1] < -0.7
+    assert client.get_study("taste").items == dict.fromkeys(liked, ())
+
+
 def test_a_study_from_start_to_end(client: EitherClient) -> None:
     created(client)
     seen = []

@@ -175,6 +175,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"items": [pb.StudyItem(item_id="a", features=[n]) for n in range(3)]}, "study.items[1].item_id"),
     ({"items": [pb.StudyItem(item_id="\n", features=[n]) for n in range(3)]}, "study.items[0].item_id"),
     ({"items": [pb.StudyItem(item_id=str(n), features=[0.0] * n) for n in range(3)]}, "study.items[0].features"),
+    ({"items": [pb.StudyItem(item_id=str(n), features=[0.0] * (2 - n)) for n in range(3)]}, "study.items[1].features"),
+    ({"items": [pb.StudyItem(item_id=str(n)) for n in range(129)]}, "study.items"),
+    (
+        {
+            "items": [pb.StudyItem(item_id=str(n)) for n in range(60)],
+            "queries": [pb.StudyQuery(query_id="q", features=[1.0] * 5)],
+        },
+        "study.queries[0].features",
+    ),
     ({"items": [pb.StudyItem(item_id=str(n), features=[0.0] * (n + 1)) for n in range(3)]}, "study.items[1].features"),
     ({"items": [pb.StudyItem(item_id=str(n), features=[n] * 65) for n in range(3)]}, "study.items[0].features"),
     ({"items": [pb.StudyItem(item_id=str(n), features=[n, math.nan]) for n in range(3)]}, "study.items[0].features[1]"),

@@ -221,6 +221,31 @@ def test_a_prior_of_a_study_with_queries_has_its_utilities_in_every_context(kind
     run(scenario)
 
 
+@pytest.mark.parametrize("queries", [(), QUERIED.queries], ids=["plain", "queried"])
+def test_items_without_features_are_features_of_their_own(queries: tuple[StudyQuery, ...]) -> None:
+    """The design, what is learned and the prior are those of a study whose items have these features."""
+    bare = replace(PLAIN, items=tuple(StudyItem(f"i{number}", ()) for number in range(7)), queries=queries)
+    rows = [tuple(row) for row in np.eye(7).tolist()]
+    described = replace(bare, items=tuple(map(StudyItem, [one.item_id for one in bare.items], rows)))
+
+    async def found(store: StudyStore, executor: ThreadPoolExecutor, settings: StudySettings) -> tuple[object, ...]:
+        studies, _ = studies_of(store, executor)
+        name = StudyName("shop", f"with-{len(settings.items[0].features)}")
+        await opened(studies, settings, name)
+        asked = await studies.next_questions(name, count=20, request_id="")
+        rankings = [(one.question_id, GivenRanking(tuple(sorted(one.item_ids)))) for one in asked.questions]
+        await studies.submit_answers(name, rankings)
+        prior = await studies.prior(name.tenant, name.study, context_dim=2)
+        learned = await studies.get_preferences(name, after=0, queries=9, items=999)
+        lists = [(one.query_id, one.item_ids) for one in asked.questions]
+        return await design_of(store, name), lists, learned.queries, prior.utilities
+
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+        assert await found(store, executor, bare) == await found(store, executor, described)
+
+    run(scenario)
+
+
 def test_a_prior_that_is_not_there_is_refused_by_name() -> None:
     async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
         studies, _designer = studies_of(store, executor)

@@ -43,7 +43,7 @@ class AsyncStudies(BaseClient):
     async def create_study(
         self,
         study: str,
-        items: Mapping[str, Iterable[float]],
+        items: Mapping[str, Iterable[float]] | Iterable[str],
         *,
         answer_kind: AnswerKind | str,
         budget: int,
@@ -56,7 +56,7 @@ class AsyncStudies(BaseClient):
         Parameters
         ----------
         items, queries
-            Features by id. Without queries utilities do not depend on one.
+            Features by id; items may be ids alone. Without queries utilities do not depend on one.
         answer_kind
             What people say about a list: "ratings", "ranking", "choice" or "pair".
         budget

@@ -82,7 +82,7 @@ class StudyOperations:
     def create_study(
         self,
         study: str,
-        items: Mapping[str, Iterable[float]],
+        items: Mapping[str, Iterable[float]] | Iterable[str],
         *,
         answer_kind: AnswerKind | str,
         list_size: int,
@@ -92,7 +92,7 @@ class StudyOperations:
         """Create a study."""
         message = pb.Study(
             name=self._name(study),
-            items=[pb.StudyItem(item_id=one, features=map(float, items[one])) for one in items],
+            items=_items(items),
             queries=[pb.StudyQuery(query_id=one, features=map(float, row)) for one, row in (queries or {}).items()],
             answer_kind=_KINDS_ON_THE_WIRE[AnswerKind(answer_kind)],
             list_size=list_size,
@@ -171,6 +171,12 @@ class StudyOperations:
         """Return a page of preferences."""
         request = pb.GetPreferencesRequest(study=self._name(study), page_token=token)
         return Operation(PreferenceServiceStub, "GetPreferences", request, _preferences)
+
+
+def _items(items: Mapping[str, Iterable[float]] | Iterable[str]) -> list[pb.StudyItem]:
+    if isinstance(items, Mapping):
+        return [pb.StudyItem(item_id=one, features=map(float, row)) for one, row in items.items()]
+    return [pb.StudyItem(item_id=one) for one in items]
 
 
 def _features(entries: Iterable[tuple[str, Sequence[float]]]) -> dict[str, tuple[float, ...]]:

@@ -74,7 +74,7 @@ class AnswerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StudyItem:
-    """An item that people are asked about, with its features."""
+    """An item that people are asked about, with its features: no item of a study has any, or all have as many."""
 
     item_id: str
     features: tuple[float, ...]

@@ -67,6 +67,9 @@ OPERATION = "/operations/design"
 MAX_STUDY_ITEMS = 2000
 MAX_STUDY_QUERIES = 1000
 MAX_FEATURES = 64
+MAX_ITEMS_WITHOUT_FEATURES = 128
+"""Each is a coordinate of its own, and the time of a design grows with more than the square of their number."""
+
 MAX_CROSSED_FEATURES = 256
 MAX_CROSSED_ITEMS = 10_000
 MAX_FEATURE_MAGNITUDE = 1e6
@@ -125,7 +128,12 @@ def _items(study: pb.Study) -> tuple[StudyItem, ...]:
     if not 2 <= len(study.items) <= MAX_STUDY_ITEMS:  # one item can't be preferred to another
         raise InvalidArgumentError(path, f"must be 2 to {MAX_STUDY_ITEMS} items, not {len(study.items)}")
     ids = fields.item_ids(path, [item.item_id for item in study.items], member=".item_id")
-    return tuple(map(StudyItem, ids, _features(path, [item.features for item in study.items])))
+    if any(item.features for item in study.items):
+        return tuple(map(StudyItem, ids, _features(path, [item.features for item in study.items])))
+    if len(ids) > MAX_ITEMS_WITHOUT_FEATURES:
+        problem = f"are {len(ids)} without features; at most {MAX_ITEMS_WITHOUT_FEATURES} are allowed, or features"
+        raise InvalidArgumentError(path, problem)
+    return tuple(StudyItem(item_id, ()) for item_id in ids)
 
 
 def _queries(study: pb.Study) -> tuple[StudyQuery, ...]:
@@ -158,7 +166,7 @@ def _check_crossed(items: Sequence[StudyItem], queries: Sequence[StudyQuery]) ->
     if crossed > MAX_CROSSED_ITEMS:
         problem = f"make {crossed} pairs with the items; at most {MAX_CROSSED_ITEMS} are allowed"
         raise InvalidArgumentError("study.queries", problem)
-    width = len(items[0].features) * len(queries[0].features)
+    width = (len(items[0].features) or len(items)) * len(queries[0].features)
     if width > MAX_CROSSED_FEATURES:
         problem = f"make {width} features with those of an item; at most {MAX_CROSSED_FEATURES} are allowed"
         raise InvalidArgumentError("study.queries[0].features", problem)

@@ -80,7 +80,7 @@ class StudyModel:
     def memory_bytes(self) -> int:
         """About how much memory the model takes, with the coordinates that are computed from its settings."""
         items, queries = self.settings.items, self.settings.queries
-        numbers = len(items) * len(items[0].features)
+        numbers = len(items) * (len(items[0].features) or len(items))
         if queries:
             numbers *= len(queries) * len(queries[0].features)
         return _BYTES_PER_FEATURE * numbers + _BYTES_PER_QUESTION * (len(self.questions) + len(self.imported))

@@ -18,10 +18,18 @@ from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from topk_bandit.domain.studies import StudySettings
     from topk_bandit.preferences.designs.optimal import Progress, SubsetDesign
 
-__all__ = ["build_pool", "design_study"]
+__all__ = ["build_pool", "design_study", "features_of_items"]
+
+
+def features_of_items(settings: StudySettings) -> NDArray[np.float64]:
+    """Return the features of a study's items, shape (n, d); without any, each item has one of its own."""
+    features = np.array([item.features for item in settings.items], dtype=np.float64)
+    return features if features.shape[1] else np.eye(len(features))
 
 
 def build_pool(settings: StudySettings) -> QuestionPool:
@@ -32,7 +40,7 @@ def build_pool(settings: StudySettings) -> QuestionPool:
     InvalidArgumentError
         Naming ``study.items``: no answer could tell the items apart.
     """
-    items = np.array([item.features for item in settings.items])
+    items = features_of_items(settings)
     queries = np.array([query.features for query in settings.queries]) if settings.queries else None
     feedback = Feedback.RATING if settings.answer_kind is AnswerKind.RATINGS else Feedback.RANKING
     try:

@@ -13,6 +13,7 @@ import numpy as np
 from topk_bandit.domain.bandits import ItemUtility, Prior
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import ItemPreference, Preferences, QueryPreferences
+from topk_bandit.studies.pool import features_of_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +86,7 @@ def _make_constants(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple
 
 
 def _make_slopes(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[ItemUtility, ...]:
-    items = analysis.model.settings.items
-    features = np.array([item.features for item in items])
+    items, features = analysis.model.settings.items, features_of_items(analysis.model.settings)
     weights = (analysis.pool.span.basis @ learned.posterior.mean).reshape(-1, features.shape[1])
     slopes = ((features - features.mean(axis=0)) @ weights.T).tolist()
     return tuple(ItemUtility(item.item_id, 0.0, tuple(row)) for item, row in zip(items, slopes, strict=True))
