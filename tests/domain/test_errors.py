@@ -7,12 +7,14 @@ import pickle
 import pytest
 
 from topk_bandit.domain import errors
+from topk_bandit.domain.quotas import Quota
 
 EXAMPLES = [
     errors.InvalidArgumentError("context[3]", "is not finite"),
     errors.NotFoundError("tenants/acme/bandits/home"),
     errors.ConflictError("REWARD_EXISTS", "another value was accepted"),
     errors.ExhaustedError("STORE_FULL", "the store is full", retry_after=3.0),
+    errors.QuotaError(Quota.ITEMS, "acme", limit=10, used=9, retry_after=1.0),
     errors.UnavailableError("the store is away", retry_after=0.25),
     errors.NotDurableError("written, but not to the disk", retry_after=0.25),
     errors.CorruptDataError("a snapshot is cut short"),

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -253,6 +254,15 @@ def test_no_text_for_what_is_no_number(number: float) -> None:
         codec.canonical(number)
     with pytest.raises(ValueError, match="JSON"):
         codec.encode_event(Rewarded("rec", number, SHOWN))
+    with pytest.raises(ValueError, match="JSON"):
+        codec.encode_event(Rewarded("rec", np.float64(number), SHOWN))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    plain, of_numpy = (Rewarded("rec", kind(0.1), SHOWN) for kind in (float, np.float64))
+    assert codec.encode_event(of_numpy) == codec.encode_event(plain)
+    with pytest.raises(TypeError, match="complex has no place"):
+        codec.encode_event(Rewarded("rec", 1j, SHOWN))  # type: ignore[arg-type]
 
 
 def test_equal_settings_have_equal_bytes() -> None:

@@ -22,9 +22,12 @@ from this tree to gRPC statuses, and a test shows that the table is total.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from topk_bandit.domain.quotas import Quota
 
 __all__ = [
@@ -185,6 +188,11 @@ class QuotaError(ExhaustedError):
         self.tenant = tenant
         self.limit = limit
         self.used = used
+
+    def __reduce__(self) -> tuple[Callable[[], QuotaError], tuple[()]]:
+        """Return how another process makes it anew: by name what exceptions would keep by place."""
+        numbers: dict[str, Any] = {"limit": self.limit, "used": self.used, "retry_after": self.retry_after}
+        return partial(QuotaError, self.quota, self.tenant, **numbers), ()
 
 
 class UnavailableError(TopkBanditError):

@@ -49,7 +49,15 @@ Document = dict[str, Any]
 _Value = TypeVar("_Value")
 _FLAT = {str, float, int, bool}
 
-text_of = msgspec.json.Encoder().encode
+
+def _as_plain(value: Any) -> float:  # noqa: ANN401, what msgspec does not know
+    """Return a number of a type that is made from float, as numpy's is, as the float that it is."""
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} has no place in a document")
+
+
+text_of = msgspec.json.Encoder(enc_hook=_as_plain).encode
 """Return a document as bytes. What is not finite becomes null: numbers are written by `pack`."""
 
 
@@ -136,7 +144,7 @@ def pack(document: object) -> bytes:
     """Return a document as bytes, or raise `ValueError` if a number in it is not finite."""
     data = text_of(document)
     if b"null" in data:
-        json.dumps(msgspec.to_builtins(document), allow_nan=False)
+        json.dumps(msgspec.to_builtins(document, enc_hook=_as_plain), allow_nan=False)
     return data
 
 
