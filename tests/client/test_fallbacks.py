@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -252,6 +253,30 @@ def test_both_attempts_end_at_the_deadline(make: Callable[..., EitherClient], se
     assert time.monotonic() - began < 0.15 + GENEROUS
     assert server.shop.calls.count("recommend") == 2
     assert client.fallbacks == {"DEADLINE_EXCEEDED": 1}
+
+
+def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(server: RunningServer, home: str) -> None:
+    """A client can be closed by others just when its second attempt is due."""
+    opening = threading.Timer(0.3, server.open_gate)
+    with Client(server.target, tenant="acme", hedge_after=0.05) as client:
+        client._channels[1].close()
+        server.close_gate()
+        opening.start()
+        assert client.recommend(home, timeout=20.0).source is Source.SERVICE
+    opening.join()
+
+
+def test_nor_does_an_asynchronous_one(server: RunningServer, home: str) -> None:
+    async def run() -> None:
+        async with AsyncClient(server.target, tenant="acme", hedge_after=0.05) as client:
+            await client._channels[1].close()
+            server.close_gate()
+            asked = asyncio.create_task(client.recommend(home, timeout=20.0))
+            await asyncio.sleep(0.3)
+            server.open_gate()
+            assert (await asked).source is Source.SERVICE
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])

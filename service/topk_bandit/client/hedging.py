@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import queue
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -44,9 +45,9 @@ class AsyncHedged:
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._after)
             if not done and timeout > self._after:
-                attempts.add(
-                    _started(self._second(request, timeout=timeout - self._after, metadata=metadata)),
-                )
+                with suppress(grpc.aio.UsageError):  # the client was closed meanwhile: the first attempt tells
+                    second = self._second(request, timeout=timeout - self._after, metadata=metadata)
+                    attempts.add(_started(second))
             return await _first_answer(attempts)
         finally:
             for attempt in attempts:
@@ -98,8 +99,9 @@ class Hedged:
         try:
             done = _next(ended, seconds=self._after)
             if done is None and timeout > self._after:
-                attempts.append(self._second.future(request, timeout=timeout - self._after, metadata=metadata))
-                attempts[1].add_done_callback(ended.put)
+                with suppress(ValueError):  # the client was closed meanwhile: the first attempt tells
+                    attempts.append(self._second.future(request, timeout=timeout - self._after, metadata=metadata))
+                    attempts[1].add_done_callback(ended.put)
             done = ended.get() if done is None else done
             if done.code() is not grpc.StatusCode.OK and len(attempts) == 2:
                 done = ended.get()
