@@ -6,11 +6,10 @@ INCLUDED := -Iprotos -I$(VENV)/protos
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 FAST := $(addprefix tests/,domain learning preferences contracts rpc test_exports.py test_layers.py)
-SLOW := tests/preferences/test_variational.py tests/preferences/test_aggregation.py tests/learning/test_arithmetic.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-folder peers bench lock clean
+	dashboards-check protos protos-check protos-folder typescript peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,14 +38,14 @@ compile: $(VENV)/dev.stamp
 	@$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
 
-# Three processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
+# Four processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
 # files keep their order: those with few tests, which take longest, would else all come last.
 test: compile  ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=5
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=5
 
-# Without what runs services and waits for them, the laboratory, searches by hypothesis, three slow files, and all stores but memory and one Valkey.
+# Without what runs services and waits for them, the laboratory, searches by hypothesis, slow tests, and stores but memory and one Valkey.
 test-fast: compile  ## Run what tells most in the least time
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long_form and not processors" -k "not Redis and not Cluster" $(FAST) $(SLOW:%=--ignore %)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not long_form and not processors and not slow" -k "not Redis and not Cluster" $(FAST)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
@@ -54,7 +53,7 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check test bits  ## Run all that CI runs
+check: lint types layers client-check docs-check dashboards-check protos-check test bits typescript  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -117,6 +116,23 @@ protos-check: $(VENV)/protos.stamp
 	@diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=openapi.json $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
 
+# Its messages are generated in each build, so there is nothing to be out of date.
+TYPESCRIPT := clients/typescript
+MESSAGES := $(addprefix topk_bandit/v1/,recommender_service.proto features.proto)
+
+$(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
+	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 18))' || { echo "Node 18 or newer is needed, with npm"; exit 1; }
+	npm --prefix $(TYPESCRIPT) ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+typescript: $(TYPESCRIPT)/node_modules/.package-lock.json $(VENV)/dev.stamp  ## Build the TypeScript client and test it, in Node and in Chromium
+	@rm -rf $(TYPESCRIPT)/src/gen && mkdir $(TYPESCRIPT)/src/gen
+	$(BIN)/python -m grpc_tools.protoc -Iprotos --plugin=$(TYPESCRIPT)/node_modules/.bin/protoc-gen-es \
+		--es_out=$(TYPESCRIPT)/src/gen --es_opt=target=ts,json_types=true,import_extension=js $(MESSAGES)
+	npm --prefix $(TYPESCRIPT) run build
+	npm --prefix $(TYPESCRIPT) run types
+	npm --prefix $(TYPESCRIPT) test
+
 # The peers are pinned in pyproject.toml but not hashed: a lock for all systems would hold the registry's torch, which for
 # Linux brings gigabytes of CUDA. On Linux the group asks for the build without it, which is in an index of its own.
 $(VENV)/peers.stamp: pyproject.toml $(VENV)/dev.stamp
@@ -140,3 +156,4 @@ lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 
 clean:  ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(addprefix $(TYPESCRIPT)/,node_modules dist src/gen LICENSE)

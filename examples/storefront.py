@@ -27,7 +27,7 @@ def main(address: str = "127.0.0.1:50051") -> None:
         for _ in range(ROUNDS):
             slate = client.recommend("storefront", context=[1.0])
             rewards.append(earned(slate.items, visitors))
-            # A degraded slate is shown like any other, but the service could not record it: it has no id for a reward.
+            # A degraded slate is shown like any other; if it was certainly not recorded, it has no id for a reward.
             if slate.id:
                 client.reward("storefront", slate.id, rewards[-1])
         print("last slate:", ", ".join(slate.items), f"(expected {slate.mean:.2f} ± {slate.standard_deviation:.2f})")

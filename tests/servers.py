@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -49,12 +50,15 @@ def redis_binary() -> Path:
     return Path(found)
 
 
-def free_port(*, below: int = 65_536) -> int:
+def free_port(*, below: int = 32_768) -> int:
+    """Return a port that nobody listens on, below those that a system gives to outgoing connections.
+
+    One of these could be gone before a server listens on it.
+    """
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port < below:
+        port = 12_000 + secrets.randbelow(below - 12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
             return port
 
 
@@ -151,7 +155,7 @@ def running_server(
 def running_cluster(binary: Path, *options: str) -> Iterator[RunningServer]:
     """Run a cluster of one server until the end of the block."""
     # The cluster's bus listens 10,000 above the port.
-    with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(below=50_000)) as server:
+    with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(below=22_768)) as server:
         server.become_cluster()
         yield server
 
@@ -164,8 +168,15 @@ def running_pair(binary: Path, *options: str) -> Iterator[tuple[RunningServer, R
         running_server(binary, "--replicaof", "127.0.0.1", str(primary.port), *options) as replica,
     ):
         with primary.client() as client:
-            _until(lambda: "online" in str(client.info("replication").get("slave0")), "the replica did not follow")
+            _until(lambda: _confirmed(client), "the replica did not follow")
         yield primary, replica
+
+
+def _confirmed(client: redis.Redis) -> bool:
+    """Tell whether a replica confirms a write at once, which one that is online already may not do yet."""
+    client.set("something", "1")
+    client.delete("something")
+    return bool(client.execute_command("WAIT", 1, 200))
 
 
 class SentinelPair:

@@ -20,6 +20,7 @@ from tests.rpc.certificates import write_pair
 from tests.rpc.keys import ring
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.process.compiled_code import CACHE_VARIABLE
 from topk_bandit.process.doors import check_doors
 from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
@@ -270,9 +271,17 @@ def test_the_image_runs_as_nobody_in_particular_and_gets_its_signals() -> None:
     assert last("USER").split(":")[0].isdigit()
     assert int(last("USER").split(":")[0]) > 0
     assert json.loads(last("ENTRYPOINT")) == ["topk-bandit", "serve"]
-    words = [word for word, _ in instructions()]
-    assert words.index("USER") < len(words) - words[::-1].index("RUN") - 1
     assert any("--require-hashes" in rest and "requirements/runtime.lock" in rest for _, rest in instructions())
+
+
+def test_what_the_image_compiled_is_for_all_and_changed_by_none() -> None:
+    """Who builds the image is root, so that nobody who runs it can write where its compiled code is."""
+    words = [word for word, _ in instructions()]
+    assert words.index("USER") > len(words) - words[::-1].index("RUN") - 1
+    variables, argument = environment(), last("ARG")
+    assert variables["NUMBA_CPU_NAME"] == f"${argument.partition('=')[0]}"
+    assert f"chmod -R a+rX {variables[CACHE_VARIABLE]}" in last("RUN")
+    assert {"read_only: true", "tmpfs: [/tmp]"} <= set(compose()["services"]["topk-bandit"])
 
 
 @pytest.mark.parametrize("ready", [True, False])

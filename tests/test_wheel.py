@@ -1,14 +1,44 @@
-"""The wheel has what is read while serving."""
+"""The wheel has what is read while serving, and the protos beside the code that was made of them."""
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from pathlib import Path
 
+import grpc_tools
+import pytest
+from grpc_tools import protoc
 from hatchling.builders.wheel import WheelBuilder
+from tools.proto_folder import write_folder
 
 ROOT = Path(__file__).parent.parent
+PROTOS = ROOT / "protos" / "topk_bandit" / "v1"
 
 
-def test_it_has_the_documents_that_are_served() -> None:
-    packed = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
-    assert {"topk_bandit/rpc/pages/index.html", "topk_bandit/v1/openapi.json", "topk_bandit/py.typed"} <= packed
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that an installed wheel is."""
+    folder = tmp_path_factory.mktemp("wheel")
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+@pytest.mark.parametrize("name", ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "py.typed"])
+def test_it_has_the_documents_that_are_served(unpacked: Path, name: str) -> None:
+    assert (unpacked / "topk_bandit" / name).stat().st_size or name == "py.typed"
+
+
+def test_its_protos_compile_from_where_it_is_installed(unpacked: Path, tmp_path: Path) -> None:
+    names = sorted(f"topk_bandit/v1/{path.name}" for path in PROTOS.glob("*.proto"))
+    write_folder(tmp_path / "imported")
+    shutil.rmtree(tmp_path / "imported/topk_bandit")
+    (tmp_path / "out").mkdir()
+    folders = (unpacked, tmp_path / "imported", Path(grpc_tools.__file__).parent / "_proto")
+    options = [f"-I{folder}" for folder in folders]
+    assert protoc.main(["protoc", *options, f"--python_out={tmp_path / 'out'}", *names]) == 0
+    assert sorted(path.name for path in (tmp_path / "out/topk_bandit/v1").iterdir()) == [
+        f"{Path(name).stem}_pb2.py" for name in names
+    ]

@@ -14,9 +14,11 @@ from tests.contracts.harness import MemoryStores, run, whole_log
 from topk_bandit.bandits.explanations import NEXT_BEST
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import BanditName, Item, Recommended
 from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, NotReadyError
 from topk_bandit.domain.operators import ModelSource
+from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.store.log import Snapshot
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def operators_of(worker: Worker) -> AsyncIterator[Operators]:
     with ThreadPoolExecutor(1) as executor:
-        yield Operators(worker.store, worker.residents, executor)
+        yield Operators(worker.store, worker.residents, executor, quotas=TenantQuotas(worker.store, Quotas()))
 
 
 def total(reasons: Reasons) -> float:

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, assert_same, rebuilt, request, running_worker
-from tests.contracts.harness import run
+from tests.contracts.harness import RedisStores, run
+from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits import follower as module
 from topk_bandit.bandits.follower import SHORT_TAIL, Follower, FollowerState
 from topk_bandit.domain.bandits import Rewarded
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
+from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    import redis
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
@@ -147,6 +150,40 @@ def test_an_event_that_can_not_be_folded_breaks_a_follower_and_leaves_its_model(
                 assert walker.hooks.lags[-1] == (0, 0.0)
 
     run(stores, scenario)
+
+
+def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was() -> None:
+    def write_log(client: redis.Redis, key: str, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
+        client.delete(key)
+        for entry_id, fields in entries:
+            client.xadd(key, fields, id=entry_id)
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            shown = await shop.recommend()
+            with walking(store) as walker, server.client() as client:
+                before = await walker.load()
+                await worker.recommender.reward(NAME, shown.recommendation_id, 1.25)
+                written = client.xrange(key)
+                entry_id, fields = written[-1]
+                changed = {**fields, b"event": fields[b"event"].replace(b"1.25", b"9.25")}
+                assert changed != fields
+                write_log(client, key, [*written[:-1], (entry_id, changed)])
+                for attempts in (1, 2):
+                    with pytest.raises(CorruptDataError, match="does not match its checksum"):
+                        await walker.follow()
+                    assert (walker.model, walker.hooks.failed_folds) == (before, attempts)
+                    assert walker.state is FollowerState.BROKEN
+                write_log(client, key, written)
+                assert_same(await walker.follow(), await rebuilt(store))
+                assert walker.state is FollowerState.CURRENT
+
+    with running_server(valkey_binary()) as server:
+        stores = RedisStores(server.url)
+        key = KeySpace(stores.prefix).bandit(NAME).log
+        run(stores, scenario)
 
 
 def test_what_is_learned_is_told_and_how_far_the_newest_snapshot_is_behind(stores: Stores) -> None:

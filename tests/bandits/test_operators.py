@@ -17,8 +17,10 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.operators import MOST_LONG_CALLS, Operators
 from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import ExhaustedError, NotFoundError, NotReadyError
+from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.codec import decode_event
 from topk_bandit.store.log import Snapshot
 
@@ -42,7 +44,7 @@ def test_a_live_model_is_the_fold_of_its_log_whole_or_trimmed() -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             with ThreadPoolExecutor(1) as executor:
-                operators = Operators(store, worker.residents, executor)
+                operators = Operators(store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()))
                 with pytest.raises(NotFoundError):
                     await operators.verify(NAME)
                 shop = Shop(worker, stores, np.random.default_rng(21))
@@ -68,7 +70,7 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
             with ThreadPoolExecutor(1) as executor:
-                operators = Operators(store, worker.residents, executor)
+                operators = Operators(store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()))
                 shop = Shop(worker, stores, np.random.default_rng(22))
                 await shop.create()
                 await shop.trade(40)
@@ -143,7 +145,7 @@ def test_few_long_calls_at_once_and_others_are_refused() -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             with ThreadPoolExecutor(1) as executor:
-                operators = Operators(store, worker.residents, executor)
+                operators = Operators(store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()))
                 shop = Shop(worker, stores, np.random.default_rng(25))
                 await shop.create()
                 await shop.trade(10)

@@ -138,8 +138,8 @@ def test_what_was_learned_stays_when_the_prior_changes_or_goes(stores: Stores) -
             await named(worker, "")
             after = await worker.residents.follow(NAME)
             assert after.settings == before.settings
-            assert_same(replace(after, last=before.last, since_checkpoint=before.since_checkpoint, state=before.state),
-                        before)  # fmt: skip
+            differing = {one: getattr(before, one) for one in ("last", "since_checkpoint", "history", "state")}
+            assert_same(replace(after, **differing), before)
             assert after.state.posterior.observed_rows.targets.shape[0] == 2
             assert after.state.refit().posterior.offset == before.state.refit().posterior.offset
 

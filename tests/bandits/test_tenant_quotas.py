@@ -132,14 +132,31 @@ def test_a_store_that_is_away_refuses_nothing_anew() -> None:
         await with_items(inner, "shop", 3)
         quotas = TenantQuotas(store, Quotas({Quota.ITEMS: 3}), now=clock)  # type: ignore[arg-type]
         store.wrong = UnavailableError("away")
-        await quotas.check("shop", ONE_MORE)
+        for _ in range(5):
+            await quotas.check("shop", ONE_MORE)
+        assert store.measured == 1
         store.wrong = None
+        clock.now += MEASURED_SECONDS
         with pytest.raises(QuotaError):
             await quotas.check("shop", ONE_MORE)
         store.wrong = UnavailableError("away")
         clock.now += MEASURED_SECONDS
         with pytest.raises(QuotaError):  # by the last figures
             await quotas.check("shop", ONE_MORE)
+        await quotas.stop()
+
+    run(scenario)
+
+
+def test_nobody_is_refused_by_an_old_figure() -> None:
+    async def scenario(store: Watched, clock: Clock, inner: Store) -> None:
+        await with_items(inner, "shop", 4)
+        quotas = TenantQuotas(store, Quotas({Quota.ITEMS: 4}), now=clock)  # type: ignore[arg-type]
+        with pytest.raises(QuotaError):
+            await quotas.check("shop", ONE_MORE)
+        await inner.change_items(BanditName("shop", "b0"), upserted=[], retired=["i0", "i1"])
+        clock.now += MEASURED_SECONDS
+        await quotas.check("shop", {Quota.ITEMS: 2})
         await quotas.stop()
 
     run(scenario)

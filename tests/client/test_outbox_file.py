@@ -252,7 +252,7 @@ def test_processes_that_open_one_new_file_at_once_share_it(path: Path, clock: Cl
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     with opened(path, clock) as [file]:
         assert file.pending() == 3 * 20 - removed(path)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.faults.service import COMMAND, clean_environment, commands
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.process.settings import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SETTINGS = [declared.name for declared in fields(Settings)]
 
@@ -170,3 +168,68 @@ def test_the_demo_shows_what_it_learns_and_leaves_nothing_behind(tmp_path: Path)
 def test_one_round_is_a_demo_too() -> None:
     done = run("demo", "--rounds=1", "--seed=3")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_config_print_tells_each_setting_and_where_it_came_from_and_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('workers = 3\nredis_url = "rediss://me:hush@example.org"\n')
+    variables = {"TOPK_BANDIT_CONFIG": str(file), "TOPK_BANDIT_FSYNC": "everysec"}
+    done = run("config", "print", "--drain-seconds", "2.5", **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    titles, *lines = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
+    assert titles == ["setting", "value", "from"]
+    assert [line[0] for line in lines] == SETTINGS
+    told = {line[0]: tuple(line[1:]) for line in lines}
+    assert told["workers"] == ("3", f"{file}, key workers")
+    assert told["fsync"] == ("everysec", "variable TOPK_BANDIT_FSYNC")
+    assert told["drain_seconds"] == ("2.5", "flag --drain-seconds")
+    assert told["listen"] == ("127.0.0.1:50051", "default")
+    assert told["quotas_file"] == ("-", "default")
+    assert (told["redis_url"][1], "hush" in done.stdout) == (f"{file}, key redis_url", False)
+    refused = run("config", "print", TOPK_BANDIT_WORKERS="none")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "workers (from variable TOPK_BANDIT_WORKERS)" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "some", "others"),
+    [
+        ("topk-bandit ev", ["events "], []),
+        ("topk-bandit events ", ["export", "tail"], ["serve"]),
+        ("topk-bandit serve --listen", ["--listen "], ["--http-listen"]),
+        ("topk-bandit completion ", ["bash", "fish", "zsh"], []),
+    ],
+)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_words_and_flags(line: str, some: list[str], others: list[str]) -> None:
+    script = """
+        source <(topk-bandit completion bash)
+        COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9
+        read -ra COMP_WORDS <<< "$1"
+        [[ $1 == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        function_of=$(complete -p topk-bandit | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+        "$function_of" topk-bandit "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    path = f"{Path(COMMAND).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", line],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+        env=clean_environment(PATH=path),
+    )
+    found = done.stdout.splitlines()
+    assert set(some) <= set(found)
+    assert not set(others) & set(found)
+
+
+@pytest.mark.parametrize(
+    ("shell", "mark"), [("zsh", "#compdef topk-bandit"), ("fish", "complete --command topk-bandit")]
+)
+def test_other_shells_get_what_they_read(shell: str, mark: str) -> None:
+    done = run("completion", shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert mark in done.stdout

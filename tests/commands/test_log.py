@@ -24,9 +24,8 @@ from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import lines, read_file
-from topk_bandit.domain.bandits import LoggedEvent, Rewarded
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE, LoggedEvent, Rewarded
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.log import Snapshot
 

@@ -17,8 +17,11 @@ from tests.rpc.whole import served
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
+from topk_bandit.commands.operate.archives import save
 from topk_bandit.commands.operate.events import tailed
-from topk_bandit.commands.operate.tables import flatten, table
+from topk_bandit.commands.tables import flatten, table
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.log import Snapshot
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ class Running:
 
     async def _start(self) -> list[str]:
         self._stack = AsyncExitStack()
-        store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
+        self.store = store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
         self.client = await self._stack.enter_async_context(served(store))
         self.address = self.client._target
         return await trade(self.client, 20)
@@ -121,7 +124,11 @@ def test_tables_are_aligned_and_never_cut() -> None:
 
 def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
     assert ask("tenants", "list") == ["acme"]
-    assert ask("tenants", "stats", "acme")[0].split() == ["bandit_count", "1"]
+    told = ask("tenants", "stats", "acme")
+    assert told[0].split() == ["bandit_count", "1"]
+    assert told[told.index("") + 1].split() == ["quota", "used", "limit"]
+    assert ["bandits", "1", "2"] in [line.split() for line in told]
+    assert ask("tenants", "stats", "nobody", status=1) == ["topk-bandit: NOT_FOUND: tenants/nobody not found"]
     titles, row = ask("bandits", "list")
     assert titles.split()[:3] == ["bandit", "created", "events"]
     assert row.split()[0] == "acme/home"
@@ -149,6 +156,19 @@ def test_an_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask, tmp_pa
             assert line.endswith("Connection refused")
 
 
+@pytest.mark.parametrize("form", ["{}", "ipv4:{}", "dns:{}", "dns:///{}"])
+def test_addresses_as_grpc_has_them(running: Running, ask: Ask, form: str) -> None:
+    assert ask("tenants", "list", f"--address={form.format(running.address)}") == ["acme"]
+
+
+def test_an_address_that_is_none_is_told_in_a_line(ask: Ask, tmp_path: Path) -> None:
+    [line] = ask("tenants", "list", "--address=a..b:50051", status=1)
+    assert "no service answers at a..b:50051" in line
+    key = tmp_path / "key"
+    key.write_bytes(b"\xff\xfe")
+    assert len(ask("tenants", "list", f"--key-file={key}", status=1)) == 1
+
+
 def test_nested_values_are_flattened_to_a_line_each() -> None:
     told = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": [{"g": "x"}, {"g": ""}], "h": ()}
     assert dict(flatten(told)) == {"a.b": 1, "a.c.d": "-", "e": "1, 2", "f.1.g": "x", "f.2.g": "-", "h": "-"}
@@ -172,13 +192,14 @@ def test_a_history_has_a_line_for_each_interval(ask: Ask) -> None:
 
 def test_events_are_exported_as_the_log_has_them(ask: Ask, tmp_path: Path) -> None:
     lines = ask("events", "export", "acme/home")
-    told = [json.loads(line) for line in lines]
+    head, *told, end = [json.loads(line) for line in lines]
+    assert (head["bandit"]["name"], end["end"]["lines"]) == ("tenants/acme/bandits/home", 43)
     assert [one["position"] for one in told] == list(range(1, 43))
     assert {one["event"]["type"] for one in told} == {"bandit_created", "items_changed", "recommended", "rewarded"}
     file = tmp_path / "log.jsonl"
     assert ask("events", "export", "acme/home", "--from=40", f"--out={file}") == []
-    assert file.read_text().splitlines() == lines[39:]
-    assert ask("events", "tail", "acme/home", "--from=41", "--count=2") == lines[40:]
+    assert file.read_text().splitlines() == lines[40:-1]
+    assert ask("events", "tail", "acme/home", "--from=41", "--count=2") == lines[41:-1]
     assert "can't be written" in ask("events", "export", "acme/home", f"--out={tmp_path}", status=1)[0]
 
 
@@ -221,8 +242,10 @@ def test_events_are_exported_as_parquet(ask: Ask, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     file = tmp_path / "log.parquet"
     assert ask("events", "export", "acme/home", f"--parquet={file}") == []
-    rows = parquet.read_table(file).to_pylist()
-    told = [json.loads(line) for line in ask("events", "export", "acme/home")]
+    first, *rows, last = parquet.read_table(file).to_pylist()
+    head, *lines, end = ask("events", "export", "acme/home")
+    assert (first["line"], last["line"], first["event"]) == (head, end, None)
+    told = [json.loads(line) for line in lines]
     assert [(row["position"], json.loads(row["event"])) for row in rows] == [
         (one["position"], one["event"]) for one in told
     ]
@@ -233,3 +256,30 @@ def test_events_are_exported_as_parquet(ask: Ask, tmp_path: Path) -> None:
         assert (row["propensity"], row["slate"]) == (slate.get("propensity"), slate.get("slate"))
         assert row["value"] == event.get("value")
     assert "can't be written" in ask("events", "export", "acme/home", f"--parquet={tmp_path}", status=1)[0]
+
+
+def test_a_bandit_whose_log_is_trimmed_while_it_is_read_is_read_anew(running: Running, tmp_path: Path) -> None:
+    name, file = BanditName("acme", "trimmed"), tmp_path / "log.jsonl"
+    trims = []
+
+    class Trimming(Client):
+        def export_state(self, bandit: str, *, timeout: float | None = None) -> Iterator[str]:
+            yield from super().export_state(bandit, timeout=timeout)
+            if not trims:
+                trims.append(asyncio.run_coroutine_threadsafe(trim(), running._loop).result(timeout=60))
+
+    async def trim() -> None:
+        record = await running.store.get_bandit(name)
+        for position in (1, 2):
+            snapshot = Snapshot(position, b"nobody reads it")
+            assert await running.store.save_snapshot(name, snapshot, incarnation=record.incarnation)
+
+    with Trimming(running.address, tenant="acme", timeout=60.0) as client:
+        client.create_bandit("trimmed", slate_size=1, item_capacity=2)
+        for item_id in ("a", "b"):
+            client.upsert_items("trimmed", [item_id])
+        save(client, "trimmed", file)
+        client.delete_bandit("trimmed")
+    assert len(trims) == 1
+    kinds = [next(iter(json.loads(line))) for line in file.read_text().splitlines()]
+    assert kinds == ["bandit", "snapshot", "items", "items", "position", "position", "end"]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contracts.archives import archived, arrive
 from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.samples import (
     HOUR_MS,
@@ -66,6 +67,7 @@ from topk_bandit.store.log import (
     Correctable,
     Expiry,
     ImportOutcome,
+    ImportPart,
     ImportProgress,
     Loss,
     RecordStatus,
@@ -77,7 +79,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.store.log import BanditRecord, ImportPart, RecordOutcome, Store
+    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
 OVERDUE = settings(reward_wait_ms=0, default_reward=-0.5)
@@ -381,6 +383,13 @@ class StoreContract:
                 await record(store, "rec-1", name=name)
                 await record(store, "rec-2", name=name)
             await create(store, BanditName("another", "home"))
+            overdue = BanditName("shop", "overdue")
+            await create(store, overdue, having=settings(reward_wait_ms=1))
+            await store.change_items(overdue, upserted=ITEMS, retired=[])
+            await record(store, name=overdue)
+            await asyncio.sleep(0.05)
+            assert (await store.measure("shop")).open_slates == 4  # that one ends as soon as somebody looks
+            await store.delete_bandit(overdue)
             use = await store.measure("shop")
             assert (use.items, use.open_slates) == (2 * len(ITEMS), 4)
             await store.record_reward(NAME, "rec-1", 1.0)
@@ -1562,6 +1571,69 @@ class StoreContract:
                     await ask
             assert await store.list_bandits("shop", after="", limit=9) == ()
             assert await store.load_snapshots(NAME) == ()
+
+        run(stores, scenario)
+
+    def test_slates_and_imports_are_scanned_until_all_have_come_back(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=())
+            keys, parts = {f"rec-{number}" for number in range(400)}, 1200
+            for key in keys:
+                await record(store, key)
+            await store.record_reward(NAME, "rec-7", 1.0)
+            for number in range(parts):
+                part = ImportPart("year", number, number + 1, "ab", 0)
+                await store.record_import(NAME, part, None, incarnation="first", items_position=2)
+            slates, imports = set[str](), set[int]()
+            cursor, is_first = 0, True
+            while cursor or is_first:
+                cursor, found = await store.scan_slates(NAME, cursor=cursor)
+                slates |= {one.recommendation.recommendation_id for one in found}
+                is_first = False
+            is_first = True
+            while cursor or is_first:
+                cursor, rows = await store.scan_imports(NAME, cursor=cursor)
+                imports |= {one.first_row for one in rows}
+                is_first = False
+            assert slates == keys - {"rec-7"}
+            assert imports == set(range(parts))
+            for scan in (store.scan_slates, store.scan_imports):
+                with pytest.raises(NotFoundError):
+                    await scan(BanditName("shop", "none"), cursor=0)
+
+        run(stores, scenario)
+
+    def test_a_bandit_comes_back_from_its_lines(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await filled(store)
+            seen, lines = await dump(store, NAME), await archived(store, NAME)
+            await store.delete_bandit(NAME)
+            before = await store.list_tenants(after="", limit=9)
+            arrival = await arrive(store, NAME, lines, at_once=4)
+            assert await store.list_tenants(after="", limit=9) == before
+            with pytest.raises(NotFoundError):
+                await store.get_bandit(NAME)
+            with pytest.raises(ConflictError, match="another import"):
+                await store.finish_arrival(NAME, replace(arrival, next_line=1), quota=1)
+            made = await store.finish_arrival(NAME, arrival, quota=1)
+            assert await store.finish_arrival(NAME, arrival, quota=1) == made
+            with pytest.raises(ConflictError, match="exists"):
+                await store.finish_arrival(NAME, replace(arrival, import_id="two"), quota=1)
+            again = await dump(store, NAME)
+            assert replace(again[0], snapshot_position=0) == replace(seen[0], snapshot_position=0)
+            assert again[1:4] == seen[1:4]
+            assert await store.list_tenants(after="", limit=9) == (NAME.tenant,)
+            assert await store.find_arrival(NAME) is None
+            other = BanditName(NAME.tenant, "other")
+            await arrive(store, other, lines[:-1], at_once=100)
+            await store.delete_bandit(other)
+            assert await store.find_arrival(other) is None
+            with pytest.raises(NotFoundError):
+                await store.delete_bandit(other)
+            assert (await store.record_reward(NAME, "pending", 1.5)).outcome is RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rewarded", 1.5)).outcome is RewardOutcome.DUPLICATE
+            assert (await store.find_import(NAME, "year")).next_row > 0
 
         run(stores, scenario)
 

@@ -28,7 +28,18 @@ if TYPE_CHECKING:
 
     from tests.processors import Processor
 
-__all__ = ["COMMAND", "PATIENCE", "Service", "alive", "clean_environment", "commands", "page", "serving", "until"]
+__all__ = [
+    "COMMAND",
+    "PATIENCE",
+    "Service",
+    "alive",
+    "clean_environment",
+    "commands",
+    "compile_reports",
+    "page",
+    "serving",
+    "until",
+]
 
 PATIENCE = 60.0
 LISTENERS = ("listen", "http-listen", "metrics-listen")
@@ -83,6 +94,9 @@ def page(port: int, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+_COMPILING = "compiles for this processor"
 
 
 class Service:
@@ -206,6 +220,12 @@ class Service:
             self.address, self.metrics_port = record["address"], record["metrics_port"]
             self.http_address = record["http_address"]
             self._serving.set()
+
+
+def compile_reports(text: str) -> list[int]:
+    """Return how many functions were compiled, report by report."""
+    lines = [line for line in text.splitlines() if _COMPILING in line]
+    return [int(line.partition(f"{_COMPILING}: ")[2].split()[0]) for line in lines]
 
 
 @contextlib.contextmanager

@@ -133,11 +133,11 @@ def test_it_goes_on_without_the_store_and_comes_back(
 
 
 def answered_degraded(channel: grpc.Channel, *, model_version: int) -> float:
-    """Return how long a slate without a record took."""
+    """Return how long a slate took that may not be recorded; whether it has an id is whether it was sent."""
     began = time.monotonic()
     slate = recommend(channel)
     assert slate.degraded
-    assert (slate.recommendation_id, slate.HasField("reward_deadline")) == ("", False)
+    assert not slate.HasField("reward_deadline")
     assert len(set(slate.item_ids)) == 2
     assert 0.0 < slate.propensity <= 1.0
     assert (slate.model_version, slate.observation_count) == (model_version, 1)

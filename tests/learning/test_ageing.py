@@ -95,6 +95,7 @@ def first_items(state: State) -> float:
     return float(np.corrcoef(state.predict(np.ones(1), EVERYTHING).mean, EVERYTHING[:, 0])[0, 1])
 
 
+@pytest.mark.slow
 def test_a_half_life_lets_a_bandit_learn_what_has_changed() -> None:
     old = {
         half_life: live(

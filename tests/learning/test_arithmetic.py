@@ -10,6 +10,8 @@ from tests.processors import PROCESSORS, THIS, Processor, executable, variables
 
 from topk_bandit.learning.arithmetic import describe_arithmetic
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "from topk_bandit.learning.arithmetic import describe_arithmetic; print(describe_arithmetic())"
 
 

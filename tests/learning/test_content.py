@@ -306,6 +306,7 @@ def test_features_that_tell_of_the_rewards_count_and_others_do_not() -> None:
         assert chosen_share(useless, own) <= 0.25
 
 
+@pytest.mark.slow
 def test_rows_that_are_projected_keep_what_their_features_tell() -> None:
     """Of many items, each shown seldom, few rows tell nearly as well as all: what the features explain is kept."""
     n_items, rng = 400, np.random.default_rng(0)

@@ -92,6 +92,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 5, 60])
 @pytest.mark.parametrize(("kernel", "rows", "prior"), CASES)
 @pytest.mark.parametrize(("wrong", "right"), [(3.0, 0.25), (1e4, 0.25), (0.25, -1e4), (0.25, None), (1e4, None)])

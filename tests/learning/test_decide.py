@@ -43,6 +43,7 @@ def ask(
     return decide(state, exploration, context=CONTEXT, eligible=items, rng=np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_slates_are_as_frequent_as_their_propensities_say(share: float) -> None:
     state = learned(4, 2)

@@ -186,6 +186,19 @@ def test_usual_requests_have_a_length_of_about_one(encoder: Encoder) -> None:
     assert 0.8 < np.mean(squares) < 1.2
 
 
+@pytest.mark.parametrize("norm", [5e-324, 1e-310, 5e-309, 1e-301, 1e-299, 1e-150])
+def test_the_shortest_vectors_are_encoded_as_numbers(norm: float) -> None:
+    """What they would have to be multiplied by is infinite."""
+    encoder = Encoder.initial((Feature("user", Vector(2)),))
+    for number in range(20):
+        features = Features.of({"user": (norm, 0.0) if number % 2 else (0.0, -norm)})
+        encoder = encoder.observe(features)
+        encoded = encoder.encode(features).context
+        assert np.isfinite(encoded).all()
+        assert np.linalg.norm(encoded) < 10.0
+    assert np.isfinite(encoder.encode(Features.of({"user": (1.0, 1.0)})).context).all()
+
+
 def test_a_few_wild_values_among_the_first_change_little() -> None:
     rng = np.random.default_rng(3)
     values = rng.normal(size=64)

@@ -183,6 +183,7 @@ def believed_density(data: Sample, utilities: Utilities, shape: Shape, noise: fl
     return float(-minimize_scalar(loss, bracket=(-2.0, 2.0), tol=1e-8).fun) + log_prior(noise / unit)
 
 
+@pytest.mark.slow
 @each_power
 def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> None:
     rng = np.random.default_rng(3)

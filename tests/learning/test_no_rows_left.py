@@ -37,6 +37,7 @@ def test_it_grows_and_learns_on(kind: Kernel, rows: int) -> None:
     goes_on(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", Kernel)
 @pytest.mark.parametrize("rows", [4, 64])
 @pytest.mark.parametrize("idle", [90.0, 1e4, 1e9])

@@ -279,6 +279,7 @@ def test_a_projection_is_never_surer_than_all_rows_but_for_a_little(kind: Kind, 
         assert (moments.variance >= exact.variance - NARROWER * (context @ context)).all()
 
 
+@pytest.mark.slow
 @each_kind
 def test_projecting_again_and_again_goes_on_learning(kind: Kind) -> None:
     """With a basis of half the rank the means come nearer to the truth than by the rows that would fit alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.learning.kendall import adaptive_kendall
@@ -36,6 +37,7 @@ def regret_of_a_shop(study: str, seed: int) -> NDArray[np.float64]:
     return np.asarray(truth.of_slates(one, np.argsort(-true)[None, :3]) - expected)
 
 
+@pytest.mark.slow
 def test_a_study_warms_a_bandit_and_a_useless_one_does_not_stop_it_learning() -> None:
     cold, right, useless = (np.mean([regret_of_a_shop(study, seed) for seed in range(6)], axis=0) for study in STUDIES)
     # Measured: 0.2 of the cold bandit's regret, 0.3, and 1.1; without draws of the slope the last is 1.5.

@@ -83,6 +83,7 @@ def undisturbed() -> np.ndarray:
     return np.mean([_figures(_learn(seed)) for seed in SEEDS], axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wild_at", [0, 60])
 @pytest.mark.parametrize("wild", WILD)
 def test_after_one_wild_request_a_bandit_is_as_it_would_be_without(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 BANDITS = """
 import sys
 import numpy as np
@@ -42,6 +44,7 @@ assert after == before, {one: count for one, count in after.items() if count != 
 """
 
 
+@pytest.mark.slow
 def test_a_bandit_after_it_compiles_nothing() -> None:
     run = subprocess.run([sys.executable, "-c", BANDITS], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

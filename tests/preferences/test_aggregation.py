@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+pytestmark = pytest.mark.slow
+
 LOSSES = pytest.mark.parametrize("loss", list(Loss))
 
 

@@ -60,6 +60,7 @@ def test_the_posterior_is_that_of_the_textbook(n_ratings: int) -> None:
     assert found.noise_variance == 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_ratings", [3, 12, 200])
 def test_with_a_prior_the_noise_is_the_most_probable_one(n_ratings: int) -> None:
     features, _, ratings = rated(3, n_ratings)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+pytestmark = pytest.mark.slow
+
 BOUNDS = pytest.mark.parametrize("bound", list(Bound))
 
 

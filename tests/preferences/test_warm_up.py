@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 STUDY = """
 import sys
 import numpy as np
@@ -44,6 +46,7 @@ assert after == before, {one: count for one, count in after.items() if count != 
 """
 
 
+@pytest.mark.slow
 def test_a_study_after_it_compiles_nothing() -> None:
     run = subprocess.run([sys.executable, "-c", STUDY], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import compile_reports, serving, until
 from tests.process import workers
 
 from topk_bandit.domain.errors import ConfigurationError
@@ -27,14 +27,6 @@ SETTINGS = Settings(
     drain_seconds=2.0,
 )
 """These workers look for no store."""
-
-COMPILING = "compiles for this processor"
-
-
-def compile_reports(text: str) -> list[int]:
-    """Return how many functions were compiled, report by report."""
-    lines = [line for line in text.splitlines() if COMPILING in line]
-    return [int(line.partition(f"{COMPILING}: ")[2].split()[0]) for line in lines]
 
 
 def test_a_worker_may_take_long_as_long_as_it_progresses(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,6 +32,7 @@ from topk_bandit.domain.operators import (
     Explanation,
     HistoryPoint,
     ModelSource,
+    QuotaUse,
     RankedSlate,
     TenantStats,
     Verification,
@@ -287,7 +288,9 @@ class Shop:
 
     async def tenant_stats(self, tenant: str) -> TenantStats:
         await self._enter("tenant_stats")
-        return TenantStats(tenant, sum(name.tenant == tenant for name in self.loops), 2, 3, 4, 5, 6, 7, 8)
+        return TenantStats(
+            tenant, sum(name.tenant == tenant for name in self.loops), 2, 3, 4, 5, 6, 7, 8, (QuotaUse("bandits", 9, 1),)
+        )
 
     async def list_overviews(
         self, tenant: str | None, *, after: BanditName | None, limit: int, containing: str

@@ -112,6 +112,10 @@ def test_buckets_are_of_a_tenant_and_a_kind_and_follow_the_limit() -> None:
     assert admitted("loud") == 5
     clock.now += 3600.0
     assert [admitted("loud"), admitted("big")] == [10, 2]
+    limits.of_tenants = {"loud": {CALLS: 1}}
+    assert admitted("loud") == 0
+    clock.now += 1.0
+    assert admitted("loud") == 1  # what it owed by the higher limit is forgotten
 
 
 # A service

@@ -243,6 +243,7 @@ BAD_SCHEMAS: list[tuple[tuple[Feature, ...], str]] = [
     ((vector("a", dimension=0),), ".features[0].vector.dimension"),
     ((vector("a", dimension=256),), ".features[0].vector.dimension"),
     ((vector("a", dimension=2, weight=-1.0),), ".features[0].vector.weight"),
+    ((vector("a", dimension=2, weight=5e-324),), ".features[0].vector.weight"),
     ((vector("a", dimension=2, weight=math.nan),), ".features[0].vector.weight"),
     ((vector("a", dimension=200), vector("b", dimension=200)), ""),
 ]

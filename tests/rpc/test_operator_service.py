@@ -12,9 +12,11 @@ from tests.bandits.harness import NAME, SETTINGS, running_worker
 from tests.rpc.whole import served
 
 from topk_bandit.bandits.overviews import Overviews
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import FailedPrecondition, InvalidArgument, ModelSource, NotFound, categorical, numeric
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.operators import HistoryPoint
+from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.fields import page_token, to_page_token
 from topk_bandit.rpc.operator_converters import history_to_proto
 from topk_bandit.store.memory.bandits import MemoryStore
@@ -142,6 +144,11 @@ def test_tenants_and_their_bandits_are_listed_in_pages() -> None:
         told = await client.tenant_stats()
         assert (told.bandit_count, told.log_event_count, told.model_count) == (1, 26, 1)
         assert (told.recommendation_count, told.observation_count) == (12, 12)
+        quotas = {one.quota: (one.used, one.limit) for one in told.quotas}
+        assert list(quotas) == list(Quota)
+        assert (quotas["bandits"], quotas["items"]) == ((1, 2), (6, None))
+        assert (quotas["open_slates"], quotas["calls_per_second"]) == ((0, None), (None, None))
+        assert (quotas["log_bytes"][0] or 0) > 0
 
     async def main() -> None:
         async with served(store) as client:
@@ -157,7 +164,7 @@ def test_a_model_of_the_bandit_that_had_the_name_before_is_not_told_of() -> None
         await store.create_bandit(NAME, SETTINGS, incarnation="old", quota=9)
         async with running_worker(store) as worker:
             await worker.residents.follow(NAME)
-            looks = Overviews(store, worker.residents)
+            looks = Overviews(store, worker.residents, TenantQuotas(store, Quotas()))
             assert (await looks.of_tenant(NAME.tenant)).models == 1
             await store.delete_bandit(NAME)
             await store.create_bandit(NAME, SETTINGS, incarnation="new", quota=9)
@@ -175,7 +182,7 @@ def test_pages_of_any_size_have_every_bandit_once() -> None:
         for name in names:
             await store.create_bandit(name, SETTINGS, incarnation=f"{name}", quota=9)
         async with running_worker(store) as worker:
-            looks = Overviews(store, worker.residents)
+            looks = Overviews(store, worker.residents, TenantQuotas(store, Quotas()))
             for limit in range(1, 11):
                 found, after, pages = [], None, 0
                 while pages == 0 or after is not None:
@@ -298,3 +305,38 @@ def test_a_bandit_that_was_created_anew_is_not_explained_by_the_one_before() -> 
         return await client.recommend("home", min_model_version=2)
 
     asyncio.run(main())
+
+
+def test_lines_and_cursors_that_nobody_gave_out_are_refused() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await trade(client, 3)
+        lines = [line async for line in client.export_state("home")]
+        assert json.loads(lines[0])["bandit"]["first_position"] == 1
+        for cursor in (
+            "x",
+            to_page_token("1/nothing/0/id"),
+            to_page_token("a/items/0/id"),
+            to_page_token("1/items/0/"),
+        ):
+            with pytest.raises(InvalidArgument, match="cursor"):
+                await client._run(client._operators.state("home", cursor), None)
+        with pytest.raises(FailedPrecondition) as raised:
+            await client._run(client._operators.state("home", to_page_token("1/items/0/another")), None)
+        assert raised.value.reason == "LOG_REPLACED"
+        incarnation = json.loads(lines[0])["bandit"]["incarnation"]
+        for place in ("items/99", f"slates/{10**17}", f"imports/{10**17}"):
+            await client._run(client._operators.state("home", to_page_token(f"1/{place}/{incarnation}")), None)
+        for given in ({"import_id": ""}, {"import_id": "one", "first_line": -1}):
+            with pytest.raises(InvalidArgument, match=r"import_id|first_line"):
+                await client.import_events("new", lines, **{"first_line": 0, **given})
+        with pytest.raises(InvalidArgument, match="lines: has 1001 entries"):
+            await client.import_events("new", lines[:1] * 1001, import_id="one", first_line=0)
+        with pytest.raises(InvalidArgument) as refused:
+            await client.import_events("new", [lines[0], "{}"], import_id="one", first_line=0)
+        assert refused.value.field == "lines[1]"
+        with pytest.raises(FailedPrecondition) as early:
+            await client.import_events("new", lines, import_id="one", first_line=5)
+        assert (early.value.reason, early.value.details.numbers) == ("IMPORT_GAP", {"next_row": 0})
+        assert (await client.import_events("new", (), import_id="one", first_line=0)).next_line == 0
+
+    run(scenario)

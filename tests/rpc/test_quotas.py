@@ -125,6 +125,7 @@ def test_items_are_limited_over_all_bandits(stores: Stores) -> None:
     run(stores, Quotas({Quota.ITEMS: 7}), scenario)
 
 
+@pytest.mark.slow
 def test_bytes_are_limited_for_whatever_makes_logs_longer_but_rewards(stores: Stores) -> None:
     async def scenario(client: AsyncClient) -> None:
         first = await client.recommend("home")

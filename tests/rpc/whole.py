@@ -75,7 +75,7 @@ async def served(
                 priors=Notebook(),
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
-            Operators(store, residents, executor),
+            Operators(store, residents, executor, quotas=in_store),
             hooks=Ledger(),
             access=Access(None),
             quotas=quotas,

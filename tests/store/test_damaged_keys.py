@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+from tests.contracts.archives import archived, arrive
 from tests.contracts.harness import RedisStores
 from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
 from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imported, study_settings
@@ -157,7 +158,9 @@ async def use_bandits(store: Store) -> None:
         await store.save_snapshot(NAME, Snapshot(position, b"x"), incarnation="first")
     with pytest.raises(ExhaustedError):  # which looks for lapsed reservations
         await store.create_bandit(BanditName("shop", "other"), plain, incarnation="other", quota=1)
+    lines = await archived(store, NAME)
     await store.delete_bandit(NAME)
+    await store.finish_arrival(NAME, await arrive(store, NAME, lines, at_once=12), quota=1)
 
 
 async def use_studies(store: StudyStore) -> None:

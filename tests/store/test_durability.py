@@ -93,7 +93,7 @@ def test_without_the_replica_nothing_is_acknowledged_and_everything_is_found_out
                 start = time.monotonic()
                 with pytest.raises(NotDurableError, match="0 of 1 replicas"):
                     await store.record_reward(NAME, "one", 1.0)
-                assert time.monotonic() - start < 0.6
+                assert time.monotonic() - start < 1.0
             with pytest.raises(NotDurableError):
                 await store.change_items(NAME, upserted=ITEMS, retired=[])
             with pytest.raises(NotDurableError):
@@ -245,7 +245,7 @@ def test_a_key_that_moves_between_servers_is_followed_while_it_is_waited_for() -
             "yes",
             "--appendfsync",
             "always",
-            port=free_port(below=50_000),
+            port=free_port(below=22_768),
         ) as target,
         source.client() as here,
         target.client() as there,

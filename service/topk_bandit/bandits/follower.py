@@ -193,6 +193,10 @@ class Follower:
         if self.is_present:
             self.state = state
 
+    def _break(self) -> None:
+        self._enter(FollowerState.BROKEN)
+        self._hooks.fold_failed(str(self.name))
+
     def _publish(self, model: Model, *, log_position: int) -> None:
         self.model = model
         self._enter(FollowerState.CURRENT if model.version >= log_position else FollowerState.LAGGING)
@@ -212,7 +216,11 @@ class Follower:
 
     async def _read_next(self) -> tuple[Model | None, LogSlice]:
         """Return a model and the next slice of its log; no model if the slice begins the log."""
-        return await self._read_after_model() or await self._restore(limit=EVENTS_PER_READ)
+        try:
+            return await self._read_after_model() or await self._restore(limit=EVENTS_PER_READ)
+        except CorruptDataError:
+            self._break()
+            raise
 
     async def _read_after_model(self) -> tuple[Model | None, LogSlice] | None:
         """Return the published model and the log from its last event on; None without one, or if the log is another."""
@@ -280,8 +288,7 @@ class Follower:
         try:
             step = await loop.run_in_executor(self._executor, self._fold_events, model, incarnation, events)
         except Exception:
-            self._enter(FollowerState.BROKEN)
-            self._hooks.fold_failed(str(self.name))
+            self._break()
             raise
         self._recent.note_read(events)
         if step.checkpoint is not None:

@@ -1,6 +1,7 @@
 """The use cases of those who operate the service: what it did, and why.
 
-They look, and change nothing; what takes long is computed on a thread of their own, so that no slate waits for it.
+All but one look, and change nothing: a bandit can be taken in. What takes long is computed on a thread of its own, so
+that no slate waits for it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.bandits.arrivals import Arrivals
 from topk_bandit.bandits.contexts import context_of_none
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, list_top_slates
 from topk_bandit.bandits.exports import read_page
+from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError
@@ -23,8 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from topk_bandit.bandits.arrivals import ArrivalReceipt, LinesOfBandit
     from topk_bandit.bandits.history import Interval
+    from topk_bandit.bandits.holdings import Place
     from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import BanditOverview, EventPage, RankedSlate, TenantStats
@@ -46,13 +52,16 @@ class Operators:
     ----------
     executor
         Where logs are replayed and slates ranked.
+    quotas
+        What tenants may have.
     """
 
-    def __init__(self, store: Store, residents: Residents, executor: Executor) -> None:
+    def __init__(self, store: Store, residents: Residents, executor: Executor, *, quotas: TenantQuotas) -> None:
         self._store = store
         self._residents = residents
-        self._overviews = Overviews(store, residents)
+        self._overviews = Overviews(store, residents, quotas)
         self._executor = executor
+        self._arrivals = Arrivals(store, executor, limits=residents.limits, quotas=quotas)
         self._replays = Replays(store, executor, limits=residents.limits)
         self._long_calls = 0
 
@@ -103,7 +112,7 @@ class Operators:
         return await self._overviews.of_bandits(tenant, after=after, limit=limit, containing=containing)
 
     async def tenant_stats(self, tenant: str) -> TenantStats:
-        """Return what a tenant uses."""
+        """Return what a tenant uses; see `Overviews.of_tenant`."""
         return await self._overviews.of_tenant(tenant)
 
     async def history(self, name: BanditName) -> tuple[HistoryPoint, ...]:
@@ -147,6 +156,14 @@ class Operators:
     ) -> tuple[EventPage, tuple[bytes, ...]]:
         """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
         return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
+
+    async def export_state(self, name: BanditName, place: Place | None) -> tuple[list[str], Place | None]:
+        """Return a page of what there is beside a log; see `topk_bandit.bandits.holdings.read_holdings`."""
+        return await read_holdings(self._store, name, place)
+
+    async def import_events(self, name: BanditName, sent: LinesOfBandit) -> ArrivalReceipt:
+        """Take in lines of a bandit; see `Arrivals.take`."""
+        return await self._arrivals.take(name, sent)
 
     @contextmanager
     def _long_call(self) -> Iterator[None]:

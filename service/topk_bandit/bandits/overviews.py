@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.operators import BanditOverview, ModelGlance, TenantStats
+from topk_bandit.domain.errors import NotFoundError
+from topk_bandit.domain.operators import BanditOverview, ModelGlance, QuotaUse, TenantStats
+from topk_bandit.domain.quotas import UNLIMITED, Quota
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import BanditRecord, Store
 
@@ -25,9 +28,10 @@ _PAGE = 256
 class Overviews:
     """Looks at the bandits of a store, and at those that are resident."""
 
-    def __init__(self, store: Store, residents: Residents) -> None:
+    def __init__(self, store: Store, residents: Residents, quotas: TenantQuotas) -> None:
         self._store = store
         self._residents = residents
+        self._quotas = quotas
 
     async def of_bandits(
         self, tenant: str | None, *, after: BanditName | None, limit: int, containing: str
@@ -54,7 +58,7 @@ class Overviews:
         return found, None
 
     async def of_tenant(self, tenant: str) -> TenantStats:
-        """Return what a tenant uses; nothing of one that has no bandits."""
+        """Return what a tenant uses, or raise `NotFoundError` for one that has no bandits."""
         bandits = log_events = pending = late = 0
         glances = []
         async for record in self._of_one(tenant, ""):
@@ -62,6 +66,8 @@ class Overviews:
             pending, late = pending + record.pending, late + record.late_rewards
             if (model := self._peek(record)) is not None:
                 glances.append(_glance(model))
+        if not bandits:
+            raise NotFoundError(f"tenants/{tenant}")
         return TenantStats(
             tenant=tenant,
             bandits=bandits,
@@ -72,6 +78,15 @@ class Overviews:
             memory_bytes=sum(glance.memory_bytes for glance in glances),
             recommendations=sum(glance.recommendations for glance in glances),
             observations=sum(glance.observations for glance in glances),
+            quotas=await self._quotas_of(tenant, bandits),
+        )
+
+    async def _quotas_of(self, tenant: str, bandits: int) -> tuple[QuotaUse, ...]:
+        use = await self._store.measure(tenant)
+        used = {Quota.BANDITS: bandits, **{Quota(name): count for name, count in use._asdict().items()}}
+        limits = {quota: self._quotas.limit(tenant, quota) for quota in Quota}
+        return tuple(
+            QuotaUse(quota, None if limit == UNLIMITED else limit, used.get(quota)) for quota, limit in limits.items()
         )
 
     def _peek(self, record: BanditRecord) -> Model | None:

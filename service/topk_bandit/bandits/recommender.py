@@ -1,9 +1,9 @@
 """The hot path: recommend slates and take in their rewards.
 
 Every slate with an id is in the log, and was chosen from a model that knew the newest items. A request id that is sent
-again gets the slate that it got before. While the store is away, slates are given out without an id and marked as
-degraded. A call waits for the log only while there is no model, after a change of items, if the model refuses, or if it
-asks for a newer one.
+again gets the slate that it got before. While the store is away, slates are given out marked as degraded, with their id
+if they may be recorded. A call waits for the log only while there is no model, after a change of items, if the model
+refuses, or if it asks for a newer one.
 """
 
 from __future__ import annotations
@@ -207,7 +207,8 @@ class Recommender:
             MODEL_VERSION_AHEAD: the log ends before `min_model_version`. ITEM_GONE: the request is a repeated one, and
             an item of its slate can't be shown any more.
         UnavailableError
-            The store is away, and the model is older than that.
+            The store is away, and the model is older than that; or items were changed while a slate was recorded of
+            which no reply came.
         """
         model = await self._residents.get_model(name)
         request = self._complete(request, model)
@@ -226,10 +227,12 @@ class Recommender:
             recommendation = await self._decide(name, request, model, strict_candidates=strict_candidates)
             try:
                 outcome = await self._record(name, request, recommendation, model)
-            except UnavailableError:
+            except UnavailableError as error:
                 newest = self._residents.peek_model(name)
                 if newest is None or newest.items_position == model.items_position:
-                    return self._degrade(recommendation)
+                    return self._degrade(recommendation, is_unrecorded=error.nothing_sent)
+                if not error.nothing_sent:  # this slate may be recorded, and another one can't have its id
+                    raise
                 model = newest
                 continue
             if outcome.recommendation is not None:
@@ -321,9 +324,10 @@ class Recommender:
     async def _check_items(self, name: BanditName, repeated: Recommendation) -> Recommendation:
         """Return a recommendation of before, unless an item of it can't be shown now.
 
-        A call that takes out an item returns once the newest model of every worker knows it.
+        A call that takes out an item returns once the newest model of every worker knows it, but for those that the
+        store has not heard of for a while: these look.
         """
-        model = self._residents.peek_model(name)
+        model = self._residents.peek_fresh_model(name)
         if model is None or not model.items.available.issuperset(repeated.slate):
             model = await self._residents.follow(name)
         for item_id in repeated.slate:
@@ -359,8 +363,10 @@ class Recommender:
         self._hooks.encoded(clamped=odd.clamped, unknown=odd.unknown)
         return recommendation
 
-    def _degrade(self, recommendation: Recommendation) -> Recommendation:
-        degraded = replace(recommendation, recommendation_id="", degraded=True)
+    def _degrade(self, recommendation: Recommendation, *, is_unrecorded: bool) -> Recommendation:
+        """Mark a slate; it keeps its id if it may be recorded, so that a caller can be credited for it."""
+        known_id = "" if is_unrecorded else recommendation.recommendation_id
+        degraded = replace(recommendation, recommendation_id=known_id, degraded=True)
         self._hooks.recommended(degraded)
         return degraded
 

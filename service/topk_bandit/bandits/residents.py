@@ -115,6 +115,11 @@ class Residents:
         resident = self._residents.get(name)
         return resident.follower.model if resident else None
 
+    def peek_fresh_model(self, name: BanditName) -> Model | None:
+        """Return the bandit's model as `peek_model` does, if whoever changes items still waits for this worker."""
+        resident = self._residents.get(name)
+        return resident.follower.model if resident and resident.follower.has_announced else None
+
     def note_written(self, name: BanditName, position: int, recommendation_id: str, *, is_reward: bool = False) -> None:
         """Note where in a bandit's log the store has written something that a caller is told of; 0 is nowhere."""
         resident = self._residents.get(name)

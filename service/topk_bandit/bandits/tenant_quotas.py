@@ -65,6 +65,7 @@ class TenantQuotas:
         self._now = now
         self._measured: dict[str, _Measured] = {}
         self._measuring: dict[str, asyncio.Task[None]] = {}
+        self._failed: dict[str, float] = {}
 
     def limit(self, tenant: str, quota: Quota) -> int:
         """Return how much a tenant may have of something."""
@@ -82,10 +83,14 @@ class TenantQuotas:
         known = await self._known(tenant) if limits else None
         if known is None:
             return
-        for quota, limit in limits.items():
-            used = known.used(quota)
-            if added[quota] and used + added[quota] > limit:
-                raise QuotaError(quota, tenant, limit=limit, used=used, retry_after=_RETRY_SECONDS.get(quota))
+        refusal = _find_refusal(tenant, known, limits, added)
+        if refusal is not None and (task := self._measuring.get(tenant)):
+            # The figure is an old one: nobody is refused by it.
+            await asyncio.wait([task])
+            known = self._measured.get(tenant, known)
+            refusal = _find_refusal(tenant, known, limits, added)
+        if refusal is not None:
+            raise refusal
         known.added += added.get(Quota.ITEMS, 0)
 
     async def stop(self) -> None:
@@ -98,7 +103,8 @@ class TenantQuotas:
     async def _known(self, tenant: str) -> _Measured | None:
         """Return what is known of a tenant, which is measured anew beside; wait for that only if nothing is known."""
         known = self._measured.get(tenant)
-        if known is None or self._now() >= known.due_at:
+        due_at = max(known.due_at if known else 0.0, self._failed.get(tenant, 0.0))
+        if self._now() >= due_at:
             task = self._measuring.get(tenant) or self._begin(tenant)
             if known is None:
                 await asyncio.wait([task])
@@ -120,12 +126,23 @@ class TenantQuotas:
         except Exception as error:  # noqa: BLE001 - what a tenant may have must not depend on it
             if not isinstance(error, UnavailableError):
                 _log.exception("what a tenant has can't be measured", extra={"tenant": tenant})
-            if known := self._measured.get(tenant):
-                known.due_at = self._now() + MEASURED_SECONDS
+            self._failed[tenant] = self._now() + MEASURED_SECONDS
             return
+        self._failed.pop(tenant, None)
         ended = self._now()
         due_at = ended + max(MEASURED_SECONDS, (ended - begun) / MEASURED_SHARE)
         # What was added meanwhile may have been measured or not: rather twice, until the next time, than never.
         self._measured[tenant] = _Measured(use, due_at, self._added(tenant) - added_before)
         if use == TenantUse():  # it has no bandit, and anybody can make up names of tenants
             del self._measured[tenant]
+
+
+def _find_refusal(
+    tenant: str, known: _Measured, limits: Mapping[Quota, int], added: Mapping[Quota, int]
+) -> QuotaError | None:
+    """Return why a tenant can't have more, None if it can."""
+    for quota, limit in limits.items():
+        used = known.used(quota)
+        if added[quota] and used + added[quota] > limit:
+            return QuotaError(quota, tenant, limit=limit, used=used, retry_after=_RETRY_SECONDS.get(quota))
+    return None

@@ -14,10 +14,12 @@ from topk_bandit.client.operator_values import (
     Explanation,
     ExportedEvent,
     HistoryPoint,
+    ImportedLines,
     ItemPart,
     ModelGlance,
     ModelSource,
     PairPart,
+    QuotaUse,
     RankedSlate,
     Reasons,
     TenantStats,
@@ -98,6 +100,18 @@ class OperatorOperations:
         )
         return Operation(OperatorServiceStub, "ExportEvents", request, _events)
 
+    def state(self, bandit: str, cursor: str) -> Operation[Page[str]]:
+        """Return a page of what there is beside a log."""
+        request = pb.ExportStateRequest(bandit=self._name(bandit), cursor=cursor)
+        return Operation(OperatorServiceStub, "ExportState", request, _state)
+
+    def lines(self, bandit: str, lines: Iterable[str], *, import_id: str, first_line: int) -> Operation[ImportedLines]:
+        """Bring lines of a bandit."""
+        request = pb.ImportEventsRequest(
+            bandit=self._name(bandit), import_id=import_id, first_line=first_line, lines=lines
+        )
+        return Operation(OperatorServiceStub, "ImportEvents", request, _imported)
+
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
     return Explanation(
@@ -146,7 +160,12 @@ def _tenants(response: pb.ListTenantsResponse) -> Page[str]:
 
 
 def _tenant_stats(response: pb.GetTenantStatsResponse) -> TenantStats:
-    return TenantStats(**{field.name: getattr(response, field.name) for field in dataclass_fields(TenantStats)})
+    told = {field.name: getattr(response, field.name) for field in dataclass_fields(TenantStats)}
+    return TenantStats(**told | {"quotas": tuple(map(_quota_use, response.quotas))})
+
+
+def _quota_use(use: pb.QuotaUse) -> QuotaUse:
+    return QuotaUse(use.quota, use.limit if use.HasField("limit") else None, use.used if use.HasField("used") else None)
 
 
 def _overviews(response: pb.ListBanditOverviewsResponse) -> Page[BanditOverview]:
@@ -184,6 +203,14 @@ def _point(point: pb.HistoryPoint) -> HistoryPoint:
 
 def _verification(response: pb.VerifyBanditResponse) -> Verification:
     return Verification(**{field.name: getattr(response, field.name) for field in dataclass_fields(Verification)})
+
+
+def _state(response: pb.ExportStateResponse) -> Page[str]:
+    return Page(tuple(response.lines), response.next_cursor)
+
+
+def _imported(response: pb.ImportEventsResponse) -> ImportedLines:
+    return ImportedLines(response.next_line, response.log_position)
 
 
 def _events(response: pb.ExportEventsResponse) -> EventPage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, RankedSlate, Reasons
+from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, QuotaUse, RankedSlate, Reasons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,10 +19,12 @@ __all__ = [
     "Explanation",
     "ExportedEvent",
     "HistoryPoint",
+    "ImportedLines",
     "ItemPart",
     "ModelGlance",
     "ModelSource",
     "PairPart",
+    "QuotaUse",
     "RankedSlate",
     "Reasons",
     "TenantStats",
@@ -120,6 +122,7 @@ class TenantStats:
     model_memory_bytes: int
     recommendation_count: int
     observation_count: int
+    quotas: tuple[QuotaUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,4 +186,12 @@ class EventPage:
 
     events: tuple[ExportedEvent, ...]
     next_cursor: str
+    log_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLines:
+    """With which line an import goes on, and the newest position of the bandit that was made; 0 while lines miss."""
+
+    next_line: int
     log_position: int

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         EventPage,
         Explanation,
         HistoryPoint,
+        ImportedLines,
         TenantStats,
         TopSlates,
         Verification,
@@ -123,3 +124,33 @@ class Operators(BaseClient):
             At most 1,000. A page ends after a mebibyte, too.
         """
         return self._run(self._operators.events(bandit, cursor, start=start, limit=limit), timeout)
+
+    def export_state(self, bandit: str, *, timeout: float | None = None) -> Iterator[str]:
+        """Iterate over what there is of a bandit beside its log, as lines for `import_events`.
+
+        `timeout` is for each page. `FailedPrecondition` (LOG_TRIMMED or LOG_REPLACED) if the log was trimmed or created
+        anew meanwhile.
+        """
+
+        def page_after(token: str) -> Operation[Page[str]]:
+            return self._operators.state(bandit, token)
+
+        return self._pages(page_after, timeout)
+
+    def import_events(
+        self, bandit: str, lines: Iterable[str], *, import_id: str, first_line: int, timeout: float | None = None
+    ) -> ImportedLines:
+        """Bring lines of a bandit, the last of which makes it; none ask how far the import is.
+
+        Parameters
+        ----------
+        lines
+            At most 1,000: what `export_state` gave, then an event a line, then the line that ends them; see
+            ``operator_service.proto``.
+        import_id
+            What all parts of an import have in common.
+        first_line
+            Where the lines stand, from 0.
+        """
+        work = self._operators.lines(bandit, lines, import_id=import_id, first_line=first_line)
+        return self._run(work, timeout)

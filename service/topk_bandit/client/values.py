@@ -61,7 +61,7 @@ class Source(StrEnum):
     SERVICE = "service"
     """Chosen by the service and recorded: post what it earns."""
     DEGRADED = "degraded"
-    """Chosen by the service, which could not record it: show it, and post no reward."""
+    """Chosen by the service, which may not have recorded it: show it, and post what it earns if it has an id."""
     FALLBACK = "fallback"
     """The shop's own ranking: the service gave none in time. Show it, and post no reward."""
 

@@ -11,13 +11,14 @@ import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import experiment, keys
+from topk_bandit.commands import completion, config, experiment, keys, personalizer, simulate
 from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.operate.arguments import add_commands
 from topk_bandit.commands.study import arguments as study
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.process import logs, settings
+from topk_bandit.process.compiled_code import place_compiled_code
 from topk_bandit.process.doors import check_doors, open_doors
 from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.process.threads import use_one_thread
@@ -29,6 +30,9 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
+_COMPLETES = "_ARGCOMPLETE"
+"""The variable by which a shell asks for completions."""
+
 DESCRIPTION = """\
 An online recommender that learns which ranked slate of k items to show, from one number per slate.
 
@@ -38,8 +42,11 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit import      teach a bandit from slates that were shown elsewhere, in JSON Lines, CSV or Parquet
   topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
   topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
+  topk-bandit simulate    simulate the service among faults, and check what it promises
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
+  topk-bandit config      print the settings that serve would use, and where each came from
   topk-bandit log         write down a bandit's log, replay it, compare two, and evaluate other policies on it
+  topk-bandit completion  print what a shell reads to complete these words and their flags
 
 These ask a service that runs, as --address names it:
 
@@ -47,8 +54,11 @@ These ask a service that runs, as --address names it:
   topk-bandit tenants     list tenants, and tell what they use
   topk-bandit bandits     list bandits at a glance, look at one, delete one
   topk-bandit items       list a bandit's items
-  topk-bandit events      export a bandit's log, or follow it
+  topk-bandit events      export a bandit's log, import it, or follow it
+  topk-bandit backup      write all bandits to a folder
+  topk-bandit restore     make the bandits in a folder that backup wrote
   topk-bandit replay      fold a bandit's log again, and compare it with the model that serves
+  topk-bandit personalizer  answer the calls of Azure Personalizer's clients
 """
 
 
@@ -56,8 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the process's exit status: 0 when all went well, 1 when not, 2 for a wrong call."""
     use_one_thread(os.environ)
     parser = _parser()
+    if _COMPLETES in os.environ:
+        completion.answer(parser)
     given = parser.parse_args(arguments)
     try:
+        place_compiled_code(os.environ)
         return int(given.run(given))
     except TopkBanditError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
@@ -82,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings.add_arguments(doctor)
     doctor.set_defaults(run=_doctor)
+    text = "print the settings that serve would use"
+    config.add_arguments(commands.add_parser("config", help=text, description=f"{text[0].upper()}{text[1:]}."))
     demo = commands.add_parser(
         "demo",
         help="watch it learn in a simulated shop",
@@ -96,6 +111,9 @@ def _parser() -> argparse.ArgumentParser:
         ("import", imports, "teach a bandit from slates that were shown elsewhere"),
         ("study", study, "ask people about items, and learn what they prefer"),
         ("experiment", experiment, "run one of the papers' experiments again"),
+        ("personalizer", personalizer, "answer the calls of Azure Personalizer's clients"),
+        ("completion", completion, "print what a shell reads to complete words and flags"),
+        ("simulate", simulate, "simulate the service among faults, and check what it promises"),
         ("log", log, "write down a bandit's log, replay it, compare two, evaluate policies"),
     ):
         raw = argparse.RawDescriptionHelpFormatter

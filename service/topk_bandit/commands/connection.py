@@ -6,24 +6,29 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from topk_bandit.client import Client, Tls
+from topk_bandit.client import AsyncClient, Client, Tls
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.settings import CALLER_VARIABLES
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["ADDRESS", "KEY", "add_connection", "connect"]
+__all__ = ["ADDRESS", "KEY", "NOBODY", "add_connection", "connect", "connect_async", "key_of"]
+
+T = TypeVar("T", Client, AsyncClient)
 
 ADDRESS, KEY, ROOTS = CALLER_VARIABLES
+NOBODY = "-"
+"""A client is for a tenant; calls about every tenant do not name it."""
+
 _LOCAL = "127.0.0.1:50051"
 _SECONDS = 60.0
 _SECONDS_TO_CONNECT = 5.0
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
+def add_connection(parser: argparse.ArgumentParser, *, seconds: float = _SECONDS) -> None:
     """Add the flags that say where the service is."""
     where = parser.add_argument_group("the service")
     where.add_argument(
@@ -39,7 +44,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"speak TLS, and trust the certificates in this PEM file (environment: {ROOTS})",
     )
-    where.add_argument("--timeout", type=float, default=_SECONDS, metavar="SECONDS", help="for each call (default: 60)")
+    help_text = f"for each call (default: {seconds:g})"
+    where.add_argument("--timeout", type=float, default=seconds, metavar="SECONDS", help=help_text)
 
 
 def connect(given: argparse.Namespace, tenant: str) -> Client:
@@ -50,11 +56,26 @@ def connect(given: argparse.Namespace, tenant: str) -> Client:
     ConfigurationError
         A file can't be read, the key is none, or nothing listens at the address.
     """
+    return _connected(Client, given, tenant)
+
+
+def connect_async(given: argparse.Namespace, tenant: str) -> AsyncClient:
+    """Return an asynchronous client, as `connect` does; to be called inside the event loop that uses it."""
+    return _connected(AsyncClient, given, tenant)
+
+
+def key_of(given: argparse.Namespace) -> str | None:
+    """Return the key to show, None for none; or raise `ConfigurationError` if its file can't be read."""
+    return _read(given.key_file).decode(errors="replace").strip() if given.key_file else os.environ.get(KEY) or None
+
+
+def _connected(kind: type[T], given: argparse.Namespace, tenant: str) -> T:
     address = given.address or os.environ.get(ADDRESS) or _LOCAL
-    key = _read(given.key_file).decode().strip() if given.key_file else os.environ.get(KEY) or None
+    key = key_of(given)
     _check_listens(address)
+    options: dict[str, Any] = {"key": key, "timeout": given.timeout, "tls": _tls(given)}
     try:
-        return Client(address, tenant=tenant, key=key, timeout=given.timeout, tls=_tls(given))
+        return kind(address, tenant=tenant, **options)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
 
@@ -68,13 +89,13 @@ def _tls(given: argparse.Namespace) -> Tls | None:
 
 def _check_listens(address: str) -> None:
     """Refuse an address at which nothing listens: the client would try it again until its time is over."""
-    parts = re.fullmatch(r"\[?([^\[\]/]+?)\]?:([0-9]{1,5})", address)
+    parts = re.fullmatch(r"(?:\[([^\[\]/]+)\]|([^\[\]/:,]+)):([0-9]{1,5})", address)
     if parts is None:  # gRPC has other forms, which it knows best
         return
     try:
-        with socket.create_connection((parts[1], int(parts[2])), timeout=_SECONDS_TO_CONNECT):
+        with socket.create_connection((parts[1] or parts[2], int(parts[3])), timeout=_SECONDS_TO_CONNECT):
             pass
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigurationError(f"no service answers at {address}: {problem}") from None
 

@@ -24,6 +24,10 @@ __all__ = [
     "DEFAULT_NEAR_SHARE",
     "DEFAULT_SHARES_FALL_AFTER",
     "DEFAULT_UNIFORM_SHARE",
+    "MAX_CONTEXT_DIMENSION",
+    "MAX_CONTEXT_WIDTH",
+    "MAX_ITEM_CAPACITY",
+    "MAX_SLATE_SIZE",
     "MOST_SHARES_FALL_AFTER",
     "REGRET_CONFIDENCE",
     "Activated",
@@ -131,6 +135,9 @@ class Exploration:
 
 
 DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, DEFAULT_NEAR_SHARE = 0.1, 0.01, 0.04
+MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH, MAX_ITEM_CAPACITY, MAX_SLATE_SIZE = 64, 256, 10_000, 12
+"""What a bandit may have at the most, however it comes to be."""
+
 DEFAULT_SHARES_FALL_AFTER, MOST_SHARES_FALL_AFTER = 500, 1_000_000_000
 DEFAULT_EXPLORATION = Exploration(
     beta=PaperBeta(DEFAULT_BETA_SCALE),
@@ -308,7 +315,8 @@ class Recommendation:
     deadline_ms
         When the reward wait ends; 0 when the recommendation could not be recorded (`degraded`).
     degraded
-        True when the store was away: the slate may be shown, but no reward can be posted for it.
+        True when the store was away: the slate may be shown, and may not be recorded. Without an id it is not; with one
+        its reward can be posted, and finds out.
     position_propensities
         Exact probability of showing each of the slate's items at its position, k numbers.
     best_slate

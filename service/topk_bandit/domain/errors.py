@@ -11,13 +11,13 @@
     ├── NotReadyError            something else must happen first
     ├── ExhaustedError           the calls in flight, the store's memory or something else that is limited is used up
     │   └── QuotaError           a tenant has used up a quota
-    ├── UnavailableError         the store is away; nothing is lost or half done
+    ├── UnavailableError         the store is away; nothing is lost or half done, but it may be done
     │   └── NotDurableError      written, but not as durably as acknowledged writes are: the same call again finds out
     ├── CorruptDataError         stored bytes do not verify
     └── ConfigurationError       the service can't run on what it was given
 
-Every call that raises one of these has changed nothing, but for NotDurableError. ``rpc/failures.py`` owns the one table
-from this tree to gRPC statuses, and a test shows that the table is total.
+Every call that raises one of these has changed nothing, but for UnavailableError unless it says that nothing was sent.
+``rpc/failures.py`` owns the one table from this tree to gRPC statuses, and a test shows that the table is total.
 """
 
 from __future__ import annotations
@@ -196,11 +196,19 @@ class QuotaError(ExhaustedError):
 
 
 class UnavailableError(TopkBanditError):
-    """The store can't be reached now; trying again after `retry_after` seconds may help."""
+    """The store can't be reached now; trying again after `retry_after` seconds may help.
 
-    def __init__(self, message: str, *, retry_after: float = 0.5) -> None:
+    Parameters
+    ----------
+    nothing_sent
+        Whether it is certain that nothing was done, because nothing was sent. Else the outcome is unknown: the reply
+        may be what is missing.
+    """
+
+    def __init__(self, message: str, *, retry_after: float = 0.5, nothing_sent: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.nothing_sent = nothing_sent
 
 
 class NotDurableError(UnavailableError):

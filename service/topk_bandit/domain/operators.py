@@ -18,6 +18,7 @@ __all__ = [
     "ModelGlance",
     "ModelSource",
     "PairPart",
+    "QuotaUse",
     "RankedSlate",
     "Reasons",
     "TenantStats",
@@ -106,6 +107,15 @@ class HistoryPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """How much a tenant may have of something, and has: None for no limit, and for a use that is not counted."""
+
+    quota: str
+    limit: int | None
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TenantStats:
     """What a tenant uses.
 
@@ -117,6 +127,8 @@ class TenantStats:
         How many of its bandits have a model in the answering worker's memory, and what these take.
     recommendations, observations
         Of these bandits.
+    quotas
+        Each quota, with its limit and what is used of it.
     """
 
     tenant: str
@@ -128,6 +140,7 @@ class TenantStats:
     memory_bytes: int
     recommendations: int
     observations: int
+    quotas: tuple[QuotaUse, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,6 +244,10 @@ def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...]
     return max(marks, default=Mark.USUAL)
 
 
+_SMALLEST_NORM = 1e-300
+"""A shorter vector is zero: what it would have to be multiplied by is beyond the largest number."""
+
+
 def _encode_vector(kind: Vector, record: FeatureRecord, value: tuple[float, ...], block: list[float]) -> Mark:
     norm = _number_of(kind, value)
     if not record.scale or not norm:
@@ -276,6 +280,7 @@ def _number_of(kind: FeatureKind, value: FeatureValue | None) -> float | None:
         case Numeric(), float():
             return value
         case Vector(), tuple():
-            return math.hypot(*value)
+            norm = math.hypot(*value)
+            return norm if norm >= _SMALLEST_NORM else 0.0
         case _:
             return None

@@ -24,6 +24,7 @@ from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, UnavailableError
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.arithmetic import describe_arithmetic
@@ -38,7 +39,6 @@ from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
 from topk_bandit.rpc.access import AUDIT_LOGGER, Access
-from topk_bandit.rpc.fields import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.server import Server, served_methods
 from topk_bandit.rpc.services import Services
@@ -253,7 +253,7 @@ def _assembled(
         Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         bandits,
         studies,
-        Operators(store, residents, threads.inspecting),
+        Operators(store, residents, threads.inspecting, quotas=in_store),
         hooks=metrics,
         access=_access(settings, stack),
         quotas=quotas,

@@ -15,7 +15,7 @@ import sys
 import tomllib
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from topk_bandit.domain.bandits import (
     DEFAULT_BETA_SCALE,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.embedded import FsyncPolicy
 
-__all__ = ["CALLER_VARIABLES", "Address", "Settings", "add_arguments", "default_data_dir", "load"]
+__all__ = ["CALLER_VARIABLES", "Address", "Setting", "Settings", "add_arguments", "default_data_dir", "explain", "load"]
 
 _PREFIX = "TOPK_BANDIT_"
 
@@ -462,8 +462,14 @@ class Settings:
 
     def redacted(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""
-        shown = {name: "" if value is None else str(value) for name, value in _values_of(self).items()}
+        shown = {name: _told(value) for name, value in _values_of(self).items()}
         return shown | {"redis_url": str(StoreUrl.parse(self.redis_url)) if self.redis_url else ""}
+
+
+def _told(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return "" if value is None else str(value)
 
 
 def _values_of(settings: Settings) -> dict[str, object]:
@@ -562,6 +568,21 @@ def add_arguments(parser: ArgumentParser, *, names: Collection[str] | None = Non
         parser.add_argument(_flag(declared.name), metavar=about.metavar, help=text.replace("%", "%%"), **alone)
 
 
+class Setting(NamedTuple):
+    """A setting as a person reads it: its value without any secret, and the flag, variable or file that it is from."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def explain(namespace: Namespace, environ: Mapping[str, str]) -> list[Setting]:
+    """Return each setting with its value and where that came from; see `load`."""
+    given = _given(namespace, environ)
+    shown = _settings(given, environ).redacted()
+    return [Setting(name, value, given[name][1] if name in given else "default") for name, value in shown.items()]
+
+
 def load(namespace: Namespace, environ: Mapping[str, str]) -> Settings:
     """Put the settings together: flags, else variables, else the file, else defaults.
 
@@ -577,6 +598,11 @@ def load(namespace: Namespace, environ: Mapping[str, str]) -> Settings:
     ConfigurationError
         A value can't be used, or a key or variable is none of ours; the message says which and where it came from.
     """
+    return _settings(_given(namespace, environ), environ)
+
+
+def _given(namespace: Namespace, environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    """Return the values that somebody gave, each with where it came from."""
     variables = _variables(environ)
     flags = {name: value for name in _names() if (value := getattr(namespace, name, None)) is not None}
     config_variable = variables.pop(_CONFIG, None)
@@ -585,7 +611,7 @@ def load(namespace: Namespace, environ: Mapping[str, str]) -> Settings:
     given: dict[str, tuple[object, str]] = {name: (value, f"{config}, key {name}") for name, value in keys.items()}
     given |= {name: (value, f"variable {_variable(name)}") for name, value in variables.items()}
     given |= {name: (value, f"flag {_flag(name)}") for name, value in flags.items()}
-    return _settings(given, environ)
+    return given
 
 
 def _settings(given: Mapping[str, tuple[object, str]], environ: Mapping[str, str]) -> Settings:

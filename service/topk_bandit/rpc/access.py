@@ -104,6 +104,8 @@ RULES: Mapping[str, Rule] = {
         GetBanditHistory=Rule(Scope.OPERATE, "bandit"),
         VerifyBandit=Rule(Scope.OPERATE, "bandit"),
         ExportEvents=Rule(Scope.OPERATE, "bandit"),
+        ExportState=Rule(Scope.OPERATE, "bandit"),
+        ImportEvents=Rule(Scope.MANAGE, "bandit", audited=True),
     ),
     **_rules(
         "google.longrunning.Operations",

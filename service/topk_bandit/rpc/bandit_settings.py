@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.duration_pb2 import Duration
 
 from topk_bandit.domain.bandits import (
+    MAX_CONTEXT_DIMENSION,
+    MAX_ITEM_CAPACITY,
+    MAX_SLATE_SIZE,
     MOST_SHARES_FALL_AFTER,
     Aggregation,
     BanditSettings,
@@ -67,7 +70,7 @@ _FIXED = frozenset({"name", "slate_size", "context_dimension", "kernel", "create
 
 def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettings:
     """Return a new bandit's settings, with every default filled in; errors name fields below ``bandit``."""
-    slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=fields.MAX_SLATE_SIZE)
+    slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=MAX_SLATE_SIZE)
     schema = _context_schema(bandit)
     settings = BanditSettings(
         item_capacity=_item_capacity(bandit, low=slate_size),
@@ -133,7 +136,7 @@ def _exploration_to_proto(exploration: Exploration) -> pb.Exploration:
 
 
 def _item_capacity(bandit: pb.Bandit, *, low: int) -> int:
-    return fields.integer("bandit.item_capacity", bandit.item_capacity, low=low, high=fields.MAX_ITEM_CAPACITY)
+    return fields.integer("bandit.item_capacity", bandit.item_capacity, low=low, high=MAX_ITEM_CAPACITY)
 
 
 def _context_schema(bandit: pb.Bandit) -> FeatureSchema | None:
@@ -154,7 +157,7 @@ def _context_dimension(bandit: pb.Bandit, schema: FeatureSchema | None) -> int:
                 "bandit.context_dimension", f"follows from the context_schema: {width}, or unset"
             )
         return width
-    high = fields.MAX_CONTEXT_DIMENSION
+    high = MAX_CONTEXT_DIMENSION
     return fields.integer("bandit.context_dimension", bandit.context_dimension, low=0, high=high) or 1
 
 

@@ -43,7 +43,8 @@ def take_token(bucket: Bucket, *, rate: int, now: float) -> tuple[Bucket, float]
     tuple
         The bucket after this, and how many seconds to wait for a token: 0 if one was taken.
     """
-    lacking = max(0.0, bucket.lacking - (now - bucket.at) * rate) + 1.0
+    full = rate * BURST_SECONDS  # a bucket of a higher rate may have lacked more
+    lacking = max(0.0, min(bucket.lacking, full) - (now - bucket.at) * rate) + 1.0
     wait = lacking / rate - BURST_SECONDS
     return (Bucket(lacking, now), 0.0) if wait <= _ROUNDING_SECONDS else (bucket, wait)
 

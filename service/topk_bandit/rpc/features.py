@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import (
     Boolean,
@@ -37,11 +38,10 @@ __all__ = [
 ]
 
 _MAX_FEATURES = 64
-_MAX_WIDTH = 256
 _MAX_MAGNITUDE = 1e100
 _MAX_TEXT = 256
 _MAX_LABELS = 256
-_MAX_WEIGHT = 100.0
+_MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 100.0
 _MAX_UNIT = 64
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -62,8 +62,8 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
             raise InvalidArgumentError(f"{at}.name", f'repeats {path}.features[{earlier}].name: "{feature.name}"')
         features.append(Feature(feature.name, _kind(at, feature)))
     width = width_of(tuple(features))
-    if width > _MAX_WIDTH:
-        raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {_MAX_WIDTH} are allowed")
+    if width > MAX_CONTEXT_WIDTH:
+        raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {MAX_CONTEXT_WIDTH} are allowed")
     return tuple(features)
 
 
@@ -102,20 +102,21 @@ def _numeric(path: str, kind: pb.NumericFeature) -> Numeric:
 
 
 def _texts(path: str, kind: pb.CategoricalFeature | pb.LabelSetFeature, made: type[_Texts]) -> _Texts:
-    if len(kind.values) > _MAX_WIDTH:
+    if len(kind.values) > MAX_CONTEXT_WIDTH:
         raise InvalidArgumentError(
-            f"{path}.values", f"has {len(kind.values)} entries; at most {_MAX_WIDTH - 2} are allowed: use buckets"
+            f"{path}.values",
+            f"has {len(kind.values)} entries; at most {MAX_CONTEXT_WIDTH - 2} are allowed: use buckets",
         )
     if bool(kind.values) == bool(kind.buckets):
         raise InvalidArgumentError(path, "needs values or buckets" if not kind.values else "has values and buckets")
     if kind.buckets:
-        return made(buckets=fields.integer(f"{path}.buckets", kind.buckets, low=2, high=_MAX_WIDTH - 1))
+        return made(buckets=fields.integer(f"{path}.buckets", kind.buckets, low=2, high=MAX_CONTEXT_WIDTH - 1))
     return made(fields.item_ids(f"{path}.values", kind.values))
 
 
 def _vector(path: str, kind: pb.VectorFeature) -> Vector:
-    size = fields.integer(f"{path}.dimension", kind.dimension, low=1, high=_MAX_WIDTH - 1)
-    weight = fields.number(f"{path}.weight", kind.weight, low=0.0, high=_MAX_WEIGHT)
+    size = fields.integer(f"{path}.dimension", kind.dimension, low=1, high=MAX_CONTEXT_WIDTH - 1)
+    weight = fields.number(f"{path}.weight", kind.weight, low=_MIN_WEIGHT if kind.weight else 0.0, high=_MAX_WEIGHT)
     return Vector(size, weight or 1.0)
 
 
@@ -185,7 +186,7 @@ def _value(path: str, value: pb.FeatureValue) -> FeatureValue:
         case "labels":
             return _labels(path, value.labels.values)
         case "vector":
-            if not 1 <= len(value.vector.values) < _MAX_WIDTH:
+            if not 1 <= len(value.vector.values) < MAX_CONTEXT_WIDTH:
                 raise InvalidArgumentError(path, f"has {len(value.vector.values)} numbers; 1 to 255 are allowed")
             return tuple(_number(f"{path}[{n}]", number) for n, number in enumerate(value.vector.values))
         case _:

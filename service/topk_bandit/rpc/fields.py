@@ -6,7 +6,7 @@ import base64
 import re
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, BanditName
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 
@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_TENANTS",
-    "MAX_CONTEXT_DIMENSION",
     "MAX_CONTEXT_MAGNITUDE",
     "MAX_ITEMS",
-    "MAX_ITEM_CAPACITY",
     "MAX_REWARD_MAGNITUDE",
-    "MAX_SLATE_SIZE",
     "bandit_name",
     "context_vector",
     "integer",
@@ -40,12 +37,9 @@ __all__ = [
     "to_page_token",
 ]
 
-MAX_CONTEXT_DIMENSION = 64
 MAX_CONTEXT_MAGNITUDE = 1e6
 MAX_ITEMS = 10_000
-MAX_ITEM_CAPACITY = 10_000
 MAX_REWARD_MAGNITUDE = 1e100
-MAX_SLATE_SIZE = 12
 
 ALL_TENANTS = "tenants/*"
 """What stands for every tenant, where that can be asked for. No tenant can be named so."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topk_bandit.bandits.arrivals import LinesOfBandit
+from topk_bandit.bandits.holdings import STAGES, Place
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
@@ -35,8 +37,11 @@ __all__ = [
     "explanation_request",
     "explanation_to_proto",
     "history_to_proto",
+    "lines_request",
     "overview_page",
     "overviews_to_proto",
+    "state_page",
+    "state_to_proto",
     "tenant_page",
     "tenant_stats_to_proto",
     "tenants_to_proto",
@@ -50,6 +55,9 @@ _MOST_SLATES = 100
 _DEFAULT_ENTRIES = 100
 _MOST_ENTRIES = 1000
 _EVENTS = 1000
+_LINES = 1000
+_MOST_LINES = 10**12
+_DIGITS = 18
 _LAST_POSITION = 2**63 - 1
 """The largest start_position that a message can hold; stores take no larger ones."""
 
@@ -149,6 +157,7 @@ def tenant_stats_to_proto(stats: TenantStats) -> pb.GetTenantStatsResponse:
         model_memory_bytes=stats.memory_bytes,
         recommendation_count=stats.recommendations,
         observation_count=stats.observations,
+        quotas=(pb.QuotaUse(quota=one.quota, limit=one.limit, used=one.used) for one in stats.quotas),
     )
 
 
@@ -279,3 +288,30 @@ def events_to_proto(page: EventPage, texts: Sequence[bytes]) -> pb.ExportEventsR
     )
     cursor = fields.to_page_token(f"{page.next_position}/{page.incarnation}")
     return pb.ExportEventsResponse(events=events, next_cursor=cursor, log_position=page.log_position)
+
+
+def state_page(request: pb.ExportStateRequest) -> tuple[BanditName, Place | None]:
+    """Return whose state an ExportState asks for, and from where on."""
+    name, token = fields.bandit_name("bandit", request.bandit), fields.page_token("cursor", request.cursor)
+    if not token:
+        return name, None
+    parts = token.split("/", 3)
+    numbers = [part for part in parts[:1] + parts[2:3] if part.isascii() and part.isdigit() and len(part) <= _DIGITS]
+    if len(parts) != 4 or len(numbers) != 2 or parts[1] not in STAGES or not parts[3]:
+        raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
+    return name, Place(parts[3], int(parts[0]), parts[1], int(parts[2]))
+
+
+def state_to_proto(lines: Sequence[str], place: Place | None) -> pb.ExportStateResponse:
+    """Return a page of what there is of a bandit beside its log."""
+    told = "" if place is None else f"{place.first_position}/{place.stage}/{place.at}/{place.incarnation}"
+    return pb.ExportStateResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")
+
+
+def lines_request(request: pb.ImportEventsRequest) -> tuple[BanditName, LinesOfBandit]:
+    """Return whose lines an ImportEvents brings, and the lines."""
+    name, import_id = fields.bandit_name("bandit", request.bandit), fields.opaque_id("import_id", request.import_id)
+    first_line = fields.integer("first_line", request.first_line, low=0, high=_MOST_LINES)
+    if request.lines:
+        fields.size("lines", len(request.lines), most=_LINES)
+    return name, LinesOfBandit(import_id, first_line, tuple(request.lines))

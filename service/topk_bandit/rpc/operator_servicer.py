@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["OPERATOR_METHODS", "OperatorServicer"]
+__all__ = ["READ_ONLY_OPERATOR_METHODS", "OperatorServicer"]
 
-OPERATOR_METHODS = frozenset(
+READ_ONLY_OPERATOR_METHODS = frozenset(
     f"/{service.full_name}/{method.name}"
     for service in pb.DESCRIPTOR.services_by_name.values()
     for method in service.methods
+    if method.name != "ImportEvents"
 )
-"""None of them writes."""
 
 
 class OperatorServicer(pb_grpc.OperatorServiceServicer):
@@ -83,3 +83,13 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         name, start, limit, incarnation = converters.event_page(request)
         page = await self._use_cases.export_events(name, start=start, limit=limit, incarnation=incarnation)
         return converters.events_to_proto(*page)
+
+    async def ExportState(self, request: pb.ExportStateRequest, _context: Context) -> pb.ExportStateResponse:
+        """Return a page of what there is of a bandit beside its log."""
+        name, place = converters.state_page(request)
+        return converters.state_to_proto(*await self._use_cases.export_state(name, place))
+
+    async def ImportEvents(self, request: pb.ImportEventsRequest, _context: Context) -> pb.ImportEventsResponse:
+        """Take in lines of a bandit."""
+        receipt = await self._use_cases.import_events(*converters.lines_request(request))
+        return pb.ImportEventsResponse(next_line=receipt.next_line, log_position=receipt.log_position)

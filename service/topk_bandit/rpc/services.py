@@ -15,7 +15,7 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 from topk_bandit.rpc.call_quotas import CallQuotas
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
-from topk_bandit.rpc.operator_servicer import OPERATOR_METHODS, OperatorServicer
+from topk_bandit.rpc.operator_servicer import READ_ONLY_OPERATOR_METHODS, OperatorServicer
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS, READ_ONLY_METHODS, BanditServicer, RecommenderServicer
 from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, preference_service_pb2, recommender_service_pb2
@@ -103,7 +103,7 @@ class Services:
             call_quotas=CallQuotas(quotas, clock=clock),
             in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas),
             feedback_methods=FEEDBACK_METHODS,
-            read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | OPERATOR_METHODS,
+            read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
             clock=clock,
         )
         self._recommender = RecommenderServicer(recommender, failures=failures)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         RewardReceipt,
     )
     from topk_bandit.domain.quotas import TenantUse
+    from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
+    from topk_bandit.store.recorded import Recorded
 
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
@@ -35,6 +37,7 @@ __all__ = [
     "BanditRecord",
     "Correctable",
     "Expiry",
+    "Holdings",
     "ImportOutcome",
     "ImportPart",
     "ImportProgress",
@@ -248,6 +251,26 @@ class LogSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class Holdings:
+    """What a store has of a bandit beside its log, its items and its slates, as of one moment.
+
+    Attributes
+    ----------
+    first_position
+        Oldest position still kept.
+    imported_position
+        Log position of the newest `Imported`; 0 before the first.
+    retired
+        Of the id of each retired item, what `topk_bandit.store.arrivals.item_digest` returns.
+    """
+
+    record: BanditRecord
+    first_position: int
+    imported_position: int
+    retired: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Opaque bytes that stand for all events up to and including `position`."""
 
@@ -355,7 +378,10 @@ class Store(Protocol):
         ...
 
     async def delete_bandit(self, name: BanditName) -> None:
-        """Remove a bandit with everything that belongs to it, or raise `NotFoundError`."""
+        """Remove a bandit with everything that belongs to it, or raise `NotFoundError`.
+
+        What has arrived of a bandit of this name goes too, and is enough for there to be something to remove.
+        """
         ...
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
@@ -580,6 +606,57 @@ class Store(Protocol):
 
     async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:
         """Return the kept snapshots that verify, newest first: none, one or two."""
+        ...
+
+    async def read_holdings(self, name: BanditName) -> Holdings:
+        """Return what is told of a bandit beside its log, its items and its slates; or raise `NotFoundError`."""
+        ...
+
+    async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:
+        """Return some of the slates that are open, and the cursor that the others come after; 0 begins and ends.
+
+        What is open all the while comes at least once. `NotFoundError` if there is no such bandit.
+        """
+        ...
+
+    async def scan_imports(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[ArchivedImport]]:
+        """Return some of the parts of imports that are recorded; as `scan_slates` does."""
+        ...
+
+    async def find_arrival(self, name: BanditName) -> Arrival | None:
+        """Return how far the import of a bandit of this name is, None if none has begun, or it has ended."""
+        ...
+
+    async def read_arrived(
+        self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
+    ) -> Arrived:
+        """Return what has arrived of some slates and parts of imports of a bandit of this name."""
+        ...
+
+    async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
+        """Keep what arrives of a bandit, where no call but these finds it, if the import is as far as `before`.
+
+        An import at its first line takes the place of any that has not ended. Returns False, and changes nothing, when
+        the import is elsewhere, or another one.
+        """
+        ...
+
+    async def load_arrived_snapshot(self, name: BanditName) -> bytes:
+        """Return the bytes of the snapshot that has arrived."""
+        ...
+
+    async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
+        """Make what has arrived the bandit of this name, all at once; once it is, return the bandit that it is.
+
+        An arrival that is not complete finds that one, and makes none.
+
+        Raises
+        ------
+        ConflictError
+            BANDIT_ARRIVED: there is a bandit of this name. ARRIVAL_REPLACED: the import is another one, or elsewhere.
+        ExhaustedError
+            BANDIT_QUOTA: the tenant has `quota` bandits already.
+        """
         ...
 
     def changes(self) -> AsyncIterator[BanditName | None]:

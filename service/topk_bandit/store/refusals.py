@@ -45,6 +45,8 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "wrong_slate": lambda _, size: InvalidArgumentError(
         "shown_item_ids", f"must name {size} items, as many as the slate has"
     ),
+    "arrival_replaced": lambda name, _: ConflictError("ARRIVAL_REPLACED", f"another import into {name} has begun"),
+    "arrived": lambda name, _: ConflictError("BANDIT_ARRIVED", f"{name} exists: an import makes its bandit anew"),
     "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),
     "full": lambda name, told: quota_refusal(Quota.BANDITS, name.tenant, told),
     "import_count": lambda name, _: ExhaustedError(

@@ -170,7 +170,7 @@ class GetTenantStatsRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class GetTenantStatsResponse(_message.Message):
-    __slots__ = ("bandit_count", "log_event_count", "pending_count", "late_reward_count", "model_count", "model_memory_bytes", "recommendation_count", "observation_count")
+    __slots__ = ("bandit_count", "log_event_count", "pending_count", "late_reward_count", "model_count", "model_memory_bytes", "recommendation_count", "observation_count", "quotas")
     BANDIT_COUNT_FIELD_NUMBER: _ClassVar[int]
     LOG_EVENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +179,7 @@ class GetTenantStatsResponse(_message.Message):
     MODEL_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
     OBSERVATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
     bandit_count: int
     log_event_count: int
     pending_count: int
@@ -187,7 +188,18 @@ class GetTenantStatsResponse(_message.Message):
     model_memory_bytes: int
     recommendation_count: int
     observation_count: int
-    def __init__(self, bandit_count: _Optional[int] = ..., log_event_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., model_count: _Optional[int] = ..., model_memory_bytes: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ...) -> None: ...
+    quotas: _containers.RepeatedCompositeFieldContainer[QuotaUse]
+    def __init__(self, bandit_count: _Optional[int] = ..., log_event_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., model_count: _Optional[int] = ..., model_memory_bytes: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ...) -> None: ...
+
+class QuotaUse(_message.Message):
+    __slots__ = ("quota", "limit", "used")
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    quota: str
+    limit: int
+    used: int
+    def __init__(self, quota: _Optional[str] = ..., limit: _Optional[int] = ..., used: _Optional[int] = ...) -> None: ...
 
 class ListBanditOverviewsRequest(_message.Message):
     __slots__ = ("parent", "page_size", "page_token", "containing")
@@ -352,3 +364,39 @@ class ExportedEvent(_message.Message):
     time: _timestamp_pb2.Timestamp
     event_json: str
     def __init__(self, position: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., event_json: _Optional[str] = ...) -> None: ...
+
+class ExportStateRequest(_message.Message):
+    __slots__ = ("bandit", "cursor")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    cursor: str
+    def __init__(self, bandit: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class ExportStateResponse(_message.Message):
+    __slots__ = ("lines", "next_cursor")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    next_cursor: str
+    def __init__(self, lines: _Optional[_Iterable[str]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+
+class ImportEventsRequest(_message.Message):
+    __slots__ = ("bandit", "import_id", "first_line", "lines")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_LINE_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    import_id: str
+    first_line: int
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bandit: _Optional[str] = ..., import_id: _Optional[str] = ..., first_line: _Optional[int] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ImportEventsResponse(_message.Message):
+    __slots__ = ("next_line", "log_position")
+    NEXT_LINE_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    next_line: int
+    log_position: int
+    def __init__(self, next_line: _Optional[int] = ..., log_position: _Optional[int] = ...) -> None: ...

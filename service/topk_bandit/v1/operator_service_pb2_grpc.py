@@ -26,9 +26,10 @@ if _version_not_supported:
 
 
 class OperatorServiceStub:
-    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
+    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
+    ImportEvents.
 
-    Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
+    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
     need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
@@ -79,12 +80,23 @@ class OperatorServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsResponse.FromString,
                 _registered_method=True)
+        self.ExportState = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/ExportState',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportStateRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportStateResponse.FromString,
+                _registered_method=True)
+        self.ImportEvents = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/ImportEvents',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
-    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
+    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
+    ImportEvents.
 
-    Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
+    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
     need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
@@ -115,7 +127,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTenantStats(self, request, context):
-        """GetTenantStats returns what a tenant uses.
+        """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -147,6 +159,30 @@ class OperatorServiceServicer:
         """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
         will be. FAILED_PRECONDITION (LOG_TRIMMED) if what comes next was trimmed, and (LOG_REPLACED) if the bandit was created
         anew since the cursor was given out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportState(self, request, context):
+        """ExportState returns a page of what there is of a bandit beside its log, as lines for ImportEvents: its figures, its imports,
+        and of a log that was trimmed the snapshot that it begins after, items and open slates. The first page's first line says at
+        which first_position the log begins: read the events from there on after the last page. FAILED_PRECONDITION (LOG_TRIMMED) or
+        (LOG_REPLACED) if the log was trimmed or created anew meanwhile: begin again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportEvents(self, request, context):
+        """ImportEvents makes a bandit of lines: those of ExportState, then one for each event,
+        {"position":1,"at_ms":1764000000000,"event":{...}}, then {"end":{"position":9,"lines":10,"digest":"..."}}. Each digest is the
+        16-byte BLAKE2b, in hexadecimal digits, of the digest of all lines before, a newline and the line; of none it is empty. The
+        last line makes the bandit; before it, no other call finds it. The bandit has the same incarnation, log, items and open slates,
+        so that its model is the same to the bit. A part that was taken may be sent again, at any worker.
+        INVALID_ARGUMENT on lines[n] if that one stands for nothing or can't follow, and nothing of the part is taken. ALREADY_EXISTS
+        (BANDIT_ARRIVED) if there is a bandit of this name, and (ARRIVAL_REPLACED) if another import into it has begun.
+        FAILED_PRECONDITION (IMPORT_GAP) if the import goes on with another line. DeleteBandit drops what has arrived.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -195,6 +231,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsResponse.SerializeToString,
             ),
+            'ExportState': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportState,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportStateRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ExportStateResponse.SerializeToString,
+            ),
+            'ImportEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportEvents,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'topk_bandit.v1.OperatorService', rpc_method_handlers)
@@ -204,9 +250,10 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OperatorService:
-    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing.
+    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
+    ImportEvents.
 
-    Where operators ask for keys, they need the scope operate, for the tenant that a call names. Calls across tenants
+    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
     need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
@@ -417,6 +464,60 @@ class OperatorService:
             '/topk_bandit.v1.OperatorService/ExportEvents',
             topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsRequest.SerializeToString,
             topk__bandit_dot_v1_dot_operator__service__pb2.ExportEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/ExportState',
+            topk__bandit_dot_v1_dot_operator__service__pb2.ExportStateRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.ExportStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/ImportEvents',
+            topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

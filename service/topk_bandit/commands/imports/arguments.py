@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
+from topk_bandit.commands.imports.files import DECISION_LOG
 
 if TYPE_CHECKING:
     import argparse
@@ -25,6 +26,9 @@ propensity              the probability with which it was shown; optional
 context_1, ...          the context; or context, a list: for a bandit without a context schema
 NAME, or features.NAME  the feature NAME of the bandit's context schema; or features, an object
 
+With --format vw-dsjson the file is a decision log of VW: a contextual bandit's, CCB's or slates'. Its rewards are the
+costs with the other sign; --column item=TAction.topic says where actions have their id (without it: _tag).
+
 In CSV the parts of a list are separated by |. Other columns are passed over. The same file again changes nothing, and
 an import that was interrupted goes on where it stopped.
 """
@@ -34,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags to a parser, with a `run` that returns an exit status."""
     parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
     parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
+    parser.add_argument("--format", choices=[DECISION_LOG], help="a decision log of VW (default: what the ending says)")
     parser.add_argument(
         "--column",
         dest="columns",

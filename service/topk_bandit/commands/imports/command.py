@@ -13,7 +13,8 @@ from topk_bandit.client import ClientError, InvalidArgument
 from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.columns import Columns
-from topk_bandit.commands.imports.files import digest_of, read_rows
+from topk_bandit.commands.imports.decision_log import DecisionLog
+from topk_bandit.commands.imports.files import DECISION_LOG, digest_of, read_rows
 from topk_bandit.commands.imports.places import explain
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.client import Client, PastObservation
+    from topk_bandit.client import Bandit, Client, PastObservation
     from topk_bandit.commands.imports.files import FileRow
     from topk_bandit.domain.bandits import BanditName
 
@@ -33,13 +34,26 @@ _ERRORS_SHOWN = 10
 
 def run(given: argparse.Namespace) -> int:
     """Import a file; return the exit status."""
-    name, import_id = bandit_named(given.bandit), given.import_id or digest_of(given.file, given.columns)
+    name, how = bandit_named(given.bandit), [*given.columns, given.format] if given.format else given.columns
+    import_id = given.import_id or digest_of(given.file, how)
     try:
         with connect(given, name.tenant) as client:
             return _Import(client, name, given, import_id).run()
     except ClientError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
+
+
+def _meaning(given: argparse.Namespace, settings: Bandit) -> Columns | DecisionLog:
+    """Return what reads the rows of a file."""
+    if given.format == DECISION_LOG:
+        return DecisionLog.of(given.columns, schema=settings.context_schema)
+    return Columns.of(
+        given.columns,
+        schema=settings.context_schema,
+        slate_size=settings.slate_size,
+        context_dimension=settings.context_dimension,
+    )
 
 
 class _Import:
@@ -50,12 +64,8 @@ class _Import:
         self._path, self._skips = given.file, given.skip_bad_rows
         self._console = Console()
         settings = client.get_bandit(self._bandit)
-        self._columns = Columns.of(
-            given.columns,
-            schema=settings.context_schema,
-            slate_size=settings.slate_size,
-            context_dimension=settings.context_dimension,
-        )
+        self._is_decision_log = given.format == DECISION_LOG
+        self._columns = _meaning(given, settings)
         self._accepted = 0
         self._skipped = 0
 
@@ -63,7 +73,7 @@ class _Import:
         """Import what is not imported yet, and tell what became of it."""
         count = self._look_through()
         begun = self._client.get_import(self._bandit, self._import_id)
-        rows = islice(read_rows(self._path), begun.next_row, None)
+        rows = islice(read_rows(self._path, json_lines=self._is_decision_log), begun.next_row, None)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task("Importing", total=count, completed=min(begun.next_row, count))
@@ -79,7 +89,7 @@ class _Import:
     def _look_through(self) -> int:
         """Return how many rows there are; raise what is wrong with the form of any, unless such are left out."""
         count = 0
-        for row in read_rows(self._path):
+        for row in read_rows(self._path, json_lines=self._is_decision_log):
             if not count and not isinstance(row.values, InvalidArgumentError):
                 self._name_others(row.values)
             count += 1

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FileRow", "digest_of", "read_rows"]
+__all__ = ["DECISION_LOG", "FileRow", "digest_of", "read_rows"]
+
+DECISION_LOG = "vw-dsjson"
+"""The one format that no ending tells."""
 
 _READ_AT_ONCE = 2**20
 _ROWS_AT_ONCE = 1000
@@ -44,8 +47,8 @@ def digest_of(path: Path, columns: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def read_rows(path: Path) -> Iterator[FileRow]:
-    """Return the rows of a file whose name ends in .jsonl, .csv or .parquet.
+def read_rows(path: Path, *, json_lines: bool = False) -> Iterator[FileRow]:
+    """Return the rows of a file whose name ends in .jsonl, .csv or .parquet, or of JSON Lines whatever its name.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def read_rows(path: Path) -> Iterator[FileRow]:
     InvalidArgumentError
         It has another ending, is no text in UTF-8, or no Parquet.
     """
-    read = _READERS.get(path.suffix)
+    read = _json_lines if json_lines else _READERS.get(path.suffix)
     if read is None:
         raise InvalidArgumentError("FILE", f"expected one ending in .jsonl, .csv or .parquet, got {path.name!r}")
     try:

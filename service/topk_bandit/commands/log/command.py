@@ -12,9 +12,9 @@ from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.commands.log import dumps, models, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
-from topk_bandit.rpc import fields
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.redis.bandits import RedisStore
@@ -122,7 +122,7 @@ def _limits(given: argparse.Namespace) -> Limits:
     """Return the limits that a worker with the same settings has: another model comes of others."""
     chosen = settings.load(given, os.environ)
     budget = MemoryBudget(model_bytes=chosen.bandit_memory_mib * MIB)
-    return budget.limits(context_dim=fields.MAX_CONTEXT_DIMENSION, slate_size=fields.MAX_SLATE_SIZE)
+    return budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
 
 
 def _embedded(chosen: Settings, stack: ExitStack) -> str:

@@ -32,6 +32,7 @@ def add_commands(commands: _Commands) -> None:
     _add_bandits(commands)
     _add_items(commands)
     _add_events(commands)
+    _add_backup(commands)
     replay = commands.add_parser(
         "replay",
         help="have the service fold a bandit's log again",
@@ -43,17 +44,40 @@ def add_commands(commands: _Commands) -> None:
 
 
 def _add_events(commands: _Commands) -> None:
-    words = _words(commands, "events", "export a bandit's log, or follow it")
-    export = _with_bandit(_word(words, "export", "write a log down, one JSON event a line or as Parquet"))
+    words = _words(commands, "events", "export a bandit's log, import it, or follow it")
+    export = _with_bandit(_word(words, "export", "write a bandit down, one JSON event a line or as Parquet"))
     where = export.add_mutually_exclusive_group()
     where.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
     where.add_argument("--parquet", type=Path, metavar="FILE", help="write Parquet there, a row an event")
     tail = _with_bandit(_word(words, "tail", "print events as they come, until Ctrl-C"))
     tail.add_argument("--count", type=int, metavar="COUNT", help="end after so many")
-    for word, text in ((export, "the oldest event that is left"), (tail, "the first event to come")):
-        word.add_argument("--from", dest="first", type=int, metavar="POSITION", help=f"first event (default: {text})")
+    text = "events from there on, and nothing else: import takes it only without (default: all that import needs)"
+    export.add_argument("--from", dest="first", type=int, metavar="POSITION", help=text)
+    text = "first event (default: the first event to come)"
+    tail.add_argument("--from", dest="first", type=int, metavar="POSITION", help=text)
     _finish(export, "events export")
+    brought = _word(words, "import", "make a bandit of what export wrote; go on where an import of the file stands")
+    brought.add_argument("file", type=Path, metavar="FILE", help="JSON Lines, or Parquet if it ends in .parquet")
+    brought.add_argument("--as", dest="bandit", metavar="TENANT/BANDIT", help="its name (default: as it was exported)")
+    _finish(brought, "events import")
     _finish(tail, "events tail")
+
+
+def _add_backup(commands: _Commands) -> None:
+    backup = _word(commands, "backup", "write all bandits of a service to a folder, a file each")
+    backup.add_argument("folder", type=Path, metavar="DIR", help="where to write; new, or empty")
+    backup.add_argument("--tenant", metavar="TENANT", help="only this tenant's (default: everybody's)")
+    _finish(backup, "backup")
+    restore = _word(commands, "restore", "make the bandits in a folder that backup wrote")
+    restore.add_argument("folder", type=Path, metavar="DIR", help="where they are")
+    restore.add_argument(
+        "--existing",
+        choices=("refuse", "skip", "replace"),
+        default="refuse",
+        help="what to do if a bandit exists: make none at all, leave it and make the others, or delete it first "
+        "(default: refuse)",
+    )
+    _finish(restore, "restore")
 
 
 def _add_tenants(commands: _Commands) -> None:

@@ -7,20 +7,20 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from topk_bandit.client import ClientError
-from topk_bandit.commands.connection import connect
+from topk_bandit.commands.connection import NOBODY, connect
 from topk_bandit.commands.names import bandit_named
+from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
+from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import exported, line, tailed
 from topk_bandit.commands.operate.explanation import tell
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
-from topk_bandit.commands.operate.parquet import write_parquet
-from topk_bandit.commands.operate.tables import facts, flatten, table
 from topk_bandit.commands.printing import print_lines
-from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
+from topk_bandit.commands.tables import facts, flatten, table
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from topk_bandit.client import Verification
 
@@ -30,7 +30,7 @@ __all__ = ["run"]
 def run(given: argparse.Namespace) -> int:
     """Ask, and print what is answered; return 0, or 1 with one line that says why not."""
     try:
-        print_lines(_WORDS[given.word](given), sys.stdout, at_once=given.word == "events tail")
+        print_lines(_WORDS[given.word](given), sys.stdout, at_once=given.word in _AT_ONCE)
     except ClientError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
@@ -44,17 +44,19 @@ def _explain(given: argparse.Namespace) -> Iterable[str]:
 
 
 def _list_tenants(given: argparse.Namespace) -> Iterable[str]:
-    with connect(given, _NOBODY) as client:
+    with connect(given, NOBODY) as client:
         return list(client.list_tenants())
 
 
 def _tenant_stats(given: argparse.Namespace) -> Iterable[str]:
     with connect(given, given.tenant) as client:
-        return list(facts(flatten(asdict(client.tenant_stats()))))
+        told = asdict(client.tenant_stats())
+    quotas = [(one["quota"], one["used"], one["limit"]) for one in told.pop("quotas")]
+    return [*facts(told.items()), "", *table(("quota", "used", "limit"), quotas)]
 
 
 def _list_bandits(given: argparse.Namespace) -> Iterable[str]:
-    with connect(given, given.tenant or _NOBODY) as client:
+    with connect(given, given.tenant or NOBODY) as client:
         found = client.list_bandit_overviews(every_tenant=given.tenant is None, containing=given.containing)
         return list(table(OVERVIEW, map(overview_row, found)))
 
@@ -100,21 +102,23 @@ def _digests(found: Verification) -> Iterable[tuple[str, str]]:
 def _export_events(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit)
     with connect(given, name.tenant) as client:
-        events = exported(client, name.bandit, first=given.first)
-        if given.parquet is not None:
-            write_parquet(given.parquet, events)
-        elif given.out is None:
-            yield from map(line, events)
+        path = given.parquet or given.out
+        if given.first is not None:
+            lines = map(line, exported(client, name.bandit, first=given.first))
+            yield from lines if path is None else write(path, lines, as_parquet=path is given.parquet)
+        elif path is None:
+            yield from archive_lines(client, name.bandit)
         else:
-            _write_lines(given.out, map(line, events))
+            save(client, name.bandit, path, as_parquet=path is given.parquet)
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            print_lines(lines, file)
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be written: {error.strerror}") from error
+def _import_events(given: argparse.Namespace) -> Iterable[str]:
+    archive = examine(given.file)
+    name = bandit_named(given.bandit or archive.name)
+    with connect(given, name.tenant) as client, progress() as bar:
+        task = bar.add_task(f"{name.tenant}/{name.bandit}", total=archive.lines)
+        position = send(client, name.bandit, archive, told=lambda lines: bar.update(task, completed=lines))
+    return [f"imported {name.tenant}/{name.bandit}: {position} events"]
 
 
 def _tail_events(given: argparse.Namespace) -> Iterable[str]:
@@ -146,8 +150,9 @@ def _features(features: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in features.items())
 
 
-_NOBODY = "-"
-"""A client is for a tenant; calls about every tenant do not name it."""
+_AT_ONCE = frozenset({"backup", "events tail", "restore"})
+"""Words whose lines are printed one after the other as they come."""
+
 
 _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "explain": _explain,
@@ -159,7 +164,10 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits history": _bandit_history,
     "bandits delete": _delete_bandit,
     "items list": _list_items,
+    "backup": backup,
     "events export": _export_events,
+    "events import": _import_events,
     "events tail": _tail_events,
     "replay": _replay,
+    "restore": restore,
 }

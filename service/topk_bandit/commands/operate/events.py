@@ -6,6 +6,8 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from topk_bandit.store.archives import event_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -50,5 +52,5 @@ def _pages(client: Client, bandit: str, start: int, sleep: Callable[[float], obj
 
 
 def line(event: ExportedEvent) -> str:
-    """Return an event as `topk-bandit log dump` writes it."""
-    return f'{{"position":{event.position},"at_ms":{event.at_ms},"event":{event.event_json}}}'
+    """Return the line of an event."""
+    return event_line(event.position, event.at_ms, event.event_json)

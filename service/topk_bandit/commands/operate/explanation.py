@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.client import ModelSource
-from topk_bandit.commands.operate.tables import facts, number, table
+from topk_bandit.commands.tables import facts, number, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

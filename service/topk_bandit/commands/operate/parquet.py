@@ -1,6 +1,6 @@
-"""A bandit's log as a Parquet file: a row an event, with the figures that are asked for most as columns.
+"""A bandit as a Parquet file: a row a line, with the figures of events that are asked for most as columns.
 
-The event itself is a column too, as JSON, so that nothing is lost.
+The event itself is a column too, as JSON, and lines that are no events are another, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
 from topk_bandit.domain.optional import needed
+from topk_bandit.store.archives import event_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from topk_bandit.client import ExportedEvent
-
-__all__ = ["write_parquet"]
+__all__ = ["read_parquet", "write_parquet"]
 
 _ROWS_AT_ONCE = 10_000
-_PURPOSE = "writing Parquet"
+_PURPOSE = "Parquet"
+_EVENT, _BEFORE_EVENT = '{"position":', '"event":'
 
 
-def write_parquet(path: Path, events: Iterable[ExportedEvent]) -> None:
-    """Write events to a file.
+def write_parquet(path: Path, lines: Iterable[str]) -> None:
+    """Write a bandit's lines to a file.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def write_parquet(path: Path, events: Iterable[ExportedEvent]) -> None:
     rows: list[Mapping[str, object]] = []
     try:
         with parquet.ParquetWriter(path, schema) as writer:
-            for event in events:
-                rows.append(_row(event))
+            for line in lines:
+                rows.append(_row(line))
                 if len(rows) == _ROWS_AT_ONCE:
                     writer.write_table(lib.Table.from_pylist(rows, schema))
                     rows.clear()
@@ -58,20 +58,47 @@ def _schema(lib: Any) -> Any:  # noqa: ANN401 - of a library that may not be the
         "explored": lib.bool_(),
         "value": lib.float64(),
         "event": lib.string(),
+        "line": lib.string(),
     }
     return lib.schema(list(columns.items()))
 
 
-def _row(event: ExportedEvent) -> Mapping[str, object]:
-    """Return the row of an event; what it does not have is null."""
-    told = json.loads(event.event_json)
+def _row(line: str) -> Mapping[str, object]:
+    """Return the row of a line; what it does not have is null."""
+    if not line.startswith(_EVENT):
+        return {"line": line}
+    at, told = json.loads(line), json.loads(line)["event"]
     slate = told.get("recommendation", {})
     return {
-        "position": event.position,
-        "time": event.at_ms,
+        "position": at["position"],
+        "time": at["at_ms"],
         "type": told["type"],
         "recommendation_id": slate.get("recommendation_id", told.get("recommendation_id")),
         **{name: slate.get(name) for name in ("slate", "propensity", "position_propensities", "explored")},
         "value": told.get("value", told.get("default_reward")),
-        "event": event.event_json,
+        "event": line.partition(_BEFORE_EVENT)[2][:-1],
     }
+
+
+def read_parquet(path: Path) -> Iterator[str]:
+    """Yield the lines in a file that `write_parquet` wrote.
+
+    Raises
+    ------
+    ConfigurationError
+        The file can't be read, or pyarrow is not installed.
+    CorruptDataError
+        It is no such file.
+    """
+    lib, parquet = needed("pyarrow.lib", _PURPOSE), needed("pyarrow.parquet", _PURPOSE)
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["position", "time", "event", "line"]):
+                times = batch.column("time").cast(lib.int64()).to_pylist()
+                kept = (batch.column(name).to_pylist() for name in ("position", "event", "line"))
+                for at_ms, position, event, line in zip(times, *kept, strict=True):
+                    yield line if event is None else event_line(position, at_ms, event)
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from error
+    except (lib.ArrowException, KeyError) as error:
+        raise CorruptDataError(f"{path}: is no Parquet file of a bandit: {error}") from error

@@ -7,8 +7,8 @@ each is atomic on one event loop. It never writes to a disk, and its data end wi
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import (
@@ -30,13 +30,16 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.store.codec import canonical
+from topk_bandit.store.arrivals import item_digest, settings_of
+from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived
+from topk_bandit.store.codec import canonical, decode_snapshot, fingerprint
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
     MOST_REWARDS,
     BanditRecord,
     Expiry,
+    Holdings,
     ImportOutcome,
     ImportProgress,
     LogSlice,
@@ -47,7 +50,8 @@ from topk_bandit.store.log import (
     Store,
     StoreReport,
 )
-from topk_bandit.store.memory.recorded import PostedReward, Recorded, RecordState, aggregate
+from topk_bandit.store.memory.arriving import ArrivingBandit
+from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
 from topk_bandit.store.refusals import finite_text, refusal
 
 if TYPE_CHECKING:
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
         Recommendation,
         RecommendationRequest,
     )
+    from topk_bandit.store.arriving import Arriving
     from topk_bandit.store.log import Correctable, ImportPart
 
 __all__ = ["MemoryStore"]
@@ -72,7 +77,7 @@ class _ItemsAfter(NamedTuple):
     """Items, digests of the ids of retired ones, and what a change made of them."""
 
     items: dict[str, Item]
-    retired: set[bytes]
+    retired: set[str]
     change: ItemsChanged = ItemsChanged()
 
 
@@ -95,13 +100,14 @@ class _Bandit:
     log_position: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
     items: dict[str, Item] = field(default_factory=dict)
-    retired: set[bytes] = field(default_factory=set)
+    retired: set[str] = field(default_factory=set)
     recorded: dict[str, Recorded] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
     imports: dict[str, ImportProgress] = field(default_factory=dict)
     import_parts: dict[tuple[str, int], tuple[str, ImportOutcome]] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    arrived: str = ""
 
     def record(self) -> BanditRecord:
         return BanditRecord(
@@ -124,7 +130,7 @@ class _Bandit:
         recorded = self.recorded.get(recommendation_id)
         if recorded is None:
             return None
-        if not recorded.answers(request):
+        if recorded.fingerprint != fingerprint(request):
             raise refusal("request_id_reused", self.name)
         return recorded.recommendation
 
@@ -208,7 +214,7 @@ class _Bandit:
 
     def _upsert(self, after: _ItemsAfter, item: Item) -> bool:
         known = after.items.get(item.item_id)
-        if known is None and _digest(item.item_id) in after.retired:
+        if known is None and item_digest(item.item_id) in after.retired:
             raise refusal("item_retired", self.name, item.item_id)
         if known is None and len(after.items) >= self.settings.item_capacity:
             raise refusal("item_capacity", self.name, self.settings.item_capacity)
@@ -217,14 +223,46 @@ class _Bandit:
 
     def _retire(self, after: _ItemsAfter, item_id: str) -> bool:
         known = after.items.pop(item_id, None)
-        if known is None and _digest(item_id) not in after.retired:
+        if known is None and item_digest(item_id) not in after.retired:
             raise refusal("no_item", self.name, item_id)
-        after.retired.add(_digest(item_id))
+        after.retired.add(item_digest(item_id))
         return known is not None
 
 
-def _digest(item_id: str) -> bytes:
-    return blake2b(item_id.encode(), digest_size=8).digest()
+def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
+    """Return the bandit that has arrived."""
+    arrival, slates = arrived.arrival, arrived.slates
+    progress: dict[str, ImportProgress] = {}
+    for part in arrived.imports.values():
+        before = progress.get(part.import_id, ImportProgress())
+        ends = max(before.next_row, part.next_row)
+        progress[part.import_id] = ImportProgress(ends, before.accepted + part.accepted)
+    return _Bandit(
+        name=name,
+        incarnation=arrival.incarnation,
+        settings=settings_of(arrival),
+        created_ms=arrival.created_ms,
+        revision=arrival.revision,
+        items_position=arrival.items_position,
+        imported_position=arrival.imported_position,
+        late_rewards=arrival.late_rewards,
+        clamped_rewards=arrival.clamped_rewards,
+        lost=Loss(arrival.lost_events, arrival.lost_rewards),
+        first_position=arrival.first_position,
+        log_position=arrival.position,
+        events=arrived.events,
+        items=arrived.items,
+        retired=arrived.retired,
+        recorded=slates,
+        deadlines={key: one.recommendation.deadline_ms for key, one in slates.items() if one.is_open},
+        imports=progress,
+        import_parts={
+            key: (part.fingerprint, ImportOutcome(RecordStatus.REPEATED, part.next_row, part.accepted, part.position))
+            for key, part in arrived.imports.items()
+        },
+        snapshots=(decode_snapshot(arrived.snapshot),) if arrived.snapshot else (),
+        arrived=arrival.import_id,
+    )
 
 
 @final
@@ -243,6 +281,7 @@ class MemoryStore(Store):
         self._clock_ms = clock_ms
         self._record_retention_ms = record_retention_ms
         self._bandits: dict[BanditName, _Bandit] = {}
+        self._arrivals: dict[BanditName, ArrivingBandit] = {}
         self._listeners: set[asyncio.Queue[BanditName | None]] = set()
         self._closed = asyncio.Event()
 
@@ -287,10 +326,10 @@ class MemoryStore(Store):
 
     async def measure(self, tenant: str) -> TenantUse:
         """See `Store.measure`; the bytes are those of a text that tells the events."""
-        bandits = [bandit for name, bandit in self._bandits.items() if name.tenant == tenant]
+        bandits, now_ms = [bandit for name, bandit in self._bandits.items() if name.tenant == tenant], self._clock_ms()
         return TenantUse(
             items=sum(len(bandit.items) for bandit in bandits),
-            open_slates=sum(len(bandit.deadlines) for bandit in bandits),
+            open_slates=sum(deadline > now_ms for bandit in bandits for deadline in bandit.deadlines.values()),
             log_bytes=sum(len(repr(bandit.events)) for bandit in bandits),
         )
 
@@ -310,9 +349,10 @@ class MemoryStore(Store):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        self._bandit(name)
-        del self._bandits[name]
-        self._announce(name)
+        if self._arrivals.pop(name, None) is None:
+            self._bandit(name)
+        if self._bandits.pop(name, None) is not None:
+            self._announce(name)
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
@@ -359,7 +399,7 @@ class MemoryStore(Store):
         now_ms = self._clock_ms()
         dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
         state = RecordState.INACTIVE if bandit.settings.requires_activation else RecordState.PENDING
-        bandit.recorded[dated.recommendation_id] = Recorded(request, dated, now_ms, state)
+        bandit.recorded[dated.recommendation_id] = Recorded(fingerprint(request), request.context, dated, now_ms, state)
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
@@ -601,6 +641,77 @@ class MemoryStore(Store):
         """See `Store.load_snapshots`; a bandit that does not exist has none."""
         bandit = self._bandits.get(name)
         return () if bandit is None else bandit.snapshots
+
+    async def read_holdings(self, name: BanditName) -> Holdings:
+        """See `Store.read_holdings`."""
+        bandit = self._bandit(name)
+        retired = tuple(sorted(bandit.retired))
+        return Holdings(bandit.record(), bandit.first_position, bandit.imported_position, retired)
+
+    async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:  # noqa: ARG002
+        """See `Store.scan_slates`; all come at once, whatever the cursor."""
+        bandit = self._bandit(name)
+        return 0, [deepcopy(bandit.recorded[key]) for key in bandit.deadlines]
+
+    async def scan_imports(
+        self,
+        name: BanditName,
+        *,
+        cursor: int,  # noqa: ARG002
+    ) -> tuple[int, Sequence[ArchivedImport]]:
+        """See `Store.scan_imports`; all come at once, whatever the cursor."""
+        parts = self._bandit(name).import_parts.items()
+        return 0, [
+            ArchivedImport(import_id, first_row, fingerprint, one.next_row, one.accepted, one.position)
+            for (import_id, first_row), (fingerprint, one) in parts
+        ]
+
+    async def find_arrival(self, name: BanditName) -> Arrival | None:
+        """See `Store.find_arrival`."""
+        return self._arrivals[name].arrival if name in self._arrivals else None
+
+    async def read_arrived(
+        self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
+    ) -> Arrived:
+        """See `Store.read_arrived`."""
+        known = self._arrivals.get(name) or ArrivingBandit(Arrival(""))
+        return Arrived(
+            {key: deepcopy(known.slates[key]) for key in slates if key in known.slates},
+            {part: known.imports[part] for part in imports if part in known.imports},
+        )
+
+    async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
+        """See `Store.record_arrival`."""
+        known = self._arrivals.get(name)
+        if before.next_line == 0:
+            known = ArrivingBandit(before)
+        if known is None or known.arrival != before:
+            return False
+        known.take(arriving)
+        self._arrivals[name] = known
+        return True
+
+    async def load_arrived_snapshot(self, name: BanditName) -> bytes:
+        """See `Store.load_arrived_snapshot`."""
+        return self._arrivals[name].snapshot if name in self._arrivals else b""
+
+    async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
+        """See `Store.finish_arrival`."""
+        known = self._bandits.get(name)
+        if known is not None and known.arrived == arrival.import_id:
+            return known.record()
+        if known is not None:
+            raise refusal("arrived", name)
+        arrived = self._arrivals.get(name)
+        if arrived is None or arrived.arrival != arrival or not arrival.complete:
+            raise refusal("arrival_replaced", name)
+        used = sum(other.tenant == name.tenant for other in self._bandits)
+        if used >= quota:
+            raise refusal("full", name, f"{used} {quota}")
+        self._bandits[name] = _bandit_of(name, arrived)
+        del self._arrivals[name]
+        self._announce(name)
+        return self._bandits[name].record()
 
     async def changes(self) -> AsyncIterator[BanditName | None]:
         """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""

@@ -25,8 +25,9 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.durability import IN_MEMORY
-from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.domain.quotas import TenantUse
+from topk_bandit.store.arrivals import settings_of
 from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
@@ -52,10 +53,11 @@ from topk_bandit.store.log import (
 )
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
+from topk_bandit.store.redis.arrivals import Arrivals, read_parts, read_record
 from topk_bandit.store.redis.inspection import report
-from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
 from topk_bandit.store.redis.link import Link
-from topk_bandit.store.redis.replies import read_bandit, read_items, read_recommendation, read_slice
+from topk_bandit.store.redis.replies import read_bandit, read_holdings, read_items, read_recommendation, read_slice
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
@@ -66,7 +68,9 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditSettings, Imported, Item, Prior, Recommendation, RecommendationRequest
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
+    from topk_bandit.store.log import BanditRecord, Correctable, Holdings, ImportPart, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.recorded import Recorded
 
 __all__ = ["RedisStore"]
 
@@ -102,6 +106,7 @@ class RedisStore(Store):
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
+        self._arrivals = Arrivals(link, self._keys)
         self._record_retention_ms = record_retention_ms
         self._subscriptions: set[Subscription] = set()
 
@@ -213,7 +218,12 @@ class RedisStore(Store):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        await self._bandits.delete(scripts.DELETE_BANDIT, name, *self._announcing(name))
+        dropped = await self._link.call("UNLINK", *self._keys.arrival(name).all)
+        try:
+            await self._bandits.delete(scripts.DELETE_BANDIT, name, *self._announcing(name))
+        except NotFoundError:
+            if not dropped:
+                raise
         with suppress(UnavailableError):  # a tenant that is listed without bandits is passed over
             await self._unlist_tenant(name.tenant)
 
@@ -418,6 +428,63 @@ class RedisStore(Store):
         generations = await self._generations(name)
         return () if generations is None else tuple(snapshot for _, snapshot in generations.verified)
 
+    async def read_holdings(self, name: BanditName) -> Holdings:
+        """See `Store.read_holdings`."""
+        keys = self._keys.bandit(name)
+        _, meta, retired = await self._bandits.ask(scripts.READ_HOLDINGS, name, (keys.meta, keys.retired))
+        return read_holdings(name, meta, retired)
+
+    async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:
+        """See `Store.scan_slates`."""
+        keys = self._keys.bandit(name)
+        _, after, *found = await self._bandits.ask(
+            scripts.SCAN_SLATES, name, (keys.meta, keys.recommendations, keys.deadlines), (cursor,)
+        )
+        records = (read_record(key.decode(), packed) for key, packed in zip(found[::2], found[1::2], strict=True))
+        return int(after), [record for record in records if record.is_open]
+
+    async def scan_imports(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[ArchivedImport]]:
+        """See `Store.scan_imports`."""
+        keys = self._keys.bandit(name)
+        _, after, found = await self._bandits.ask(scripts.SCAN_IMPORTS, name, (keys.meta, keys.imports), (cursor,))
+        return int(after), read_parts(found)
+
+    async def find_arrival(self, name: BanditName) -> Arrival | None:
+        """See `Store.find_arrival`."""
+        return await self._arrivals.find(name)
+
+    async def read_arrived(
+        self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
+    ) -> Arrived:
+        """See `Store.read_arrived`."""
+        return await self._arrivals.read(name, slates=slates, imports=imports)
+
+    async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
+        """See `Store.record_arrival`."""
+        return await self._arrivals.record(name, arriving, before=before)
+
+    async def load_arrived_snapshot(self, name: BanditName) -> bytes:
+        """See `Store.load_arrived_snapshot`."""
+        return await self._arrivals.load_snapshot(name)
+
+    async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
+        """See `Store.finish_arrival`."""
+        reserved_ms = 0
+        if arrival.complete and await self._bandits.find(name) is None:
+            reserved_ms = await self._bandits.reserve(name, incarnation=arrival.incarnation, quota=quota)
+            await self._list_tenant(name.tenant)
+        keys, arriving = self._keys.bandit(name), self._keys.arrival(name)
+        becoming = {name: getattr(arriving, name) for name in ArrivalKeys._fields[1:-1]}
+        pairs = [key for name, source in becoming.items() for key in (getattr(keys, name), source)]
+        places = (keys.meta, arriving.progress, *pairs, keys.snapshots[0], arriving.snapshot)
+        told = (arrival.encode(), arrival.import_id, reserved_ms, RESERVATION_MS)
+        return await self._bandits.create(
+            scripts.FINISH_ARRIVAL,
+            name,
+            places,
+            (*self._announcing(name), *told, *(_meta_of(arrival) if arrival.complete else ())),
+        )
+
     async def changes(self) -> AsyncIterator[BanditName | None]:
         """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""
         subscription = Subscription(
@@ -520,6 +587,16 @@ def _settings_for_scripts(settings: BanditSettings) -> tuple[str | int, ...]:
         "requires_activation": int(settings.requires_activation),
     }
     return tuple(part for setting in needed.items() for part in setting)
+
+
+def _meta_of(arrival: Arrival) -> tuple[str | int, ...]:
+    """Return the fields of the bandit that has arrived, each its name and its value."""
+    same: tuple[str, ...] = ("incarnation", "settings", "revision", "created_ms", "items_position", "first_position")
+    same += ("pending",)
+    same += ("late_rewards", "clamped_rewards", "lost_events", "lost_rewards", "imported_position", "import_parts")
+    told: dict[str, str | int] = {name: getattr(arrival, name) for name in same}
+    told |= {"log_position": arrival.position, "snapshot_position": arrival.first_position - 1}
+    return (*(part for pair in told.items() for part in pair), *_settings_for_scripts(settings_of(arrival)))
 
 
 def _verify(name: BanditName, frame: bytes) -> Snapshot | None:

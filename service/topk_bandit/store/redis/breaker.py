@@ -40,7 +40,8 @@ class Breaker:
         if self._closes_at is None:
             return
         if self._probing or self._monotonic() < self._closes_at:
-            raise UnavailableError("the store could not be reached a moment ago", retry_after=self._cooldown)
+            problem = "the store could not be reached a moment ago"
+            raise UnavailableError(problem, retry_after=self._cooldown, nothing_sent=True)
         self._probing = True
 
     def reached(self) -> None:

@@ -3,7 +3,7 @@
 ::
 
     {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts
-    {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, deadline_ms of Recommended
+    {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, checksum, deadline_ms of Recommended
     {prefix}:{t/b}:items             hash     item id -> "available" or "unavailable"
     {prefix}:{t/b}:retired           hash     bucket -> digests of 8 bytes each of the ids of retired items, joined
     {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint rewards ..."
@@ -13,8 +13,10 @@
                                               part: "fingerprint next_row accepted position"
     {prefix}:{t/b}:followers         hash     follower -> "items_position at_ms"
     {prefix}:{t/b}:snapshot0, 1      string   framed snapshots, the newer one in either
+    {prefix}:{t/b}:arriving          string   how far an import of the bandit is; until its end what comes with it is in
+                                              arriving_log, arriving_items and so on
     {prefix}:{studies/t/s}:meta      hash     incarnation, settings_digest, shape, design, log position, counts
-    {prefix}:{studies/t/s}:log       stream   <position>-0 -> at_ms, event; never trimmed
+    {prefix}:{studies/t/s}:log       stream   <position>-0 -> at_ms, event, checksum; never trimmed
     {prefix}:{studies/t/s}:requests  hash     request id -> "first count" of the questions that it was answered with
     {prefix}:{studies/t/s}:answers   hash     question number -> its answer
     {prefix}:{studies/t/s}:imports   hash     as a bandit's
@@ -43,7 +45,7 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.studies import StudyName
 
-__all__ = ["BanditKeys", "IndexKeys", "KeySpace", "StudyKeys"]
+__all__ = ["ArrivalKeys", "BanditKeys", "IndexKeys", "KeySpace", "StudyKeys"]
 
 
 class BanditKeys(NamedTuple):
@@ -64,6 +66,25 @@ class BanditKeys(NamedTuple):
     def all(self) -> tuple[str, ...]:
         """Every key of the bandit, `meta` first."""
         return (*self[:-1], *self.snapshots)
+
+
+class ArrivalKeys(NamedTuple):
+    """The keys of one bandit that arrives; they share a slot with those that they become."""
+
+    progress: str
+    log: str
+    items: str
+    retired: str
+    recommendations: str
+    deadlines: str
+    closed: str
+    imports: str
+    snapshot: str
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every key, `progress` first."""
+        return tuple(self)
 
 
 class StudyKeys(NamedTuple):
@@ -116,6 +137,11 @@ class KeySpace:
     def bandit(self, name: BanditName) -> BanditKeys:
         """Return the keys of a bandit."""
         return _bandit_keys(self.prefix, name)
+
+    def arrival(self, name: BanditName) -> ArrivalKeys:
+        """Return the keys of a bandit that arrives."""
+        stem = f"{self.prefix}:{{{_joined(name.tenant, name.bandit)}}}:arriving"
+        return ArrivalKeys(stem, *(f"{stem}_{key}" for key in ArrivalKeys._fields[1:]))
 
     def study(self, name: StudyName) -> StudyKeys:
         """Return the keys of a study."""

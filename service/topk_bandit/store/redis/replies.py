@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
+from hashlib import sha1
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings
-from topk_bandit.store.log import BanditRecord, LogSlice
+from topk_bandit.store.log import BanditRecord, Holdings, LogSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Hash",
+    "checked",
+    "checksum_of",
     "fields_of",
     "read_bandit",
+    "read_holdings",
     "read_items",
     "read_recommendation",
     "read_slice",
@@ -35,6 +39,7 @@ __all__ = [
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
 _Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent)
+_CHECKSUM_DIGITS = 16
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
 
 
@@ -75,6 +80,19 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
 
 
 @verified
+def read_holdings(name: BanditName, meta: Hash, retired: Hash) -> Holdings:
+    """Return what is told of a bandit beside its log, its items and its slates."""
+    digests = (
+        f"{bucket.decode()}{joined[place : place + 8].hex()}"
+        for bucket, joined in fields_of(retired).items()
+        for place in range(0, len(joined), 8)
+    )
+    fields = fields_of(meta)
+    positions = int(fields[b"first_position"]), int(fields[b"imported_position"])
+    return Holdings(read_bandit(name, meta), *positions, tuple(sorted(digests)))
+
+
+@verified
 def read_items(items: Hash) -> tuple[Item, ...]:
     """Return the items in an items hash, by id."""
     return tuple(decode_item(item_id.decode(), state) for item_id, state in sorted(fields_of(items).items()))
@@ -106,8 +124,24 @@ def without_gaps(events: Sequence[_Event], *, start: int) -> tuple[_Event, ...]:
     return tuple(events)
 
 
+def checksum_of(told: bytes) -> str:
+    """Return the checksum of an entry's position, time, deadline and event, as `append` of `lua/common.lua` does."""
+    return sha1(told, usedforsecurity=False).hexdigest()[:_CHECKSUM_DIGITS]
+
+
+def checked(entry: bytes) -> list[bytes]:
+    """Return the position, time, deadline and event in an entry of a log, or raise `CorruptDataError`.
+
+    In front of them is a checksum of them all, which the script that appended the event computed.
+    """
+    checksum, _, told = entry.partition(b" ")
+    if checksum_of(told).encode() != checksum:
+        raise CorruptDataError(f"the event at {told.partition(b' ')[0]!r} does not match its checksum")
+    return told.split(b" ", 3)
+
+
 def _logged(entry: bytes) -> LoggedEvent:
-    entry_id, at_ms, deadline_ms, data = entry.split(b" ", 3)
+    entry_id, at_ms, deadline_ms, data = checked(entry)
     event = decode_event(data)
     if isinstance(event, Recommended):
         dated = replace(event.recommendation, deadline_ms=int(deadline_ms))

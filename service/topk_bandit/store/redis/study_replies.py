@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import DesignFailed, DesignState, LoggedStudyEvent
-from topk_bandit.store.redis.replies import fields_of, verified, without_gaps
+from topk_bandit.store.redis.replies import checked, fields_of, verified, without_gaps
 from topk_bandit.store.study_codec import decode_progress, decode_shape, decode_study_event
 from topk_bandit.store.study_log import StudyRecord
 
@@ -57,5 +57,5 @@ def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEv
 
 
 def _logged(entry: bytes) -> LoggedStudyEvent:
-    entry_id, at_ms, data = entry.split(b" ", 2)
+    entry_id, at_ms, _, data = checked(entry)
     return LoggedStudyEvent(int(entry_id.partition(b"-")[0]), int(at_ms), decode_study_event(data))

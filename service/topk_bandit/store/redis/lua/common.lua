@@ -14,7 +14,10 @@ end
 -- A script that errors is not rolled back, so nothing is written before all is computed and can be written: `write` keeps
 -- a command, and `commit` examines the keys and sends all. What a script reads is as it was when the script began.
 local writes = {}
-local kinds_of = {HSET = 'hash', HDEL = 'hash', HINCRBY = 'hash', ZADD = 'zset', ZREM = 'zset', XADD = 'stream', XTRIM = 'stream'}
+local kinds_of = {
+  HSET = 'hash', HDEL = 'hash', HINCRBY = 'hash', ZADD = 'zset', ZREM = 'zset', XADD = 'stream', XTRIM = 'stream',
+  APPEND = 'string',
+}
 
 local function write(...)
   writes[#writes + 1] = {...}
@@ -72,12 +75,23 @@ end
 
 local newest = nil  -- the log's newest position, once this script knows it
 
--- Append an event behind the newest one; `...` are further fields of the entry. Returns its position.
-local function append(meta, log, at_ms, event, ...)
+-- Append an event behind the newest one, with a checksum of all that a reader is given of it: 16 hexadecimal digits of the
+-- SHA-1 of "position-0 at_ms deadline_ms event". The deadline is left out of most. Returns the position.
+local function append(meta, log, at_ms, event, deadline_ms)
   newest = text(whole(meta, newest or redis.call('HGET', meta, 'log_position')) + 1)
-  write('XADD', log, newest .. '-0', 'at_ms', text(at_ms), 'event', event, ...)
+  local told = newest .. '-0 ' .. text(at_ms) .. ' ' .. (deadline_ms or '-') .. ' ' .. event
+  local checksum = string.sub(redis.sha1hex(told), 1, 16)
+  local deadline = deadline_ms and {'deadline_ms', deadline_ms} or {}
+  write('XADD', log, newest .. '-0', 'at_ms', text(at_ms), 'event', event, 'checksum', checksum, unpack(deadline))
   write('HSET', meta, 'log_position', newest)
   return newest
+end
+
+-- Return an entry of a log as one text, because a reader takes each value of a reply one by one:
+-- "checksum position-0 at_ms deadline_ms event", with "-" for what it does not have.
+local function entry_text(entry)
+  local at_ms, event, checksum, deadline_ms = entry[2][2], entry[2][4], entry[2][6], entry[2][8]
+  return table.concat({checksum or '-', entry[1], at_ms or '-', deadline_ms or '-', event or '-'}, ' ')
 end
 
 -- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what

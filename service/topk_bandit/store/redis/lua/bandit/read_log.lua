@@ -4,8 +4,7 @@
 -- KEYS[2] log    read: the events
 -- ARGV[1] position to start at
 -- ARGV[2] how many events at most; there are fewer, but one at least, once they have several megabytes
--- Returns {'ok', incarnation, first_position, log_position, entries} or {'no_bandit'}. An entry is one text, because a
--- reader takes each value of a reply one by one: "position-0 at_ms deadline_ms event", with "-" for no deadline.
+-- Returns {'ok', incarnation, first_position, log_position, entries} or {'no_bandit'}. An entry is one text.
 
 local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'first_position', 'log_position')
 if not bandit[1] then
@@ -16,8 +15,7 @@ local entries, start, left, bytes = {}, tonumber(ARGV[1]), tonumber(ARGV[2]), 0
 while start >= tonumber(bandit[2]) and left > 0 and bytes < 8388608 do
   local found = redis.call('XRANGE', KEYS[2], text(start) .. '-0', '+', 'COUNT', math.min(left, 8))
   for _, entry in ipairs(found) do
-    local at_ms, event, deadline_ms = entry[2][2], entry[2][4], entry[2][6]
-    entries[#entries + 1] = entry[1] .. ' ' .. (at_ms or '-') .. ' ' .. (deadline_ms or '-') .. ' ' .. (event or '-')
+    entries[#entries + 1] = entry_text(entry)
     bytes = bytes + string.len(entries[#entries])
   end
   start, left = start + #found, #found < 8 and 0 or left - #found

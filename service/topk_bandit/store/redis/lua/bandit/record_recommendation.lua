@@ -27,7 +27,7 @@ if bandit[1] ~= ARGV[8] or bandit[2] ~= ARGV[9] then
 end
 local at_ms = now_ms()
 local deadline_ms = text(at_ms + bandit[3])
-local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], 'deadline_ms', deadline_ms)
+local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], deadline_ms)
 local state = bandit[4] == '1' and 'inactive' or 'pending'
 write('HSET', KEYS[3], ARGV[3], pack_record({
   state = state, position = '0', instead = '-', deadline_ms = deadline_ms, fingerprint = ARGV[4], rewards = {}, at_ms = text(at_ms), context = ARGV[7], recommendation = ARGV[5],

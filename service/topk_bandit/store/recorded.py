@@ -1,9 +1,9 @@
-"""A recommendation as the store in memory remembers it, with its rewards."""
+"""A recommendation as a store remembers it, with its rewards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Aggregation, Shown
@@ -11,20 +11,21 @@ from topk_bandit.domain.bandits import Aggregation, Shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.features import Context
 
 __all__ = ["PostedReward", "RecordState", "Recorded", "aggregate"]
 
 
-class RecordState(Enum):
+class RecordState(StrEnum):
     """Whether a recommendation is open, which are the first two, and how it ended."""
 
-    INACTIVE = auto()
-    PENDING = auto()
-    REWARDED = auto()
-    EXPIRED = auto()
-    LAPSED = auto()
-    VOID = auto()
+    INACTIVE = "inactive"
+    PENDING = "pending"
+    REWARDED = "rewarded"
+    EXPIRED = "expired"
+    LAPSED = "lapsed"
+    VOID = "void"
 
 
 @dataclass(slots=True)
@@ -39,9 +40,13 @@ class PostedReward:
 
 @dataclass(slots=True)
 class Recorded:
-    """A recommendation, when it was recorded and closed, what was posted for it, and where it was learned last."""
+    """A recommendation, when it was recorded and closed, what was posted for it, and where it was learned last.
 
-    request: RecommendationRequest
+    The fingerprint is that of its request. The context may be missing once it is closed.
+    """
+
+    fingerprint: str
+    context: Context
     recommendation: Recommendation
     at_ms: int
     state: RecordState = RecordState.PENDING
@@ -60,10 +65,6 @@ class Recorded:
         """What was shown, or is to be."""
         return self.instead or self.recommendation.slate
 
-    def answers(self, request: RecommendationRequest) -> bool:
-        """Tell whether the recommendation is the answer to a request."""
-        return (self.request.context, self.request.candidates) == (request.context, request.candidates)
-
     def accepted(self, reward_id: str) -> list[PostedReward]:
         """Return the rewards with an id, or all without one, but for late ones."""
         return [one for one in self.rewards if one.position and reward_id in {"", one.reward_id}]
@@ -75,7 +76,7 @@ class Recorded:
     @property
     def shown(self) -> Shown:
         """What was shown."""
-        return Shown(self.request.context, self.slate, self.at_ms)
+        return Shown(self.context, self.slate, self.at_ms)
 
 
 def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | None:

@@ -1,0 +1,191 @@
+/** The client: its options, its calls, and the loop that tries them again. */
+
+import { BREAKER, type BreakerPolicy } from "./breakers.js";
+import { EDGES, type Edges } from "./edges.js";
+import { ClientError, invalidArgument } from "./errors.js";
+import { FALLBACK_MS, Fallbacks } from "./fallbacks.js";
+import { hedged } from "./hedging.js";
+import { LateRewards } from "./late_rewards.js";
+import { activateOperation, type Operation, recommendOperation, rewardOperation } from "./operations.js";
+import { Attempts, checkedRetry, RETRY, type RetryPolicy } from "./retries.js";
+import { Door } from "./transport.js";
+import type { ActivationReceipt, Features, Recommendation, RewardReceipt, Source } from "./values.js";
+
+export interface ClientOptions extends Partial<Edges> {
+  /** Where the service's HTTP listener is: `https://recommender.example`. */
+  readonly url: string;
+  /** Whose bandits are meant, where a call does not say. */
+  readonly tenant?: string;
+  /** `id.secret`, for a service that asks for keys. What is in a page is read by all who visit it. */
+  readonly key?: string;
+  /** Milliseconds that a call may take, all tries and pauses together, if it does not say otherwise: 2000. */
+  readonly timeoutMs?: number;
+  /** The same for a slate that there is a fallback for: 150. */
+  readonly fallbackTimeoutMs?: number;
+  readonly retry?: RetryPolicy;
+  /** When such slates are not asked for, because the service does not answer; null asks always. */
+  readonly breaker?: BreakerPolicy | null;
+  /**
+   * Milliseconds after which a `recommend` that is not answered is sent once more, over another connection where the platform
+   * opens one; null sends it once, as each costs the service a decision.
+   */
+  readonly hedgeAfterMs?: number | null;
+  /** Whether a reward that came after its deadline is an error. Else the first of each bandit is a warning. */
+  readonly raiseLate?: boolean;
+}
+
+interface Call {
+  readonly bandit: string;
+  readonly tenant?: string;
+  /** Milliseconds that this call may take. */
+  readonly deadlineMs?: number;
+}
+
+export interface RecommendOptions<F> extends Call {
+  /** Numbers that tell of the request, as many as the bandit takes. */
+  readonly context?: readonly number[];
+  /** The features by name, for a bandit with a context schema. */
+  readonly features?: F;
+  /** Ids of the items that may be shown now; none given means every available item. */
+  readonly candidates?: readonly string[];
+  /** The same id, with the same context, features and candidates, gives the same slate again; a new one by default. */
+  readonly requestId?: string;
+  /** Item ids in the shop's own order, to show when the service gives no slate in time: then nothing is thrown. */
+  readonly fallback?: readonly string[];
+  /** How many of these to show: as many as the bandit's last slate had, and all before the first. */
+  readonly fallbackSize?: number;
+  /** The slate is chosen by a model that has learned from the log up to there at least. */
+  readonly minModelVersion?: number;
+  /** Whether a candidate that is unknown or retired is NOT_FOUND, instead of passed over and counted. */
+  readonly strictCandidates?: boolean;
+}
+
+export interface ActivateOptions extends Call {
+  readonly recommendationId: string;
+  /** What was shown instead of the slate, as many items; the slate itself by default. */
+  readonly shown?: readonly string[];
+}
+
+export interface RewardOptions extends Call {
+  readonly recommendationId: string;
+  /** The number that the slate earned. */
+  readonly value: number;
+  /** Tells several rewards of a slate apart, where the bandit takes several. */
+  readonly rewardId?: string;
+  /** Whether no more will come, so that what they come to is learned now. */
+  readonly final?: boolean;
+}
+
+/** Return a storefront's client. `F` is the type of its features: `createClient<{ country: string }>({ ... })`. */
+export function createClient<F extends Features<F> = Features>(options: ClientOptions): Client<F> {
+  return new Client(options);
+}
+
+/**
+ * A storefront's client. Every call has a deadline, within which it is tried again when that may help, with the same ids, so
+ * that it has its effect once; each rejects with a `ClientError`, but for a `recommend` with a fallback, which never does.
+ */
+export class Client<F extends Features<F> = Features> {
+  readonly #tenant: string | undefined;
+  readonly #timeoutMs: number;
+  readonly #fallbackTimeoutMs: number;
+  readonly #hedgeAfterMs: number | null;
+  readonly #retry: RetryPolicy;
+  readonly #edges: Edges;
+  readonly #door: Door;
+  readonly #fallbacks: Fallbacks;
+  readonly #late: LateRewards;
+
+  constructor(options: ClientOptions) {
+    this.#edges = { ...EDGES, ...options };
+    this.#tenant = options.tenant;
+    this.#timeoutMs = checkedMs(options.timeoutMs ?? 2000);
+    this.#fallbackTimeoutMs = checkedMs(options.fallbackTimeoutMs ?? FALLBACK_MS);
+    this.#hedgeAfterMs = options.hedgeAfterMs == null ? null : checkedMs(options.hedgeAfterMs);
+    this.#retry = checkedRetry(options.retry ?? RETRY);
+    this.#door = new Door(options.url, options.key, this.#edges);
+    this.#fallbacks = new Fallbacks(options.breaker === undefined ? BREAKER : options.breaker, this.#edges);
+    this.#late = new LateRewards(options.raiseLate ?? false, this.#edges.log);
+  }
+
+  /** How many slates were given here, by where they come from. */
+  get slates(): Readonly<Record<Source, number>> {
+    return this.#fallbacks.sources;
+  }
+
+  /** How many slates were the shop's own ranking, by an error's reason or code, or `BREAKER_OPEN`. */
+  get fallbacks(): Readonly<Record<string, number>> {
+    return this.#fallbacks.reasons;
+  }
+
+  /** How many of the rewards posted here came after their deadline and were not learned, by bandit. */
+  get lateRewards(): Readonly<Record<string, number>> {
+    return this.#late.counts;
+  }
+
+  /** Return the slate to show; with a `fallback` always, and within the deadline. */
+  async recommend(options: RecommendOptions<F>): Promise<Recommendation> {
+    const { fallback, fallbackSize } = options;
+    const bandit = told(options);
+    if (fallback === undefined) return this.#fallbacks.came(bandit, await this.#slate(options, this.#timeoutMs));
+    if (!this.#fallbacks.asks()) return this.#fallbacks.instead(bandit, fallback, fallbackSize);
+    try {
+      return this.#fallbacks.came(bandit, await this.#slate(options, this.#fallbackTimeoutMs));
+    } catch (error) {
+      return this.#fallbacks.instead(bandit, fallback, fallbackSize, error);
+    }
+  }
+
+  /** Say that a slate was shown, or that `shown` was instead of it: needed where the bandit requires activation. */
+  async activate(options: ActivateOptions): Promise<ActivationReceipt> {
+    const asked = activateOperation(this.#name(options), options.recommendationId, options.shown ?? []);
+    return this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
+  }
+
+  /** Post the number that a slate earned; return what became of it. */
+  async reward(options: RewardOptions): Promise<RewardReceipt> {
+    const asked = rewardOperation(this.#name(options), options.recommendationId, options.value, options);
+    return this.#late.note(told(options), await this.#run(asked, options.deadlineMs ?? this.#timeoutMs));
+  }
+
+  async #slate(options: RecommendOptions<F>, usualMs: number): Promise<Recommendation> {
+    const requestId = options.requestId || this.#edges.newRequestId();
+    const asked = recommendOperation(this.#name(options), { ...options, requestId });
+    return this.#run(asked, options.deadlineMs ?? usualMs);
+  }
+
+  async #run<T>(operation: Operation<T>, deadlineMs: number): Promise<T> {
+    const attempts = new Attempts(this.#retry, checkedMs(deadlineMs), this.#edges.clock, this.#edges.random);
+    for (;;) {
+      try {
+        return operation.read(await this.#ask(operation, attempts.remaining()));
+      } catch (error) {
+        const pause = error instanceof ClientError ? attempts.pauseAfter(error) : null;
+        if (pause === null) throw error;
+        await this.#edges.sleep(pause);
+      }
+    }
+  }
+
+  #ask(operation: Operation<unknown>, deadlineMs: number): Promise<object> {
+    if (this.#hedgeAfterMs === null || operation.method !== "Recommend") return this.#door.ask(operation, deadlineMs);
+    const send = (ms: number, lost: AbortSignal) => this.#door.ask(operation, ms, lost);
+    return hedged(send, deadlineMs, this.#hedgeAfterMs, this.#edges.sleep);
+  }
+
+  #name({ bandit, tenant = this.#tenant }: Call): string {
+    if (tenant === undefined) throw invalidArgument("tenant", "neither the call nor the client has one");
+    return `tenants/${tenant}/bandits/${bandit}`;
+  }
+}
+
+/** Return what a bandit is counted by: its name, after the tenant if the call has one. */
+function told({ bandit, tenant }: Call): string {
+  return tenant === undefined ? bandit : `${tenant}/${bandit}`;
+}
+
+// A longer timer than 31 bits of milliseconds ends at once.
+function checkedMs(ms: number): number {
+  if (ms > 0 && ms < 2 ** 31) return ms;
+  throw new RangeError(`a time must be a positive number of milliseconds below 2^31, not ${ms}`);
+}

@@ -1,0 +1,36 @@
+/** What the client has from outside: the network, time, chance and somebody to tell. */
+
+export interface Log {
+  warn(message: string): void;
+  error(message: string): void;
+}
+
+export interface Edges {
+  readonly fetch: (address: string, init: RequestInit) => Promise<Response>;
+  /** Returns milliseconds, monotonic. */
+  readonly clock: () => number;
+  /** Draws from [0, 1). */
+  readonly random: () => number;
+  readonly sleep: (ms: number) => Promise<void>;
+  /** Makes an id that is different each time. */
+  readonly newRequestId: () => string;
+  readonly log: Log;
+}
+
+export const EDGES: Edges = {
+  fetch: (address, init) => fetch(address, init),
+  clock: () => performance.now(),
+  random: Math.random,
+  sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+  newRequestId: hexId,
+  log: {
+    warn: (message) => console.warn(`topk-bandit: ${message}`),
+    error: (message) => console.error(`topk-bandit: ${message}`),
+  },
+};
+
+// Not crypto.randomUUID: a page that came over plain HTTP has none.
+function hexId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,128 @@
+/** Each call as a value: its method, its request, and how its answer is read. No I/O here. */
+
+import { ClientError, invalidArgument } from "./errors.js";
+import { featureValues, wireNumber } from "./features.js";
+import type {
+  ActivateRequestJson,
+  ActivateResponseJson,
+  RecommendRequestJson,
+  RecommendResponseJson,
+  RewardRequestJson,
+  RewardResponseJson,
+} from "./gen/topk_bandit/v1/recommender_service_pb.js";
+import type { ActivationReceipt, Recommendation, RewardReceipt } from "./values.js";
+
+export interface Operation<T> {
+  readonly method: "Recommend" | "Activate" | "Reward";
+  readonly request: object;
+  readonly read: (answer: object) => T;
+}
+
+export interface RecommendFields {
+  readonly context?: readonly number[] | undefined;
+  readonly features?: object | undefined;
+  readonly candidates?: readonly string[] | undefined;
+  readonly requestId: string;
+  readonly minModelVersion?: number | undefined;
+  readonly strictCandidates?: boolean | undefined;
+}
+
+export function recommendOperation(bandit: string, asked: RecommendFields): Operation<Recommendation> {
+  // On the wire an empty list means every item: the opposite of what the caller found to be eligible.
+  if (asked.candidates?.length === 0)
+    throw invalidArgument("candidate_item_ids", "must not be empty; undefined stands for every available item");
+  const request: RecommendRequestJson = {
+    bandit,
+    requestId: asked.requestId,
+    context: (asked.context ?? []).map(wireNumber),
+    candidateItemIds: [...(asked.candidates ?? [])],
+    minModelVersion: String(asked.minModelVersion ?? 0),
+    strictCandidates: asked.strictCandidates ?? false,
+    features: featureValues(asked.features ?? {}),
+  };
+  return { method: "Recommend", request, read: recommendationOf };
+}
+
+export function activateOperation(
+  bandit: string,
+  recommendationId: string,
+  shown: readonly string[],
+): Operation<ActivationReceipt> {
+  const request: ActivateRequestJson = { bandit, recommendationId, shownItemIds: [...shown] };
+  return { method: "Activate", request, read: activationOf };
+}
+
+export function rewardOperation(
+  bandit: string,
+  recommendationId: string,
+  value: number,
+  { rewardId = "", final = false }: { rewardId?: string | undefined; final?: boolean | undefined },
+): Operation<RewardReceipt> {
+  const request: RewardRequestJson = { bandit, recommendationId, value: wireNumber(value), rewardId, final };
+  return { method: "Reward", request, read: receiptOf };
+}
+
+function recommendationOf(answer: RecommendResponseJson): Recommendation {
+  return {
+    id: answer.recommendationId ?? "",
+    items: filled(answer.itemIds),
+    propensity: Number(answer.propensity ?? 0),
+    mean: Number(answer.mean ?? 0),
+    standardDeviation: Number(answer.standardDeviation ?? 0),
+    regretBound: Number(answer.regretBound ?? 0),
+    estimatedRegret: Number(answer.estimatedRegret ?? 0),
+    explored: answer.mode === "MODE_EXPLORED",
+    baseline: answer.mode === "MODE_BASELINE",
+    modelVersion: Number(answer.modelVersion ?? 0),
+    observations: Number(answer.observationCount ?? 0),
+    rewardDeadline: answer.rewardDeadline === undefined ? null : new Date(answer.rewardDeadline),
+    source: answer.degraded ? "degraded" : "service",
+    positionPropensities: (answer.positionPropensities ?? []).map(Number),
+    regretConfidence: Number(answer.regretConfidence ?? 0),
+    passedOver: answer.passedOverCount ?? 0,
+  };
+}
+
+/** Return the items; the service gives no slate without any, but a page of something else that is JSON has none. */
+function filled(items: unknown): string[] {
+  if (Array.isArray(items) && items.length > 0 && items.every((one) => typeof one === "string")) return items;
+  throw new ClientError("UNKNOWN", "the answer is no slate");
+}
+
+/** Every outcome of the wire, and what it is here: total, so that a new one is not forgotten. */
+type Outcomes<Wire extends { outcome?: string }, Receipt extends { outcome: string }> = Readonly<
+  Record<NonNullable<Wire["outcome"]>, Receipt["outcome"] | undefined>
+>;
+
+const ACTIVATIONS: Outcomes<ActivateResponseJson, ActivationReceipt> = {
+  ACTIVATION_OUTCOME_UNSPECIFIED: undefined,
+  ACTIVATION_OUTCOME_ACTIVATED: "activated",
+  ACTIVATION_OUTCOME_DUPLICATE: "duplicate",
+  ACTIVATION_OUTCOME_LATE: "late",
+};
+
+const REWARDS: Outcomes<RewardResponseJson, RewardReceipt> = {
+  REWARD_OUTCOME_UNSPECIFIED: undefined,
+  REWARD_OUTCOME_ACCEPTED: "accepted",
+  REWARD_OUTCOME_DUPLICATE: "duplicate",
+  REWARD_OUTCOME_LATE: "late",
+};
+
+function activationOf(answer: ActivateResponseJson): ActivationReceipt {
+  return { outcome: outcomeOf(ACTIVATIONS, answer.outcome), logPosition: Number(answer.logPosition ?? 0) };
+}
+
+function receiptOf(answer: RewardResponseJson): RewardReceipt {
+  const synced = answer.durability === "DURABILITY_FSYNC" || answer.durability === "DURABILITY_REPLICATED";
+  return {
+    outcome: outcomeOf(REWARDS, answer.outcome),
+    logPosition: Number(answer.logPosition ?? 0),
+    durability: { synced, replicas: answer.replicaCount ?? 0 },
+  };
+}
+
+function outcomeOf<K extends string, V>(outcomes: Readonly<Record<K, V | undefined>>, told: K | undefined): V {
+  const outcome = told === undefined ? undefined : outcomes[told];
+  if (outcome === undefined) throw new ClientError("UNKNOWN", "the answer tells of no outcome");
+  return outcome;
+}

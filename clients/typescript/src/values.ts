@@ -1,0 +1,72 @@
+/** What the client takes and returns. */
+
+/**
+ * Where a slate comes from: chosen by the service and recorded (post what it earns), chosen by the service while its
+ * store is away, or the shop's own ranking. The last two have no id and take no reward.
+ */
+export type Source = "service" | "degraded" | "fallback";
+
+/** One slate to show. All numbers of the shop's own ranking are 0: the service said nothing of it. */
+export interface Recommendation {
+  /** What its reward is posted for; empty unless `source` is the service. */
+  readonly id: string;
+  /** Item ids, best first. */
+  readonly items: readonly string[];
+  /** Probability with which this slate is shown for this context, these candidates and this model version. */
+  readonly propensity: number;
+  /** What the model expects of the slate, in reward units. */
+  readonly mean: number;
+  readonly standardDeviation: number;
+  readonly regretBound: number;
+  readonly estimatedRegret: number;
+  /** Whether the slate was drawn at random by one of the exploration's shares. */
+  readonly explored: boolean;
+  /** Whether it is the bandit's baseline slate, because too few candidates could be shown. */
+  readonly baseline: boolean;
+  /** Position of the log that the model had learned from. */
+  readonly modelVersion: number;
+  /** Rewards that the model had learned from. */
+  readonly observations: number;
+  /** When its reward comes too late; null unless `source` is the service. */
+  readonly rewardDeadline: Date | null;
+  readonly source: Source;
+  /** Probability with which each of its items is shown at its position. */
+  readonly positionPropensities: readonly number[];
+  /** Probability with which `regretBound` holds, if what the model believes does. */
+  readonly regretConfidence: number;
+  /** How many candidates were passed over: unknown, retired or unavailable. */
+  readonly passedOver: number;
+}
+
+/** What became of a posted reward, and where it stands in the log: 0 for one that was late. */
+export interface RewardReceipt {
+  readonly outcome: "accepted" | "duplicate" | "late";
+  readonly logPosition: number;
+  /** What was awaited before the answer, and achieved: on the disk of the store's server, in so many replicas. */
+  readonly durability: { readonly synced: boolean; readonly replicas: number };
+}
+
+/** What became of an activation, and where it stands in the log: 0 for one that is not there. */
+export interface ActivationReceipt {
+  readonly outcome: "activated" | "duplicate" | "late";
+  readonly logPosition: number;
+}
+
+/**
+ * A value: a number, a text and a boolean are what they are, numbers in a row are a vector, and texts in a set or in a
+ * row, also none, are labels. What is null or undefined is missing.
+ */
+export type FeatureValue =
+  | number
+  | string
+  | boolean
+  | readonly string[]
+  | ReadonlySet<string>
+  | readonly number[]
+  | Float32Array
+  | Float64Array
+  | null
+  | undefined;
+
+/** Features by name; a type of one's own, whose fields are feature values, is checked by the compiler. */
+export type Features<F = Record<string, FeatureValue>> = { readonly [K in keyof F]: FeatureValue };

@@ -1,0 +1,34 @@
+/** What the compiler takes and refuses; never run. Each expected error that is none is an error itself. */
+
+import { createClient, type Recommendation } from "../dist/types/index.js";
+
+interface ShopFeatures {
+  country: "DE" | "FR";
+  basket: number;
+  member?: boolean;
+  likes: readonly string[];
+  taste: Float32Array | null;
+}
+
+const typed = createClient<ShopFeatures>({ url: "https://recommender.example", tenant: "acme" });
+const features: ShopFeatures = { country: "DE", basket: 3, likes: [], taste: null };
+export const slate: Promise<Recommendation> = typed.recommend({ bandit: "home", features });
+// @ts-expect-error a country that there is not
+void typed.recommend({ bandit: "home", features: { ...features, country: "XX" } });
+// @ts-expect-error a feature that there is not
+void typed.recommend({ bandit: "home", features: { ...features, colour: "red" } });
+// @ts-expect-error one that is missing
+void typed.recommend({ bandit: "home", features: { country: "DE" } });
+
+const any = createClient({ url: "https://recommender.example", tenant: "acme", breaker: null });
+void any.recommend({ bandit: "home", features: { a: 1, b: "x", c: true, d: ["x"], e: new Set(["x"]), f: [1, 2], g: null } });
+// @ts-expect-error no kind of feature
+void any.recommend({ bandit: "home", features: { a: new Date() } });
+// @ts-expect-error texts and numbers in one
+void any.recommend({ bandit: "home", features: { a: ["x", 1] } });
+// @ts-expect-error a client of features that can't be
+createClient<{ when: Date }>({ url: "https://recommender.example" });
+// @ts-expect-error a reward without a value
+void any.reward({ bandit: "home", recommendationId: "1" });
+// @ts-expect-error where is it?
+createClient({ tenant: "acme" });

@@ -1,0 +1,149 @@
+// What needs no service: back-off, the breaker, and what is refused at once; the clock is the test's.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createClient } from "../dist/topk-bandit.js";
+import "./service.mjs";
+
+const SLATE = { recommendationId: "1", itemIds: ["a", "b"] };
+const reply = (status, body, headers = {}) => new Response(JSON.stringify(body), { status, headers });
+const unavailable = (details = []) => reply(503, { code: "unavailable", message: "away", details });
+
+const ONCE = { initialBackoffMs: 1e6, multiplier: 1, maxBackoffMs: 1e6 }; // longer than any deadline here
+
+/** Return a client of a service that gives these answers in turn, the last one for ever; time passes in pauses alone. */
+function scripted(answers, options = {}) {
+  const world = { now: 0, pauses: [], sent: [], told: [] };
+  const tell = (text) => world.told.push(text);
+  const client = createClient({
+    url: "http://shop.test/base/",
+    tenant: "acme",
+    clock: () => world.now,
+    random: () => 0.5,
+    sleep: async (ms) => void (world.pauses.push(ms), (world.now += ms)),
+    fetch: async (address, init) => {
+      world.sent.push({ address, ...init, body: JSON.parse(init.body) });
+      return (answers.length > 1 ? answers.shift() : answers[0])();
+    },
+    log: { warn: tell, error: tell },
+    ...options,
+  });
+  return { client, world };
+}
+
+test("tries back off within the deadline, under one request id", async () => {
+  const { client, world } = scripted([unavailable]);
+  await assert.rejects(client.recommend({ bandit: "home", deadlineMs: 1000 }), { code: "UNAVAILABLE", message: "UNAVAILABLE: away" });
+  assert.deepEqual(world.pauses, [37.5, 75, 150, 300]);
+  assert.equal(new Set(world.sent.map(({ body }) => body.requestId)).size, 1);
+  assert.match(world.sent[0].body.requestId, /^[0-9a-f]{32}$/);
+  assert.deepEqual(world.sent.map(({ headers }) => headers["Connect-Timeout-Ms"]), ["1000", "963", "888", "738", "438"]);
+  assert.equal(world.sent[0].address, "http://shop.test/base/topk_bandit.v1.RecommenderService/Recommend");
+});
+
+test("the pause that the service asks for comes on top", async () => {
+  const details = [{ type: "google.rpc.RetryInfo", value: "", debug: { retryDelay: "0.400s" } }];
+  const { client, world } = scripted([() => unavailable(details), () => reply(200, SLATE)]);
+  assert.equal((await client.recommend({ bandit: "home" })).id, "1");
+  assert.deepEqual(world.pauses, [437.5]);
+});
+
+test("a quota is waited for if the service says how long, and nothing else is", async () => {
+  const retry = [{ type: "google.rpc.RetryInfo", debug: { retryDelay: "0.1s" } }, { type: "google.rpc.ErrorInfo", debug: { reason: "QUOTA", metadata: { quota: "calls_per_second", limit: "5", reference: "r" } } }];
+  const full = (details) => () => reply(429, { code: "resource_exhausted", details });
+  assert.equal((await scripted([full(retry), () => reply(200, SLATE)]).client.recommend({ bandit: "home" })).id, "1");
+  for (const answer of [full([]), () => reply(404, { code: "not_found" }), () => reply(500, { code: "internal" }), () => reply(499, { code: "canceled" })]) {
+    const { client, world } = scripted([answer]);
+    await assert.rejects(client.recommend({ bandit: "home" }));
+    assert.equal(world.sent.length, 1);
+  }
+  const error = await scripted([full(retry)]).client.recommend({ bandit: "home" }).catch((error) => error);
+  assert.deepEqual(error.details, { field: "", reason: "QUOTA", reference: "r", quota: "calls_per_second", retryAfterMs: 100, numbers: { limit: 5 } });
+});
+
+test("every code of the protocol is known", async () => {
+  const names = "canceled unknown invalid_argument deadline_exceeded not_found already_exists permission_denied resource_exhausted failed_precondition aborted out_of_range unimplemented internal unavailable data_loss unauthenticated";
+  for (const code of names.split(" ")) {
+    const { client } = scripted([() => reply(500, { code })], { retry: ONCE });
+    const error = await client.recommend({ bandit: "home" }).catch((error) => error);
+    assert.equal(error.code, code === "canceled" ? "CANCELLED" : code.toUpperCase());
+  }
+});
+
+test("the breaker opens after failures in a row, tries once in each pause, and closes", async () => {
+  const answers = [unavailable];
+  const { client, world } = scripted(answers, { breaker: { failures: 3, pauseMs: 1000 }, fallbackTimeoutMs: 9000, retry: ONCE });
+  const source = async () => (await client.recommend({ bandit: "home", fallback: ["z"] })).source;
+  for (let time = 0; time < 6; time++) assert.equal(await source(), "fallback");
+  assert.equal(world.sent.length, 3);
+  assert.deepEqual(client.fallbacks, { UNAVAILABLE: 3, BREAKER_OPEN: 3 });
+  world.now += 1000;
+  for (let time = 0; time < 3; time++) await source();
+  assert.equal(world.sent.length, 4);
+  answers[0] = () => reply(200, SLATE);
+  world.now += 999;
+  assert.equal(await source(), "fallback");
+  world.now += 1;
+  assert.deepEqual([await source(), await source()], ["service", "service"]);
+  assert.equal(world.told.length, 3);
+});
+
+test("a mistake does not open the breaker", async () => {
+  const { client, world } = scripted([() => reply(400, { code: "invalid_argument" })], { breaker: { failures: 1, pauseMs: 1000 }, fallbackTimeoutMs: 9000 });
+  for (let time = 0; time < 3; time++) await client.recommend({ bandit: "home", fallback: ["z"] });
+  assert.equal(world.sent.length, 3);
+});
+
+test("a slow recommend is sent a second time, under the same id, and the first answer counts", async () => {
+  const never = () => new Promise(() => {});
+  const { client, world } = scripted([never, () => reply(200, SLATE)], { hedgeAfterMs: 50, timeoutMs: 9000 });
+  assert.equal((await client.recommend({ bandit: "home" })).id, "1");
+  assert.deepEqual(world.pauses, [50]);
+  assert.equal(world.sent.length, 2);
+  assert.equal(world.sent[0].body.requestId, world.sent[1].body.requestId);
+  assert.deepEqual(world.sent.map(({ headers }) => headers["Connect-Timeout-Ms"]), ["9000", "8950"]);
+  assert.ok(world.sent.every(({ signal }) => signal.aborted)); // and the one that lost is waited for no more
+});
+
+test("nothing is sent twice that was answered, has no time left, or is a reward", async () => {
+  const later = { sleep: () => new Promise(() => {}), hedgeAfterMs: 50 };
+  const quick = scripted([() => reply(200, SLATE)], later);
+  await quick.client.recommend({ bandit: "home" });
+  const refused = scripted([() => reply(400, { code: "invalid_argument" })], later);
+  await assert.rejects(refused.client.recommend({ bandit: "home" }), { code: "INVALID_ARGUMENT" });
+  const short = scripted([() => new Promise(() => {})], { hedgeAfterMs: 50 });
+  await assert.rejects(short.client.recommend({ bandit: "home", deadlineMs: 50 }), { code: "DEADLINE_EXCEEDED" });
+  const reward = scripted([() => reply(200, { outcome: "REWARD_OUTCOME_ACCEPTED" })], { hedgeAfterMs: 1 });
+  await reward.client.reward({ bandit: "home", recommendationId: "1", value: 1 });
+  for (const { world } of [quick, refused, short, reward]) assert.equal(world.sent.length, 1);
+});
+
+test("of two calls that fail the second tells why", async () => {
+  let tell;
+  const first = () => new Promise((resolve) => (tell = () => resolve(reply(404, { code: "not_found" }))));
+  const second = () => (tell(), reply(400, { code: "invalid_argument" }));
+  const { client } = scripted([first, second], { hedgeAfterMs: 50, timeoutMs: 9000 });
+  await assert.rejects(client.recommend({ bandit: "home" }), { code: "INVALID_ARGUMENT" });
+});
+
+test("degraded slates are marked and counted", async () => {
+  const { client } = scripted([() => reply(200, { itemIds: ["a"], degraded: true })], { fallbackTimeoutMs: 9000 });
+  assert.equal((await client.recommend({ bandit: "home", fallback: ["z"] })).source, "degraded");
+  assert.deepEqual(client.slates, { service: 0, degraded: 1, fallback: 0 });
+});
+
+test("a key is sent, and none else", async () => {
+  const { client, world } = scripted([() => reply(200, SLATE)], { key: "abc.d_e-f" });
+  await client.recommend({ bandit: "home" });
+  assert.equal(world.sent[0].headers.Authorization, "Bearer abc.d_e-f");
+  const without = scripted([() => reply(200, SLATE)]);
+  await without.client.recommend({ bandit: "home" });
+  assert.equal(without.world.sent[0].headers.Authorization, undefined);
+});
+
+test("options that can't be are refused when the client is made", () => {
+  const make = (options) => () => createClient({ url: "http://shop.test", tenant: "acme", ...options });
+  for (const bad of [{ url: "shop.test:1" }, { url: "ftp://shop.test" }, { key: "a b.c" }, { key: "abc\n.d" }]) assert.throws(make(bad), TypeError);
+  const ranges = [{ timeoutMs: 0 }, { timeoutMs: NaN }, { timeoutMs: 2 ** 31 }, { fallbackTimeoutMs: -1 }, { hedgeAfterMs: 0 }, { breaker: { failures: 0, pauseMs: 1 } }, { breaker: { failures: 1, pauseMs: Infinity } }, { retry: { initialBackoffMs: 2, multiplier: 2, maxBackoffMs: 1 } }, { retry: { initialBackoffMs: 1, multiplier: 0.5, maxBackoffMs: 1 } }];
+  for (const bad of ranges) assert.throws(make(bad), RangeError);
+});

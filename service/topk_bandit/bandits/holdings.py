@@ -1,0 +1,119 @@
+"""What a store holds of a bandit beside its log, in pages of lines as `topk_bandit.store.archives` has them.
+
+Of a log that is whole these are the bandit and its imports; of one that was trimmed also the snapshot that it begins
+after, items, and open slates, whose events are gone. Pages are read one after the other while the log grows: the events
+from the first position on, read after the last page, tell what changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from topk_bandit.domain.bandits import ItemsChanged
+from topk_bandit.domain.errors import NotReadyError
+from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart, write_line
+from topk_bandit.store.arrivals import item_digest
+from topk_bandit.store.codec import encode_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.archives import Line
+    from topk_bandit.store.log import Holdings, Store
+
+__all__ = ["STAGES", "Place", "read_holdings"]
+
+STAGES = ("snapshot", "items", "slates", "imports")
+"""What comes after the bandit, in this order; the first three only of a log that was trimmed."""
+
+SNAPSHOT_BYTES = 2 << 20
+"""So many bytes of a snapshot are in a line."""
+
+_DIGITS = "0123456789abcdef"
+"""Items come in as many pages, each those whose digest begins with one: they stay apart whatever changes meanwhile."""
+
+
+class Place(NamedTuple):
+    """Where to go on.
+
+    Attributes
+    ----------
+    incarnation, first_position
+        Of the log, as the first page told.
+    at
+        Where to go on within the stage; 0 at first.
+    """
+
+    incarnation: str
+    first_position: int
+    stage: str
+    at: int
+
+
+async def read_holdings(store: Store, name: BanditName, place: Place | None) -> tuple[list[str], Place | None]:
+    """Return the lines of a page, and where the next one is; None for the first page, and after the last.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such bandit.
+    NotReadyError
+        LOG_REPLACED: the bandit was created anew. LOG_TRIMMED: the snapshot that the log began after is gone.
+    """
+    held = await store.read_holdings(name)
+    if place is None:
+        first = "snapshot" if held.first_position > 1 else "imports"
+        return [write_line(_bandit(held))], Place(held.record.incarnation, held.first_position, first, 0)
+    if held.record.incarnation != place.incarnation:
+        raise NotReadyError("LOG_REPLACED", f"{name} was created anew: its log is another one")
+    lines, at = await _STAGES[place.stage](store, name, held, place)
+    return [write_line(line) for line in lines], _following(place, at)
+
+
+def _following(place: Place, at: int) -> Place | None:
+    if at:
+        return place._replace(at=at)
+    later = STAGES[STAGES.index(place.stage) + 1 :]
+    return place._replace(stage=later[0], at=0) if later else None
+
+
+def _bandit(held: Holdings) -> ArchivedBandit:
+    record = held.record
+    same: tuple[str, ...] = ("incarnation", "created_ms", "revision", "log_position", "items_position", "late_rewards")
+    same += ("clamped_rewards", "lost_events", "lost_rewards", "settings")
+    return ArchivedBandit(
+        name=str(record.name),
+        first_position=held.first_position,
+        imported_position=held.imported_position,
+        **{name: getattr(record, name) for name in same},
+    )
+
+
+async def _snapshot(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+    for snapshot in await store.load_snapshots(name):
+        if snapshot.position == place.first_position - 1:
+            frame, end = encode_snapshot(snapshot), place.at + SNAPSHOT_BYTES
+            return [SnapshotPart(frame[place.at : end])], end if end < len(frame) else 0
+    raise NotReadyError("LOG_TRIMMED", f"the log of {name} was trimmed meanwhile", first_position=_held.first_position)
+
+
+async def _items(store: Store, name: BanditName, held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+    digit = _DIGITS[place.at % len(_DIGITS)]
+    items = tuple(item for item in await store.list_items(name) if item_digest(item.item_id)[0] == digit)
+    retired = tuple(digest for digest in held.retired if digest[0] == digit)
+    lines: list[Line] = [ItemsChanged(upserted=items)] if items else []
+    return [*lines, RetiredItems(retired)] if retired else lines, (place.at + 1) % len(_DIGITS)
+
+
+async def _slates(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+    at, slates = await store.scan_slates(name, cursor=place.at)
+    return slates, at
+
+
+async def _imports(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+    at, parts = await store.scan_imports(name, cursor=place.at)
+    return parts, at
+
+
+_STAGES = {"snapshot": _snapshot, "items": _items, "slates": _slates, "imports": _imports}

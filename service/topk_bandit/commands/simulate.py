@@ -1,0 +1,57 @@
+"""The command `topk-bandit simulate`: its words; its work is the laboratory's."""
+
+from __future__ import annotations
+
+import argparse
+
+__all__ = ["DESCRIPTION", "add_arguments"]
+
+DESCRIPTION = """\
+Simulate the service among faults, and check what it promises (docs/reliability.md).
+
+Several workers of the service, with their own code, on a store in memory; network, clocks, randomness and time are
+simulated, so that hours pass in seconds and the same seed gives the same run. Workers die, replies are lost, the store
+is away or fails over, callers give up, clocks jump. What callers were told is compared with the log, and each model
+with a replay of it.
+
+Hours beyond 20 are simulated as days of their own, with the next seeds. A promise that is broken ends the run with exit
+status 1, the fewest actions found that break it, and the command that repeats them.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its arguments and its work."""
+    parser.add_argument("--seed", type=_count, default=0, metavar="NUMBER", help="which run it is (default: 0)")
+    parser.add_argument("--hours", type=_positive, default=20, metavar="COUNT", help="how long it is (default: 20)")
+    parser.add_argument(
+        "--only",
+        type=_numbers,
+        default=None,
+        metavar="NUMBERS",
+        help="the actions that happen, as a violation lists them; all if not given",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(given: argparse.Namespace) -> int:
+    from topk_bandit.lab.faults.campaign import show  # noqa: PLC0415 - --help need not wait for it
+
+    return show(seed=given.seed, hours=given.hours, only=given.only)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be positive")
+    return number
+
+
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset() if text == "none" else frozenset(_count(one) for one in text.split(","))

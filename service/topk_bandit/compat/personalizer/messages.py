@@ -1,0 +1,174 @@
+"""Bodies of requests as values; what can't be read names its field. No I/O here."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.compat.personalizer.errors import bad_request
+from topk_bandit.compat.personalizer.features import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from topk_bandit.compat.personalizer.features import Told
+
+__all__ = ["Action", "RankCall", "Slot", "multi_slot_call", "rank_call", "reward_value", "slot_rewards"]
+
+MOST_CHARACTERS = 256
+_RANK, _REWARD = "InvalidRankRequest", "InvalidRewardRequest"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that can be chosen, and what is told of it."""
+
+    id: str
+    features: Told = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place on the page; `baseline` is the action that the shop would show there, None if it does not say."""
+
+    id: str
+    excluded: frozenset[str]
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankCall:
+    """A Rank of either kind: a single-slot one has one slot, without an id.
+
+    Attributes
+    ----------
+    features
+        Of the context.
+    event_id
+        Empty for one that is still to be made.
+    deferred
+        Whether what is chosen may never be shown.
+    """
+
+    features: Told = field(hash=False)
+    actions: tuple[Action, ...]
+    slots: tuple[Slot, ...]
+    event_id: str
+    deferred: bool
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is a single-slot one."""
+        return not self.slots[0].id
+
+
+def rank_call(body: bytes) -> RankCall:
+    """Read a single-slot Rank."""
+    values = _object(body, _RANK)
+    return _call(values, (Slot("", _ids(values, "excludedActions")),))
+
+
+def multi_slot_call(body: bytes) -> RankCall:
+    """Read a multi-slot Rank."""
+    values = _object(body, _RANK)
+    slots = tuple(_slot(f"slots[{place}]", one) for place, one in enumerate(_objects(values, "slots")))
+    _check_ids("slots", [slot.id for slot in slots])
+    return _call(values, slots)
+
+
+def reward_value(body: bytes) -> float:
+    """Read a single-slot Reward."""
+    return _number(_object(body, _REWARD), "value", "value")
+
+
+def slot_rewards(body: bytes) -> dict[str, float]:
+    """Read a multi-slot Reward: values by the ids of slots."""
+    rewards = _objects(_object(body, _REWARD), "reward", code=_REWARD)
+    ids = [_text(one, "slotId", f"reward[{place}].slotId") for place, one in enumerate(rewards)]
+    _check_ids("reward", ids, code=_REWARD)
+    values = (_number(one, "value", f"reward[{place}].value") for place, one in enumerate(rewards))
+    return dict(zip(ids, values, strict=True))
+
+
+def _call(values: Mapping[str, Any], slots: tuple[Slot, ...]) -> RankCall:
+    actions = tuple(_action(f"actions[{place}]", one) for place, one in enumerate(_objects(values, "actions")))
+    _check_ids("actions", [action.id for action in actions])
+    deferred = values.get("deferActivation")
+    if not isinstance(deferred, bool | None):
+        raise bad_request("deferActivation", "must be true or false", code=_RANK)
+    event_id = "" if values.get("eventId") is None else _text(values, "eventId", "eventId")
+    return RankCall(_features(values, "contextFeatures", ""), actions, slots, event_id, deferred or False)
+
+
+def _action(path: str, values: Mapping[str, Any]) -> Action:
+    return Action(_text(values, "id", f"{path}.id"), _features(values, "features", f"{path}."))
+
+
+def _slot(path: str, values: Mapping[str, Any]) -> Slot:
+    baseline = (
+        None if values.get("baselineAction") is None else _text(values, "baselineAction", f"{path}.baselineAction")
+    )
+    return Slot(_text(values, "id", f"{path}.id"), _ids(values, "excludedActions", path=f"{path}."), baseline)
+
+
+def _object(body: bytes, code: str) -> Mapping[str, Any]:
+    try:
+        values = json.loads(body, parse_constant=_refuse)
+        if b"\\ud" in body.lower():  # half a character may be written so, which no text can hold
+            json.dumps(values, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise bad_request("body", f"is no JSON: {error}", code=code) from None
+    if not isinstance(values, dict):
+        raise bad_request("body", "must be a JSON object", code=code)
+    return values
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _objects(values: Mapping[str, Any], name: str, *, code: str = _RANK) -> Sequence[Mapping[str, Any]]:
+    found = values.get(name)
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        raise bad_request(name, "must be a list of objects, and not empty", code=code)
+    return found
+
+
+def _features(values: Mapping[str, Any], name: str, path: str) -> Told:
+    found = values.get(name)
+    if found is None:
+        return {}
+    objects = [found] if isinstance(found, dict) else found
+    if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
+        raise bad_request(f"{path}{name}", "must be a list of objects", code=_RANK)
+    return flatten(objects)
+
+
+def _ids(values: Mapping[str, Any], name: str, *, path: str = "") -> frozenset[str]:
+    found = values.get(name)
+    if found is None:
+        return frozenset()
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise bad_request(f"{path}{name}", "must be a list of ids", code=_RANK)
+    return frozenset(found)
+
+
+def _text(values: Mapping[str, Any], name: str, path: str) -> str:
+    found = values.get(name)
+    if not isinstance(found, str) or not 0 < len(found) <= MOST_CHARACTERS:
+        raise bad_request(path, f"must be a text of 1 to {MOST_CHARACTERS} characters")
+    return found
+
+
+def _number(values: Mapping[str, Any], name: str, path: str) -> float:
+    found = values.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise bad_request(path, "must be a finite number", code=_REWARD)
+    return float(found)
+
+
+def _check_ids(path: str, ids: Sequence[str], *, code: str = _RANK) -> None:
+    if len(set(ids)) < len(ids):
+        raise bad_request(path, "has an id twice", code=code)

@@ -1,0 +1,144 @@
+"""The listener: Personalizer's paths, on aiohttp. It keeps nothing between two calls."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from topk_bandit.client import ClientError
+from topk_bandit.compat.personalizer.errors import PersonalizerError, error_of
+from topk_bandit.compat.personalizer.messages import multi_slot_call, rank_call, reward_value, slot_rewards
+from topk_bandit.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from topk_bandit.compat.personalizer.loop import Loop
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+__all__ = ["PersonalizerServer"]
+
+_log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 1024 * 1024
+SLOWEST_BODY_SECONDS = 10.0
+DRAIN_SECONDS = 5.0
+KEY_HEADER = "Ocp-Apim-Subscription-Key"
+_BASE = r"/personalizer/{version:v1\.[01](?:-preview(?:\.[0-9])?)?}"
+_EVENT = "{event_id:[^/]+}"
+"""Of the library's own pattern braces are no part, and .NET writes ids in such."""
+
+
+class PersonalizerServer:
+    """One listener; lives on the event loop that it is made on.
+
+    Parameters
+    ----------
+    key
+        What calls show in the header ``Ocp-Apim-Subscription-Key``; None looks at no key.
+    """
+
+    def __init__(self, loop: Loop, *, key: str | None) -> None:
+        self._loop, self._key = loop, key
+        app = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY_BYTES)
+        for path, handler in (
+            ("/rank", self._rank),
+            (f"/events/{_EVENT}/reward", self._reward),
+            (f"/events/{_EVENT}/activate", self._activate),
+            ("/multislot/rank", self._rank_slots),
+            (f"/multislot/events/{_EVENT}/reward", self._reward_slots),
+            (f"/multislot/events/{_EVENT}/activate", self._activate_slots),
+        ):
+            app.router.add_post(_BASE + path, handler)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and serve; return the port.
+
+        Raises
+        ------
+        ConfigurationError
+            The address can't be listened on.
+        """
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            raise ConfigurationError(f"can't listen on {host}:{port}: {error.strerror}") from error
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def stop(self) -> None:
+        """Let the calls under way finish, and stop."""
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._check_key(request)
+            return await handler(request)
+        except PersonalizerError as refused:
+            return _problem(refused)
+        except ClientError as error:
+            return _problem(error_of(error))
+        except web.HTTPException as error:
+            return _problem(_of_http(error))
+        except Exception:  # noqa: BLE001, whose text is for the operators alone
+            _log.exception("a call failed")
+            return _problem(PersonalizerError(500, "InternalServerError", "the call failed; the log says why"))
+
+    def _check_key(self, request: web.Request) -> None:
+        shown = request.headers.get(KEY_HEADER, "").encode()
+        if self._key is not None and not hmac.compare_digest(shown, self._key.encode()):
+            raise PersonalizerError(401, "401", f"the header {KEY_HEADER} has no key that is known")
+
+    async def _rank(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._loop.rank(rank_call(await _read(request))), status=201)
+
+    async def _rank_slots(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._loop.rank_slots(multi_slot_call(await _read(request))), status=201)
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        await self._loop.reward(_event_id(request), reward_value(await _read(request)))
+        return web.Response(status=204)
+
+    async def _reward_slots(self, request: web.Request) -> web.Response:
+        await self._loop.reward_slots(_event_id(request), slot_rewards(await _read(request)))
+        return web.Response(status=204)
+
+    async def _activate(self, request: web.Request) -> web.Response:
+        await self._loop.activate(_event_id(request))
+        return web.Response(status=204)
+
+    async def _activate_slots(self, request: web.Request) -> web.Response:
+        await self._loop.activate_slots(_event_id(request))
+        return web.Response(status=204)
+
+
+def _event_id(request: web.Request) -> str:
+    return request.match_info["event_id"]
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(SLOWEST_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise PersonalizerError(408, "BadRequest", "the body did not arrive in time") from None
+    except web.RequestPayloadError:
+        raise PersonalizerError(400, "BadRequest", "the body is not what its headers say") from None
+
+
+def _of_http(error: web.HTTPException) -> PersonalizerError:
+    code = {404: "ResourceNotFound", 413: "PayloadSizeExceeded"}.get(error.status, "BadRequest")
+    return PersonalizerError(error.status, code, error.reason)
+
+
+def _problem(error: PersonalizerError) -> web.Response:
+    headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
+    return web.json_response(error.body(), status=error.status, headers=headers)

@@ -1,0 +1,1 @@
+"""The service's own serving and learning code among simulated faults, and a check of what it promises."""

@@ -1,0 +1,166 @@
+"""Holds the service to its promises: what callers were told against the log, and each worker's model against a replay.
+
+The ledger is the callers' only evidence and the archive the log's; nothing here asks the service what it believes to
+have done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.recommender import recommendation_id_of
+from topk_bandit.domain.bandits import Expired, Recommended, Rewarded
+from topk_bandit.lab.faults.ledger import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import LoggedEvent, Recommendation
+    from topk_bandit.lab.faults.ledger import Asked, Ledger, Posted
+    from topk_bandit.lab.faults.server import Archive
+    from topk_bandit.learning.policy import Limits
+
+__all__ = ["Replay", "check_ledger"]
+
+
+class Replay:
+    """Folds a log from its first event on, without any snapshot: the model after each position."""
+
+    def __init__(self, *, limits: Limits) -> None:
+        self._limits = limits
+        self._events: list[LoggedEvent] = []
+        self._models: list[Model] = []
+
+    def model_at(self, archive: Archive, incarnation: str, version: int) -> Model:
+        """Return the model of the log as it is now, up to a position."""
+        same = min(len(self._events), len(archive.events))
+        while same and self._events[same - 1] is not archive.events[same - 1]:
+            same -= 1
+        del self._models[same:]
+        self._events = list(archive.events)
+        for logged in self._events[same:]:
+            self._models.append(
+                fold(self._models[-1], logged) if self._models else begin(incarnation, logged, limits=self._limits)
+            )
+        return self._models[version - 1]
+
+
+class _Log:
+    """The events of an archive by recommendation."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.recommended: dict[str, Recommended] = {}
+        self.undone: dict[str, list[Recommended]] = defaultdict(list)
+        self.rewarded: dict[str, list[tuple[int, Rewarded]]] = defaultdict(list)
+        self.expired: dict[str, list[Expired]] = defaultdict(list)
+        self.repeated: list[str] = []
+        self.gaps = [logged.position for place, logged in enumerate(archive.events, 1) if logged.position != place]
+        for logged in archive.events:
+            self._enter(logged)
+        for logged in archive.undone:
+            if isinstance(logged.event, Recommended):
+                self.undone[logged.event.recommendation.recommendation_id].append(logged.event)
+
+    def _enter(self, logged: LoggedEvent) -> None:
+        match logged.event:
+            case Recommended(recommendation=recommendation) as event:
+                if recommendation.recommendation_id in self.recommended:
+                    self.repeated.append(recommendation.recommendation_id)
+                self.recommended[recommendation.recommendation_id] = event
+            case Rewarded(recommendation_id=one) as event:
+                self.rewarded[one].append((logged.position, event))
+            case Expired(recommendation_id=one) as event:
+                self.expired[one].append(event)
+
+
+def check_ledger(ledger: Ledger, archive: Archive, *, incarnation: str) -> list[str]:
+    """Return each promise that was broken, in a sentence."""
+    log = _Log(archive)
+    return [
+        *ledger.surprises,
+        *(f"position {position} is not where it should be in the log" for position in log.gaps),
+        *(f"{one} is recorded twice" for one in log.repeated),
+        *_check_slates(ledger, log, incarnation),
+        *_check_ends(ledger, log),
+        *_check_rewards(ledger, log),
+    ]
+
+
+def _check_slates(ledger: Ledger, log: _Log, incarnation: str) -> Iterator[str]:
+    known = {recommendation_id_of(incarnation, request_id): calls for request_id, calls in ledger.asked.items()}
+    for one in log.recommended.keys() - known.keys():
+        yield f"{one} is recorded, and nobody asked for it"
+    for one, calls in known.items():
+        if one in log.recommended and not any(_can_be_credited(call) for call in calls):
+            ending = "and may be learned from: no caller has its id, and each was told that nothing was recorded"
+            yield f"{calls[0].request_id} is recorded, {ending}"
+        for call in calls:
+            if call.answer is not None and call.answer.recommendation_id:
+                yield from _check_answer(call, call.answer, one, log)
+
+
+def _can_be_credited(call: Asked) -> bool:
+    """Tell whether a caller knows the id, or knows that it knows nothing, and would learn the id by asking again."""
+    if call.answer is not None:
+        return bool(call.answer.recommendation_id)
+    return call.told in {Told.NOTHING, Told.UNAVAILABLE}
+
+
+def _check_answer(call: Asked, answer: Recommendation, expected_id: str, log: _Log) -> Iterator[str]:
+    if answer.recommendation_id != expected_id:
+        yield f"{call.request_id} is answered with an id that is not the request's"
+    if answer.degraded:
+        return
+    logged = [*([log.recommended[expected_id]] if expected_id in log.recommended else []), *log.undone[expected_id]]
+    if not logged:
+        yield f"{call.request_id} was given out, and is not in the log"
+    elif all(event.recommendation != answer for event in logged):
+        yield f"{call.request_id} was answered with another slate or other propensities than the log has"
+    if expected_id not in log.recommended and not log.undone[expected_id]:
+        yield f"{call.request_id} is lost, and no failover has undone it"
+
+
+def _check_ends(ledger: Ledger, log: _Log) -> Iterator[str]:
+    for one in {**log.rewarded, **log.expired}:
+        ends = len(log.rewarded.get(one, ())) + len(log.expired.get(one, ()))
+        if ends != 1:
+            yield f"{one} ended {ends} times"
+        if one not in log.recommended:
+            yield f"{one} ended, and was never recorded"
+    for one, rewards in log.rewarded.items():
+        for _, event in rewards:
+            if event.value not in {posted.value for posted in ledger.posted.get(one, ())}:
+                yield f"{one} has the reward {event.value}, which nobody posted"
+            if one in log.recommended and event.shown.slate != log.recommended[one].recommendation.slate:
+                yield f"the reward of {one} is learned for another slate"
+
+
+def _check_rewards(ledger: Ledger, log: _Log) -> Iterator[str]:
+    given: dict[str, list[Asked]] = defaultdict(list)
+    for call in (call for calls in ledger.asked.values() for call in calls):
+        if call.answer is not None and not call.answer.degraded:
+            given[call.answer.recommendation_id].append(call)
+    for one, posts in ledger.posted.items():
+        for posted in posts:
+            yield from _check_reward(posted, posts, log, given.get(one, []))
+
+
+def _check_reward(posted: Posted, posts: list[Posted], log: _Log, given: list[Asked]) -> Iterator[str]:
+    one, learned = posted.recommendation_id, log.rewarded.get(posted.recommendation_id, [])
+    others = [other for other in posts if other is not posted]
+    match posted.outcome:
+        case "accepted" if (posted.position, posted.value) not in {(at, event.value) for at, event in learned}:
+            yield f"the reward {posted.value} of {one} was acknowledged, and is lost"
+        case "duplicate" if posted.position not in {0, *(at for at, event in learned if event.value == posted.value)}:
+            yield f"the reward {posted.value} of {one} was acknowledged as one that is there, and is lost"
+        case "late" if learned:
+            yield f"the reward {posted.value} of {one} was late, and one is learned"
+        case "REWARD_EXISTS" if {other.value for other in others} <= {posted.value}:
+            yield f"the reward {posted.value} of {one} is called another one, and nobody posted another"
+        case "not_found" if any(
+            call.ended_at <= posted.began_at and call.failovers == posted.failovers for call in given
+        ):
+            yield f"{one} was given out, and its reward was answered NOT_FOUND without a failover"

@@ -1,0 +1,78 @@
+"""What callers sent and what they were told: all that they can hold the service to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import Recommendation
+
+__all__ = ["Asked", "Ledger", "Posted", "Told"]
+
+
+class Told(StrEnum):
+    """What a caller was told."""
+
+    NOTHING = "nothing"
+    ANSWER = "an answer"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass
+class Asked:
+    """One call of `Recommend`.
+
+    Attributes
+    ----------
+    began_at, ended_at
+        Virtual seconds.
+    told
+        What the caller was told; NOTHING until then, and for ever when the caller gave up or the worker died.
+    failovers
+        How many there had been when it was told.
+    """
+
+    number: int
+    request_id: str
+    worker: int
+    began_at: float
+    told: Told = Told.NOTHING
+    answer: Recommendation | None = None
+    ended_at: float = 0.0
+    failovers: int = 0
+
+
+@dataclass
+class Posted:
+    """One call of `Reward`; `outcome` is that of the receipt, or the word of a refusal, "" for neither."""
+
+    number: int
+    recommendation_id: str
+    value: float
+    began_at: float
+    told: Told = Told.NOTHING
+    outcome: str = ""
+    position: int = 0
+    failovers: int = 0
+
+
+@dataclass
+class Ledger:
+    """All calls of a run, and the items that were retired, with the time when the caller was told so."""
+
+    asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
+    posted: dict[str, list[Posted]] = field(default_factory=lambda: defaultdict(list))
+    retired: dict[str, float] = field(default_factory=dict)
+    surprises: list[str] = field(default_factory=list)
+
+    def newest_answers(self) -> list[Asked]:
+        """Return, of each request, the call that was answered last, in the order of the requests."""
+        newest = []
+        for calls in self.asked.values():
+            answered = [call for call in calls if call.answer is not None and call.answer.recommendation_id]
+            newest += [max(answered, key=lambda call: call.ended_at)] if answered else []
+        return newest

@@ -1,0 +1,171 @@
+"""Runs a plan of calls and faults in virtual time, and checks the promises in the quiet part of each hour."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.bandits.digests import digests_of
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Kernel, RecommendationRequest
+from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.lab.faults.actions import HOUR, QUIET_SECONDS, plan
+from topk_bandit.lab.faults.checker import Replay, check_ledger
+from topk_bandit.lab.faults.ledger import Told
+from topk_bandit.lab.faults.server import Server
+from topk_bandit.lab.faults.shop import MOST_PATIENCE_SECONDS, NAME, Shop
+from topk_bandit.lab.faults.virtual_time import run
+from topk_bandit.lab.faults.worker import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from topk_bandit.lab.faults.actions import Action
+    from topk_bandit.lab.faults.worker import Worker
+    from topk_bandit.store.log import Store
+
+__all__ = ["Outcome", "as_it_is", "simulate"]
+
+SETTLE_SECONDS = 60.0
+COMPUTING_SECONDS = 0.004
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes
+    ----------
+    violations
+        The promises that were broken, in sentences; the run ended at the first hour that had any.
+    hours
+        How many were simulated.
+    trace
+        What happened, in order: virtual seconds, the number of the action (-1 for the check's own), and words.
+    trace_hash
+        Of the trace and the log: the same for the same seed.
+    calls, events, failovers
+        How many there were.
+    """
+
+    violations: tuple[str, ...]
+    hours: int
+    trace: tuple[tuple[float, int, str], ...]
+    trace_hash: str
+    calls: int
+    events: int
+    failovers: int
+
+
+def as_it_is(store: Store) -> Store:
+    """Return the store."""
+    return store
+
+
+def simulate(
+    seed: int,
+    *,
+    hours: int,
+    only: Container[int] | None = None,
+    wrap: Callable[[Store], Store] = as_it_is,
+) -> Outcome:
+    """Run what a seed plans for so many hours.
+
+    Parameters
+    ----------
+    only
+        The numbers of the actions that happen; None for all.
+    wrap
+        What stands before the store, such as a bug that is to be found.
+    """
+    actions = [action for action in plan(seed, hours=hours) if only is None or action.number in only]
+    computing = np.random.default_rng((seed, 1))
+    log = logging.getLogger("topk_bandit")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)  # simulated faults are nothing that an operator should read of
+    try:
+        return run(
+            _simulate(seed, actions, hours=hours, wrap=wrap),
+            computing_seconds=lambda: float(computing.exponential(COMPUTING_SECONDS)),
+        )
+    finally:
+        log.setLevel(level)
+
+
+def _draw_settings(rng: np.random.Generator) -> BanditSettings:
+    return BanditSettings(
+        item_capacity=16,
+        slate_size=int(rng.integers(2, 4)),
+        context_dim=2,
+        kernel=Kernel.ADAPTIVE if rng.random() < 0.2 else Kernel.CONVOLUTIONAL,
+        exploration=Exploration(ConstantBeta(1.0), 0.1, 0.2),
+        reward_wait_ms=int(rng.integers(60_000, 3_000_000)),
+        default_reward=-5.0,
+    )
+
+
+async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Callable[[Store], Store]) -> Outcome:
+    loop, rng = asyncio.get_running_loop(), np.random.default_rng((seed, 2))
+    server = Server(NAME, now=loop.time, wrap=wrap)
+    shop = Shop(server, n_workers=3 if rng.random() < 0.3 else 2, settings=_draw_settings(rng), rng=rng)
+    replay, violations, hour = Replay(limits=LIMITS), list[str](), 0
+    await shop.open()
+    while hour < hours and not violations:
+        hour += 1
+        for action in [one for one in actions if hour - 1 <= one.at / HOUR < hour]:
+            await asyncio.sleep(max(0.0, action.at - loop.time()))
+            shop.begin(action)
+        await asyncio.sleep(hour * HOUR - QUIET_SECONDS / 2 - loop.time())
+        shop.heal()
+        await asyncio.sleep(SETTLE_SECONDS)
+        violations = await _check(shop, replay, hour)
+        await asyncio.sleep(max(0.0, hour * HOUR - loop.time()))
+    await shop.close()
+    return _outcome(shop, violations, hour)
+
+
+async def _check(shop: Shop, replay: Replay, hour: int) -> list[str]:
+    """Return the promises that are broken, now that all faults are over."""
+    found = [f"{shop.n_calls} calls or faults have not ended"] if shop.n_calls else []
+    for worker in shop.workers.values():
+        request = RecommendationRequest(f"check-{hour}-{worker.number}", (1.0, 0.0), None)
+        asked = await shop.ask(-1, worker, request, patience=MOST_PATIENCE_SECONDS)
+        if asked.told is not Told.ANSWER or (asked.answer is not None and asked.answer.degraded):
+            found.append(f"worker {worker.number} has not recovered: {asked.told}")
+    for worker in shop.workers.values():
+        found += await _check_model(shop, replay, worker)
+    incarnation = (await next(iter(shop.workers.values())).bandits.get_bandit(NAME)).incarnation
+    return [*found, *shop.alarms.raised, *check_ledger(shop.ledger, shop.server.archive, incarnation=incarnation)]
+
+
+async def _check_model(shop: Shop, replay: Replay, worker: Worker) -> list[str]:
+    """Compare a worker's model with one that is folded from nothing: so all workers are compared with each other."""
+    try:
+        model = await worker.residents.follow(NAME)
+    except TopkBanditError as error:
+        return [f"worker {worker.number} has no model: {error}"]
+    truth = replay.model_at(shop.server.archive, model.incarnation, model.version)
+    difference = digests_of(model).difference(digests_of(truth))
+    return [f"worker {worker.number} at {model.version} differs in its {difference}"] if difference else []
+
+
+def _outcome(shop: Shop, violations: list[str], hours: int) -> Outcome:
+    archive = shop.server.archive
+    told = blake2b(digest_size=8)
+    for at, number, words in shop.trace:
+        told.update(f"{at:.6f} {number} {words}\n".encode())
+    for logged in archive.events:
+        told.update(f"{logged}\n".encode())
+    return Outcome(
+        violations=tuple(dict.fromkeys(violations)),
+        hours=hours,
+        trace=tuple(shop.trace),
+        trace_hash=told.hexdigest(),
+        calls=len(shop.trace),
+        events=len(archive.events),
+        failovers=archive.failovers,
+    )

@@ -1,0 +1,184 @@
+"""A store's server that can be away, lose what was not acknowledged yet, and have its clock set.
+
+It carries out the calls that reach it on a `MemoryStore`, and keeps a journal of those that write. A failover begins
+anew from a journal that is cut short, but never before a call that was acknowledged. All events that ever were in a log
+are archived, also those that are trimmed or lost later.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.store.memory.bandits import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.store.log import Store
+
+__all__ = ["Archive", "Server"]
+
+READS = frozenset(
+    {
+        "check", "find_import", "find_import_part", "find_recommendation", "get_bandit", "list_bandits", "list_items",
+        "list_tenants", "load_snapshots", "measure", "read_log", "slowest_follower",
+    }
+)  # fmt: skip
+
+NOT_AWAITED = frozenset({"record_recommendation", "expire_due", "note_follower", "note_loss", "save_snapshot"})
+"""Writes that are acknowledged before they are durable: a failover may undo them."""
+
+
+@dataclass
+class Archive:
+    """The events of the log as it is, those that failovers have undone, and how often that happened."""
+
+    events: list[LoggedEvent] = field(default_factory=list)
+    undone: list[LoggedEvent] = field(default_factory=list)
+    failovers: int = 0
+
+    def cut(self, log_position: int) -> None:
+        """Move what comes after a position to what is undone."""
+        self.undone += self.events[log_position:]
+        del self.events[log_position:]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that writes, as it was carried out at a time of the server's clock."""
+
+    at_ms: int
+    method: str
+    given: tuple[object, ...]
+    named: Mapping[str, object]
+
+
+class Server:
+    """One server, with one bandit.
+
+    Parameters
+    ----------
+    name
+        The bandit whose events are archived.
+    now
+        Virtual seconds.
+    wrap
+        What stands before the store, such as a bug that a test has planted.
+    """
+
+    def __init__(self, name: BanditName, *, now: Callable[[], float], wrap: Callable[[Store], Store]) -> None:
+        self.archive = Archive()
+        self.is_away = False
+        self.ahead_seconds = 0.0
+        self.life = 0
+        self._name = name
+        self._now = now
+        self._wrap = wrap
+        self._journal: list[_Call] = []
+        self._safe = 0
+        self._pinned_ms: int | None = None
+        self._store = self._new_store()
+
+    def clock_ms(self) -> int:
+        """Return the server's clock."""
+        return 1_700_000_000_000 + round(1e3 * (self._now() + self.ahead_seconds))
+
+    def carry_out(self, method: str, given: tuple[object, ...], named: Mapping[str, object]) -> object:
+        """Carry out a call; its errors are raised."""
+        if method in READS:
+            return _drive(getattr(self._store, method)(*given, **named))
+        self._journal.append(_Call(self.clock_ms(), method, given, named))
+        try:
+            return _drive(getattr(self._store, method)(*given, **named))
+        finally:
+            if not self._archive_news() and method == "expire_due":  # most of all calls, and nothing was due
+                self._journal.pop()
+
+    @property
+    def journal_end(self) -> int:
+        """How many calls have written."""
+        return len(self._journal)
+
+    def make_safe(self, journal_end: int) -> None:
+        """Keep what was written until then from all failovers: it is acknowledged now."""
+        self._safe = max(self._safe, journal_end)
+
+    def fail_over(self, kept_share: float) -> int:
+        """Go on from a copy that may lack the newest calls; return how many events are undone.
+
+        Parameters
+        ----------
+        kept_share
+            How many of the calls that are not acknowledged the copy has, from 0 to 1.
+        """
+        self.life += 1
+        del self._journal[self._safe + round(kept_share * (len(self._journal) - self._safe)) :]
+        self._store = self._new_store()
+        for call in self._journal:
+            self._pinned_ms = call.at_ms
+            self._repeat(call)
+        self._pinned_ms = None
+        end = self._log_position()
+        n_undone = len(self.archive.events) - end
+        self.archive.cut(end)
+        self.archive.failovers += 1
+        return n_undone
+
+    def harm_snapshots(self, harm: str) -> None:
+        """Lose the newest snapshot, or make it unreadable; the log is only trimmed to the older one."""
+        self._journal.append(_Call(self.clock_ms(), harm, (), {}))
+        self._safe = max(self._safe, len(self._journal))
+        self._harm(harm)
+
+    def _harm(self, harm: str) -> None:
+        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - damage knocks at no door
+        if known is None or len(known.snapshots) < 2:
+            return
+        newest, older = known.snapshots
+        if older.position in self._unreadable:  # two at a time are more than the service promises to bear
+            return
+        if harm == "lost":
+            known.snapshots = (older,)
+        else:
+            self._unreadable.add(newest.position)
+            known.snapshots = (type(newest)(newest.position, newest.payload[: len(newest.payload) // 2]), older)
+
+    def _repeat(self, call: _Call) -> None:
+        if call.method in {"lost", "unreadable"}:
+            self._harm(call.method)
+            return
+        with suppress(Exception):  # it was refused the first time, too
+            _drive(getattr(self._store, call.method)(*call.given, **call.named))
+
+    def _new_store(self) -> Store:
+        self._memory = MemoryStore(clock_ms=self._store_ms)
+        self._unreadable = set[int]()
+        return self._wrap(self._memory)
+
+    def _store_ms(self) -> int:
+        return self.clock_ms() if self._pinned_ms is None else self._pinned_ms
+
+    def _log_position(self) -> int:
+        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
+        return known.log_position if known else 0
+
+    def _archive_news(self) -> bool:
+        """Archive the events that are new; return whether there are any."""
+        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
+        if known is None:
+            return False
+        new: Sequence[LoggedEvent] = known.events[len(self.archive.events) + 1 - known.first_position :]
+        self.archive.events += new
+        return bool(new)
+
+
+def _drive(call: Coroutine[Any, Any, object]) -> object:
+    """Run a call of the store in memory, which never waits."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a call of the store in memory waits")

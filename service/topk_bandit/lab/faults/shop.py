@@ -1,0 +1,416 @@
+"""Callers and faults: carries out the actions of a plan on workers and their server, and keeps the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from topk_bandit.domain.bandits import BanditName, Item, RecommendationRequest
+from topk_bandit.domain.errors import ConflictError, NotFoundError, TopkBanditError, UnavailableError
+from topk_bandit.lab.faults.ledger import Asked, Ledger, Posted, Told
+from topk_bandit.lab.faults.line import Line, Trouble
+from topk_bandit.lab.faults.worker import Alarms, start_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from topk_bandit.domain.bandits import BanditSettings, Recommendation
+    from topk_bandit.lab.faults.actions import Action
+    from topk_bandit.lab.faults.server import Server
+    from topk_bandit.lab.faults.worker import Worker
+
+__all__ = ["NAME", "Shop"]
+
+T = TypeVar("T")
+
+NAME = BanditName("shop", "home")
+FIRST_ITEMS = 8
+MOST_ITEMS = 12
+IMPATIENT_SHARE = 0.1
+DEAF_SHARE = 0.04
+MOST_PATIENCE_SECONDS = 8.0
+"""The longest that a caller waits; a slate takes a dozen calls of the store at the worst, each with its timeout."""
+
+TROUBLES = {
+    "cut a worker off": "refused",
+    "lose calls": "call_lost",
+    "lose replies": "reply_lost",
+    "slow": "slow",
+    "send twice": "sent_twice",
+    "lose hints": "hint_lost",
+}
+
+
+class Shop:
+    """Callers of several workers on one server.
+
+    Parameters
+    ----------
+    rng
+        Of the network and of new ids.
+
+    Attributes
+    ----------
+    trace
+        What happened, in order: virtual seconds, the number of the action, and words.
+    """
+
+    def __init__(self, server: Server, *, n_workers: int, settings: BanditSettings, rng: np.random.Generator) -> None:
+        self.server = server
+        self.ledger = Ledger()
+        self.alarms = Alarms()
+        self.trace: list[tuple[float, int, str]] = []
+        self.workers: dict[int, Worker] = {}
+        self._settings = settings
+        self._rng = rng
+        self._lines: list[Line] = []
+        self._clocks = dict.fromkeys(range(n_workers), 0.0)
+        self._calls: dict[asyncio.Task[None], None] = {}
+        self._under_way: dict[asyncio.Task[object], int] = {}
+        self._items: list[str] = []
+        self._sent: dict[str, RecommendationRequest] = {}
+        self._hidden = ""
+        self._n_items = 0
+        self._acts: dict[str, Callable[[Action, np.random.Generator], Coroutine[None, None, None]]] = {
+            "recommend": self._recommend,
+            "recommend again": self._recommend_again,
+            "reuse a request id": self._reuse,
+            "reward": self._reward,
+            "reward again": self._reward_again,
+            "reward otherwise": self._reward_otherwise,
+            "reward late": self._reward_late,
+            "reward nothing": self._reward_nothing,
+            "add items": self._add_items,
+            "retire an item": self._retire,
+            "hide or show an item": self._hide_or_show,
+            "change settings": self._change_settings,
+            "kill a worker": self._kill,
+            "kill all workers": self._kill_all,
+            "store away": self._take_store_away,
+            "fail over": self._fail_over,
+            "lose a snapshot": self._harm_snapshots,
+            "spoil a snapshot": self._harm_snapshots,
+            "set the store's clock": self._set_store_clock,
+            "set a worker's clock": self._set_worker_clock,
+            **dict.fromkeys(TROUBLES, self._trouble),
+        }
+
+    async def open(self) -> None:
+        """Start the workers, and create a bandit with items."""
+        for number in self._clocks:
+            self._start(number)
+        bandits = self.workers[0].bandits
+        await bandits.create_bandit(NAME, self._settings)
+        self._items = [self._new_item() for _ in range(FIRST_ITEMS)]
+        await bandits.upsert_items(NAME, [Item(item_id) for item_id in self._items])
+
+    def begin(self, action: Action) -> None:
+        """Begin an action, which goes on beside the others."""
+        self.begin_call(self._acts[action.kind](action, np.random.default_rng(action.seed)))
+
+    def begin_call(self, call: Coroutine[None, None, None]) -> None:
+        """Begin something that ends by itself."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls[task] = None
+        task.add_done_callback(self._ended)
+
+    @property
+    def n_calls(self) -> int:
+        """How many calls have not ended."""
+        return len(self._calls)
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.server.is_away = False
+        for line in self._lines:
+            line.trouble = Trouble()
+        for number in self._clocks:
+            if number not in self.workers:
+                self._start(number)
+
+    async def close(self) -> None:
+        """End all workers, without a word to anybody."""
+        for worker in self.workers.values():
+            await worker.kill()
+        self.workers.clear()
+
+    async def ask(
+        self, number: int, worker: Worker, request: RecommendationRequest, *, patience: float, deaf: bool = False
+    ) -> Asked:
+        """Ask a worker for a slate, and enter into the ledger what the caller is told."""
+        asked = Asked(number, request.request_id, worker.number, self._now())
+        self.ledger.asked[request.request_id].append(asked)
+        told, answer, word = await self._call(worker, worker.recommender.recommend(NAME, request), patience, deaf=deaf)
+        asked.told, asked.answer, asked.ended_at = told, answer, self._now()
+        asked.failovers = self.server.archive.failovers
+        if answer is not None:
+            word = f"{answer.recommendation_id[:8] or 'no id'} {','.join(answer.slate)} version {answer.model_version}"
+            word += " degraded" * answer.degraded
+            self._look_for_retired(asked, answer, worker)
+        self._note(number, f"worker {worker.number} is asked for {request.request_id}: {told} {word}")
+        return asked
+
+    def _look_for_retired(self, asked: Asked, answer: Recommendation, worker: Worker) -> None:
+        """Find items that the caller can't be shown; a worker that is cut off can't know, and its slates say so."""
+        for item_id in answer.slate:
+            retired_at = self.ledger.retired.get(item_id, asked.began_at + 1.0)
+            is_excused = answer.degraded and worker.line.heard_at < retired_at
+            if retired_at <= asked.began_at and not is_excused:
+                self.ledger.surprises.append(f"{asked.request_id} is shown {item_id}, which was retired before")
+
+    # What callers do.
+
+    async def _recommend(self, action: Action, rng: np.random.Generator) -> None:
+        candidates = tuple(sorted(rng.permutation(self._items)[:6].tolist())) if rng.random() < 0.2 else None
+        context = tuple(rng.normal(size=2).round(3).tolist())
+        await self._ask_any(action, rng, RecommendationRequest(f"r{action.number}", context, candidates))
+
+    async def _recommend_again(self, action: Action, rng: np.random.Generator) -> None:
+        known = list(self._sent.values())
+        if known:
+            await self._ask_any(action, rng, known[-1 - int(rng.integers(min(12, len(known))))])
+
+    async def _reuse(self, action: Action, rng: np.random.Generator) -> None:
+        known = list(self._sent.values())
+        if known:
+            other = replace(known[-1 - int(rng.integers(min(12, len(known))))], context=(7.0, 7.0))
+            await self._ask_any(action, rng, other)
+
+    async def _ask_any(self, action: Action, rng: np.random.Generator, request: RecommendationRequest) -> None:
+        self._sent.setdefault(request.request_id, request)
+        if worker := self._any_worker(rng):
+            patience, deaf = _draw_patience(rng)
+            await self.ask(action.number, worker, request, patience=patience, deaf=deaf)
+
+    async def _reward(self, action: Action, rng: np.random.Generator) -> None:
+        now_ms = self.server.clock_ms()
+        waiting = [
+            asked.answer.recommendation_id
+            for asked in self.ledger.newest_answers()
+            if asked.answer is not None
+            and asked.answer.recommendation_id not in self.ledger.posted
+            and (asked.answer.degraded or asked.answer.deadline_ms > now_ms)
+        ]
+        await self._post_one_of(action, rng, waiting)
+
+    async def _reward_late(self, action: Action, rng: np.random.Generator) -> None:
+        now_ms = self.server.clock_ms()
+        late = [
+            asked.answer.recommendation_id
+            for asked in self.ledger.newest_answers()
+            if asked.answer is not None and 0 < asked.answer.deadline_ms <= now_ms
+        ]
+        await self._post_one_of(action, rng, late[-24:])
+
+    async def _reward_again(self, action: Action, rng: np.random.Generator) -> None:
+        posted = [one for posts in list(self.ledger.posted.values())[-12:] for one in posts]
+        if posted:
+            again = posted[int(rng.integers(len(posted)))]
+            await self._post(action, rng, again.recommendation_id, again.value)
+
+    async def _reward_otherwise(self, action: Action, rng: np.random.Generator) -> None:
+        await self._post_one_of(action, rng, list(self.ledger.posted)[-12:])
+
+    async def _reward_nothing(self, action: Action, rng: np.random.Generator) -> None:
+        await self._post(action, rng, f"{action.seed:032x}", 1.0)
+
+    async def _post_one_of(self, action: Action, rng: np.random.Generator, ids: list[str]) -> None:
+        if ids:
+            await self._post(action, rng, ids[int(rng.integers(len(ids)))], round(float(rng.normal()), 6))
+
+    async def _post(self, action: Action, rng: np.random.Generator, recommendation_id: str, value: float) -> None:
+        worker = self._any_worker(rng)
+        if worker is None:
+            return
+        posted = Posted(action.number, recommendation_id, value, self._now())
+        self.ledger.posted[recommendation_id].append(posted)
+        patience, deaf = _draw_patience(rng)
+        call = worker.recommender.reward(NAME, recommendation_id, value)
+        posted.told, receipt, posted.outcome = await self._call(worker, call, patience, deaf=deaf)
+        posted.failovers = self.server.archive.failovers
+        if receipt is not None:
+            posted.outcome, posted.position = str(receipt.outcome), receipt.log_position
+        words = f"is told of {value} for {recommendation_id[:8]}: {posted.told} {posted.outcome}"
+        self._note(action.number, f"worker {worker.number} {words}")
+
+    async def _add_items(self, action: Action, rng: np.random.Generator) -> None:
+        if worker := self._any_worker(rng):
+            new = [self._new_item() for _ in range(min(2, MOST_ITEMS - len(self._items)))]
+            call = worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in new])
+            await self._change(action, rng, worker, call, f"adds {','.join(new)}")
+            self._items += new
+
+    async def _retire(self, action: Action, rng: np.random.Generator) -> None:
+        worker = self._any_worker(rng)
+        if worker is None or len(self._items) <= self._settings.slate_size + 3:
+            return
+        item_id = self._items.pop(int(rng.integers(len(self._items))))
+        call = worker.bandits.retire_items(NAME, [item_id])
+        if await self._change(action, rng, worker, call, f"retires {item_id}"):
+            self.ledger.retired[item_id] = self._now()
+            for one in list(self.workers.values()):
+                request = RecommendationRequest(f"r{action.number}-{one.number}", (1.0, 0.0), None)
+                self.begin_call(self._ask_at_once(action, one, request))
+
+    async def _ask_at_once(self, action: Action, worker: Worker, request: RecommendationRequest) -> None:
+        await self.ask(action.number, worker, request, patience=MOST_PATIENCE_SECONDS)
+
+    async def _hide_or_show(self, action: Action, rng: np.random.Generator) -> None:
+        """Hide an item, or show the one that is hidden: enough are left for a slate."""
+        if worker := self._any_worker(rng):
+            hides = self._hidden not in self._items
+            if hides:
+                self._hidden = self._items[int(rng.integers(len(self._items)))]
+            item = Item(self._hidden, available=not hides)
+            words = f"{'hides' if hides else 'shows'} {item.item_id}"
+            told = await self._change(action, rng, worker, worker.bandits.upsert_items(NAME, [item]), words)
+            if told and not hides and self._hidden == item.item_id:
+                self._hidden = ""
+
+    async def _change_settings(self, action: Action, rng: np.random.Generator) -> None:
+        worker = self._any_worker(rng)
+        if worker is None:
+            return
+        default = None if rng.random() < 0.3 else round(float(rng.normal()), 3)
+        wait_ms = int(rng.integers(60_000, 3_000_000))
+        call = worker.bandits.update_bandit(
+            NAME, lambda settings: replace(settings, default_reward=default, reward_wait_ms=wait_ms)
+        )
+        await self._change(action, rng, worker, call, f"sets the default to {default}, the wait to {wait_ms} ms")
+
+    async def _change(
+        self, action: Action, rng: np.random.Generator, worker: Worker, call: Coroutine[object, object, T], words: str
+    ) -> bool:
+        patience, deaf = _draw_patience(rng)
+        told, _, word = await self._call(worker, call, patience, deaf=deaf)
+        self._note(action.number, f"worker {worker.number} {words}: {told} {word}")
+        return told is Told.ANSWER
+
+    # What goes wrong.
+
+    async def _kill(self, action: Action, rng: np.random.Generator) -> None:
+        if worker := self._any_worker(rng):
+            await self._kill_one(action, worker, dead_seconds=float(rng.uniform(0.1, 8.0)))
+
+    async def _kill_all(self, action: Action, rng: np.random.Generator) -> None:
+        seconds = float(rng.uniform(0.1, 8.0))
+        await asyncio.gather(
+            *(self._kill_one(action, worker, dead_seconds=seconds) for worker in list(self.workers.values()))
+        )
+
+    async def _kill_one(self, action: Action, worker: Worker, *, dead_seconds: float) -> None:
+        self._note(action.number, f"worker {worker.number} is killed")
+        del self.workers[worker.number]
+        self._lines.remove(worker.line)
+        for task, number in list(self._under_way.items()):
+            if number == worker.number:
+                task.cancel()
+        await worker.kill()
+        await asyncio.sleep(dead_seconds)
+        if worker.number not in self.workers:
+            self._start(worker.number)
+
+    async def _trouble(self, action: Action, rng: np.random.Generator) -> None:
+        if worker := self._any_worker(rng):
+            what, share, seconds = TROUBLES[action.kind], float(rng.uniform(0.3, 1.0)), float(rng.uniform(0.2, 15.0))
+            self._note(action.number, f"line of worker {worker.number}: {what} for {share:.0%}, {seconds:.3f} s")
+            setattr(worker.line.trouble, what, share)
+            await asyncio.sleep(seconds)
+            setattr(worker.line.trouble, what, 0.0)
+
+    async def _take_store_away(self, action: Action, rng: np.random.Generator) -> None:
+        seconds = float(rng.uniform(0.2, 20.0))
+        self._note(action.number, f"the store is away, {seconds:.3f} s")
+        self.server.is_away = True
+        await asyncio.sleep(seconds)
+        self.server.is_away = False
+
+    async def _fail_over(self, action: Action, rng: np.random.Generator) -> None:
+        undone = self.server.fail_over(float(rng.uniform(0.0, 1.0)))
+        self._note(action.number, f"the store fails over, and {undone} events are undone")
+
+    async def _harm_snapshots(self, action: Action, rng: np.random.Generator) -> None:  # noqa: ARG002 - draws nothing
+        self.server.harm_snapshots("lost" if action.kind.startswith("lose") else "unreadable")
+        self._note(action.number, action.kind)
+
+    async def _set_store_clock(self, action: Action, rng: np.random.Generator) -> None:
+        seconds = float(rng.uniform(-600.0, 7200.0))
+        self.server.ahead_seconds += seconds
+        self._note(action.number, f"the store's clock jumps by {seconds:.3f} s")
+
+    async def _set_worker_clock(self, action: Action, rng: np.random.Generator) -> None:
+        number, seconds = int(rng.integers(len(self._clocks))), float(rng.uniform(-7200.0, 7200.0))
+        self._clocks[number] += seconds
+        self._note(action.number, f"the clock of worker {number} jumps by {seconds:.3f} s")
+
+    # What all of them need.
+
+    def _start(self, number: int) -> None:
+        line = Line(self.server, self._lines, self._rng)
+        self._lines.append(line)
+
+        def clock_ms() -> int:
+            return 1_700_000_000_000 + round(1e3 * (self._now() + self._clocks[number]))
+
+        self.workers[number] = start_worker(
+            number, line, hooks=self.alarms, clock_ms=clock_ms, new_id=lambda: f"{self._rng.integers(2**62):016x}"
+        )
+
+    def _new_item(self) -> str:
+        self._n_items += 1
+        return f"i{self._n_items}"
+
+    def _any_worker(self, rng: np.random.Generator) -> Worker | None:
+        alive = list(self.workers.values())
+        return alive[int(rng.integers(len(alive)))] if alive else None
+
+    async def _call(
+        self, worker: Worker, call: Coroutine[object, object, T], patience: float, *, deaf: bool
+    ) -> tuple[Told, T | None, str]:
+        """Return what a caller is told: with a result, or the word of a refusal."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._under_way[task] = worker.number
+        await asyncio.wait([task], timeout=patience)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        del self._under_way[task]
+        if task.cancelled():
+            return Told.NOTHING, None, ""
+        return self._tell(task, deaf=deaf)
+
+    def _tell(self, task: asyncio.Task[T], *, deaf: bool) -> tuple[Told, T | None, str]:
+        error = task.exception()
+        if error is not None and not isinstance(error, TopkBanditError):
+            self.ledger.surprises.append(f"an error that nobody foresaw: {type(error).__name__}: {error}")
+        if deaf:
+            return Told.NOTHING, None, ""
+        if error is None:
+            return Told.ANSWER, task.result(), ""
+        return (Told.UNAVAILABLE if isinstance(error, UnavailableError) else Told.REFUSED), None, _word_of(error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._calls[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.ledger.surprises.append(f"the simulation itself failed: {type(error).__name__}: {error}")
+
+    def _note(self, number: int, words: str) -> None:
+        self.trace.append((self._now(), number, words))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _draw_patience(rng: np.random.Generator) -> tuple[float, bool]:
+    """Draw how long a caller waits, and whether the answer does not arrive."""
+    impatient, deaf = rng.random(2) < (IMPATIENT_SHARE, DEAF_SHARE)
+    return float(rng.uniform(2e-4, 2e-2)) if impatient else MOST_PATIENCE_SECONDS, bool(deaf)
+
+
+def _word_of(error: BaseException) -> str:
+    if isinstance(error, NotFoundError):
+        return "not_found"
+    return error.reason if isinstance(error, ConflictError) else str(getattr(error, "reason", type(error).__name__))

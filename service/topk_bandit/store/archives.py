@@ -1,0 +1,281 @@
+"""A bandit as lines of JSON: what a store holds of it, then the events of its log, then a line that ends them.
+
+Of a log that is whole, events tell nearly all; of one that was trimmed, items, the ids of retired ones, slates that are
+open and the snapshot before the oldest event come first. They may be read while the log grows: applied to them once
+more, the events that follow make of them what they were at the last one.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from topk_bandit.domain.bandits import (
+    Activated,
+    BanditSettings,
+    ItemsChanged,
+    LoggedEvent,
+    RecommendationRequest,
+    Recommended,
+)
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.arriving import ArchivedImport
+from topk_bandit.store.codec import (
+    decode_event,
+    decode_recommendation,
+    decode_settings,
+    encode_event,
+    encode_recommended,
+    encode_settings,
+)
+from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "LATEST_MS",
+    "ArchivedBandit",
+    "End",
+    "Line",
+    "RetiredItems",
+    "SnapshotPart",
+    "chain",
+    "event_line",
+    "read_line",
+    "write_line",
+]
+
+SCHEMA = 1
+"""Number of the layout of an archive."""
+
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999: no answer of the service can have a later time."""
+
+_DIGEST_BYTES = 16
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Position = Annotated[int, Meta(ge=1, le=2**53)]
+_Millis = Annotated[int, Meta(ge=0, le=LATEST_MS)]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedBandit:
+    """The first line: a bandit as it was when its log had `log_position` events, of which `first_position` was kept.
+
+    The other attributes are those of `topk_bandit.store.log.BanditRecord`; `imported_position` is that of the newest
+    `Imported`.
+    """
+
+    name: str
+    incarnation: str
+    created_ms: int
+    revision: int
+    first_position: int
+    log_position: int
+    items_position: int
+    imported_position: int
+    late_rewards: int
+    clamped_rewards: int
+    lost_events: int
+    lost_rewards: int
+    settings: BanditSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredItems:
+    """Items that are retired: of each so many hexadecimal digits of its id's SHA-1."""
+
+    digests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPart:
+    """The next bytes of the framed snapshot that the log begins after."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last line: the position of the last event, how many lines come before, and what these chain to."""
+
+    position: int
+    lines: int
+    digest: str
+
+
+Line: TypeAlias = (
+    ArchivedBandit | ItemsChanged | RetiredItems | SnapshotPart | Recorded | ArchivedImport | LoggedEvent | End
+)
+"""What a line can be; `ItemsChanged` has items as they are."""
+
+
+class _Bandit(Struct, forbid_unknown_fields=True):
+    v: Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
+    name: str
+    incarnation: Annotated[str, Meta(pattern="^[0-9A-Za-z._-]{1,128}$")]
+    created_ms: _Millis
+    revision: _Position
+    first_position: _Position
+    log_position: _Position
+    items_position: _Count
+    imported_position: _Count
+    late_rewards: _Count
+    clamped_rewards: _Count
+    lost_events: _Count
+    lost_rewards: _Count
+    settings: Raw
+
+
+class _Slate(Struct, forbid_unknown_fields=True):
+    state: RecordState
+    fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
+    deadline_ms: _Millis
+    rewards: tuple[tuple[str, float, float | None, int], ...]
+    recommendation: Raw
+    shown: Raw
+
+
+class _Import(Struct, forbid_unknown_fields=True):
+    import_id: str
+    first_row: _Count
+    fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
+    next_row: _Count
+    accepted: _Count
+    position: _Count
+
+
+class _End(Struct, forbid_unknown_fields=True):
+    position: _Position
+    lines: _Position
+    digest: str
+
+
+class _Line(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    position: _Position | UnsetType = UNSET
+    at_ms: _Millis | UnsetType = UNSET
+    event: Raw | UnsetType = UNSET
+    bandit: _Bandit | UnsetType = UNSET
+    items: Raw | UnsetType = UNSET
+    retired: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{19}$")], ...] | UnsetType = UNSET
+    snapshot: str | UnsetType = UNSET
+    slate: _Slate | UnsetType = UNSET
+    imported: _Import | UnsetType = UNSET
+    end: _End | UnsetType = UNSET
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def chain(digest: str, line: str) -> str:
+    """Return the digest of lines whose last one is `line` and whose others have `digest`; empty for none."""
+    return blake2b(f"{digest}\n{line}".encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def event_line(position: int, at_ms: int, event_json: str) -> str:
+    """Return the line of an event."""
+    return f'{{"position":{position},"at_ms":{at_ms},"event":{event_json}}}'
+
+
+def write_line(value: Line) -> str:
+    """Return the line that stands for a value."""
+    match value:
+        case LoggedEvent(position, at_ms, event):
+            return event_line(position, at_ms, encode_event(event).decode())
+        case ArchivedBandit():
+            told = {name: getattr(value, name) for name in value.__dataclass_fields__}
+            line = _Line(bandit=_Bandit(v=SCHEMA, **told | {"settings": Raw(encode_settings(value.settings))}))
+        case ItemsChanged():
+            line = _Line(items=Raw(encode_event(value)))
+        case RetiredItems(digests):
+            line = _Line(retired=digests)
+        case SnapshotPart(data):
+            line = _Line(snapshot=b64encode(data).decode())
+        case Recorded():
+            line = _Line(slate=_slate(value))
+        case ArchivedImport():
+            line = _Line(imported=_Import(*(getattr(value, name) for name in value.__dataclass_fields__)))
+        case End(position, lines, digest):
+            line = _Line(end=_End(position, lines, digest))
+    return _encode(line).decode()
+
+
+def _slate(recorded: Recorded) -> _Slate:
+    given = recorded.recommendation
+    shown = Activated(given.recommendation_id, recorded.shown, bool(recorded.instead))
+    recommendation, _ = encode_recommended(Recommended(RecommendationRequest("", (), None), given))
+    rewards = tuple((one.reward_id, one.posted, one.value, one.position) for one in recorded.rewards)
+    return _Slate(
+        recorded.state,
+        recorded.fingerprint,
+        given.deadline_ms,
+        rewards,
+        Raw(recommendation),
+        Raw(encode_event(shown)),
+    )
+
+
+def read_line(text: str) -> Line:
+    """Return what a line stands for.
+
+    Raises
+    ------
+    CorruptDataError
+        It stands for nothing that `write_line` writes; the message says why.
+    """
+    try:
+        line = _decode(text)
+        told = [name for name in line.__struct_fields__ if getattr(line, name) is not UNSET]
+        if told == ["position", "at_ms", "event"]:
+            event = decode_event(bytes(line.event))  # type: ignore[arg-type]
+            return LoggedEvent(line.position, line.at_ms, event)  # type: ignore[arg-type]
+        if len(told) != 1 or told[0] in {"position", "at_ms", "event"}:
+            raise CorruptDataError(f"has the fields {', '.join(told) or 'of nothing'}")
+        return _READERS[told[0]](getattr(line, told[0]))
+    except (ValueError, RecursionError, binascii.Error) as error:
+        raise CorruptDataError(f"is no line of an archive: {error}") from None
+
+
+def _read_bandit(bandit: _Bandit) -> ArchivedBandit:
+    told = {name: getattr(bandit, name) for name in bandit.__struct_fields__ if name != "v"}
+    return ArchivedBandit(**told | {"settings": decode_settings(bytes(bandit.settings))})
+
+
+def _read_items(items: Raw) -> ItemsChanged:
+    change = decode_event(bytes(items))
+    if not isinstance(change, ItemsChanged):
+        raise CorruptDataError("items are something else")
+    return change
+
+
+def _read_slate(slate: _Slate) -> Recorded:
+    shown, recommendation = decode_event(bytes(slate.shown)), decode_recommendation(bytes(slate.recommendation))
+    if not isinstance(shown, Activated) or slate.state not in {RecordState.INACTIVE, RecordState.PENDING}:
+        raise CorruptDataError("is a slate that is not open")
+    return Recorded(
+        fingerprint=slate.fingerprint,
+        context=shown.shown.context,
+        recommendation=replace(recommendation, deadline_ms=slate.deadline_ms),
+        at_ms=shown.shown.at_ms,
+        state=slate.state,
+        rewards=[PostedReward(*one) for one in slate.rewards],
+        instead=shown.shown.slate if shown.instead else (),
+    )
+
+
+_READERS: Mapping[str, Callable[[Any], Line]] = {
+    "bandit": _read_bandit,
+    "items": _read_items,
+    "retired": RetiredItems,
+    "snapshot": lambda data: SnapshotPart(b64decode(data, validate=True)),
+    "slate": _read_slate,
+    "imported": lambda one: ArchivedImport(*msgspec.structs.astuple(one)),
+    "end": lambda one: End(*msgspec.structs.astuple(one)),
+}

@@ -1,0 +1,25 @@
+#!lua
+-- Keep a part of a bandit that arrives, where no other script looks but finish_arrival.
+-- KEYS[1] arriving   read and written: how far the import is
+-- KEYS[2..] others   written: all that arrives
+-- ARGV[1] how far the import has to be, or empty for one that begins and takes the place of what is there
+-- ARGV[2] how far it is then
+-- ARGV[3..] what is written: command, number of the key, how many operands, these; and so on
+-- Returns 1, or 0 if the import is elsewhere.
+
+if ARGV[1] == '' then
+  redis.call('UNLINK', unpack(KEYS))
+elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+local i = 3
+while i <= #ARGV do
+  local one, count = {ARGV[i], KEYS[tonumber(ARGV[i + 1])]}, tonumber(ARGV[i + 2])
+  for j = 1, count do
+    one[#one + 1] = ARGV[i + 2 + j]
+  end
+  writes[#writes + 1] = one
+  i = i + 3 + count
+end
+write('SET', KEYS[1], ARGV[2])
+return commit(1)

@@ -1,0 +1,283 @@
+"""Bandits that leave as lines and come back: the same model, and slates that still await their rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, request, running_worker
+from tests.bandits.test_operators import trim
+from tests.contracts.archives import Sender, archived, ended
+from tests.contracts.harness import dump, run
+
+from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.imports import RowsOfImport
+from topk_bandit.domain.bandits import Aggregation, BanditName, Item, PastSlate, RewardOutcome
+from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotFoundError, NotReadyError, QuotaError
+
+if TYPE_CHECKING:
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.store.log import Store
+    from topk_bandit.store.recorded import Recorded
+
+COPY = BanditName("other", "home-2")
+
+
+async def open_slates(store: Store, name: BanditName) -> list[Recorded]:
+    """Return what the store remembers of slates that are open, by id."""
+    _, slates = await store.scan_slates(name, cursor=0)
+    return sorted(slates, key=lambda slate: slate.recommendation.recommendation_id)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(31))
+            await shop.create()
+            await worker.bandits.upsert_items(NAME, [Item("gone/one")])
+            await worker.bandits.retire_items(NAME, ["gone/one"])
+            await shop.trade(70)
+            early = await worker.recommender.recommend(NAME, request("early"))
+            if trimmed:
+                await trim(store)
+                await shop.trade(10)
+            late = await worker.recommender.recommend(NAME, request("late"))
+            paid = await worker.recommender.recommend(NAME, request("paid"))
+            await worker.recommender.reward(NAME, paid.recommendation_id, 2.5)
+            before = digests_of(await worker.residents.follow(NAME))
+            seen, lines, slates = await dump(store, NAME), await archived(store, NAME), await open_slates(store, NAME)
+            await store.delete_bandit(NAME)
+        sender = Sender(store, limits=LIMITS)
+        for name, at_once in ((NAME, 7), (COPY, 1000)):
+            await sender.send(name, lines, at_once=at_once)
+            again = await dump(store, name)
+            assert replace(again[0], name=NAME, snapshot_position=0) == replace(seen[0], snapshot_position=0)
+            assert again[1:4] == seen[1:4]
+            assert again[4] == seen[4][1:]
+            assert await open_slates(store, name) == slates
+            async with running_worker(store) as worker:
+                assert digests_of(await worker.residents.follow(name)) == before
+                for slate in (early, late):
+                    repeated = await worker.recommender.recommend(name, request("early" if slate is early else "late"))
+                    assert repeated == slate
+                    receipt = await worker.recommender.reward(name, slate.recommendation_id, 1.5)
+                    assert receipt.outcome is RewardOutcome.ACCEPTED
+                again_paid = await worker.recommender.reward(name, paid.recommendation_id, 2.5)
+                assert again_paid.outcome is RewardOutcome.DUPLICATE
+                with pytest.raises(ConflictError, match="retired"):
+                    await worker.bandits.upsert_items(name, [Item("gone/one")])
+                await worker.bandits.upsert_items(name, [Item("new")])
+                await worker.recommender.recommend(name, request())
+                await worker.residents.follow(name)
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_slates_of_every_kind_await_what_they_awaited(stores: Stores, *, trimmed: bool) -> None:
+    settings = replace(SETTINGS, requires_activation=True, reward_aggregation=Aggregation.SUM)
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(32))
+            await shop.create(settings)
+            await worker.bandits.upsert_items(NAME, [Item("a / b")])
+            inactive, shown, other, two = [
+                (await worker.recommender.recommend(NAME, request(f"r{number}"))).recommendation_id
+                for number in range(4)
+            ]
+            await worker.recommender.activate(NAME, shown, ())
+            await worker.recommender.activate(NAME, other, ("a / b", "i1", "i2"))
+            await worker.recommender.reward(NAME, two, 1.5, reward_id="first one")
+            await worker.recommender.reward(NAME, two, 2.0, reward_id="second")
+            await worker.recommender.correct_reward(NAME, two, 0.25, reward_id="first one")
+            past = PastSlate((1.0, 0.5), ("i1", "i2", "i3"), 1.0)
+            await worker.bandits.import_rows(NAME, RowsOfImport("old", 0, 3, (past, past)))
+            if trimmed:
+                for _ in range(2):  # two checkpoints: each import is followed by a refit
+                    await worker.bandits.import_rows(NAME, RowsOfImport(f"more {_}", 0, 1, (past,)))
+                await trim(store)
+            await worker.bandits.import_rows(NAME, RowsOfImport("old", 3, 4, (past,)))
+            before, lines = digests_of(await worker.residents.follow(NAME)), await archived(store, NAME)
+            assert any(line.startswith('{"slate"') for line in lines) == trimmed
+            slates = await open_slates(store, NAME)
+            await store.delete_bandit(NAME)
+            await Sender(store, limits=LIMITS).send(NAME, lines, at_once=3)
+            assert await open_slates(store, NAME) == slates
+            assert digests_of(await worker.residents.follow(NAME)) == before
+            for one, slate in ((other, ("a / b", "i1", "i2")), (shown, ())):
+                assert (await worker.recommender.activate(NAME, one, slate)).outcome == "duplicate"
+            assert (await worker.recommender.activate(NAME, inactive, ())).outcome == "activated"
+            again = await worker.recommender.reward(NAME, two, 1.5, reward_id="first one")
+            assert again.outcome is RewardOutcome.DUPLICATE
+            await worker.recommender.reward(NAME, two, 4.0, reward_id="third", final=True)
+            model = await worker.residents.follow(NAME)
+            assert model.last.event.value == 0.25 + 2.0 + 4.0  # type: ignore[union-attr]
+            known = await worker.bandits.import_rows(NAME, RowsOfImport("old", 0, 3, (past, past)))
+            assert (known.next_row, known.accepted) == (3, 2)
+            assert (await worker.bandits.find_import(NAME, "old")).next_row == 4
+
+    run(stores, scenario)
+
+
+def test_an_import_goes_on_where_it_stands_and_serves_only_at_its_end(stores: Stores) -> None:
+    async def scenario(store: Store, elsewhere: Store) -> None:
+        lines = await _traded(store, stores)
+        await store.delete_bandit(NAME)
+        sender, other = Sender(store, limits=LIMITS), Sender(elsewhere, limits=LIMITS)
+        assert (await sender.send(NAME, [])).next_line == 0
+        half = len(lines) // 2
+        assert (await sender.send(NAME, lines[:half])).next_line == half
+        assert (await sender.send(NAME, lines[:half])).next_line == half
+        for call in (store.get_bandit, store.list_items):
+            with pytest.raises(NotFoundError):
+                await call(NAME)
+        assert await store.list_bandits(NAME.tenant, after="", limit=9) == ()
+        assert (await other.send(NAME, [])).next_line == half
+        assert (await other.send(NAME, [], import_id="two")).next_line == 0
+        for first in (0, half - 1, half + 1):
+            with pytest.raises(NotReadyError) as raised:
+                await other.send(NAME, lines[first:-1], first=first)
+            assert raised.value.numbers["next_row"] == half
+        with pytest.raises(ConflictError, match="another import"):
+            await other.send(NAME, lines[half:], first=half, import_id="two")
+        done = await other.send(NAME, lines[half:], first=half)
+        position = (await store.get_bandit(NAME)).log_position
+        assert (done.next_line, done.log_position) == (len(lines), position)
+        assert await sender.send(NAME, lines[half:], first=half) == done
+        with pytest.raises(ConflictError, match="exists"):
+            await sender.send(NAME, lines, import_id="two")
+        assert await archived(store, NAME) == lines
+
+    run(stores, scenario, connections=2)
+
+
+def test_an_import_that_begins_takes_the_place_of_one_that_did_not_end(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores)
+        await store.delete_bandit(NAME)
+        sender = Sender(store, limits=LIMITS, bandits=1)
+        await sender.send(NAME, lines[:-5], import_id="old")
+        await sender.send(NAME, lines[:5], import_id="new")
+        with pytest.raises(ConflictError, match="another import"):
+            await sender.send(NAME, lines[-5:], first=len(lines) - 5, import_id="old")
+        await sender.send(NAME, lines[5:], first=5, import_id="new")
+        assert await archived(store, NAME) == lines
+        with pytest.raises(QuotaError):
+            await sender.send(BanditName(NAME.tenant, "more"), lines)
+        with pytest.raises(NotFoundError):
+            await store.get_bandit(BanditName(NAME.tenant, "more"))
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, *, trimmed: bool) -> None:
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores, trimmed=trimmed)
+        await store.delete_bandit(NAME)
+        sender, last = Sender(store, limits=LIMITS), len(lines) - 1
+        event = next(place for place, line in enumerate(lines) if line.startswith('{"position"')) + 1
+        broken = {
+            0: [lines[1:], [lines[0].replace('"v":1', '"v":2'), *lines[1:]], ["x", *lines[1:]]],
+            event: [
+                [*lines[:event], lines[event][:-2], *lines[event + 1 :]],
+                [*lines[:event], lines[event].replace('"type":"', '"type":"no'), *lines[event + 1 :]],
+                [*lines[:event], *lines[event + 1 :]],
+                [*lines[:event], lines[0], *lines[event:]],
+                [*lines[:event], "{}", *lines[event:]],
+                [*lines[:event], '{"retired":[]}', *lines[event:]],
+            ],
+            last: [[*lines[: last - 1], lines[last - 1].replace('"at_ms":1', '"at_ms":2', 1), lines[last]]],
+            last - 1: [[*lines[: last - 1], lines[last]]],
+            last + 1: [[*lines, lines[last]]],
+        }
+        if trimmed:
+            kept = [line for line in lines[:-1] if not line.startswith('{"snapshot"')]
+            spoilt = [line.replace("AAAA", "AAAB", 1) if "snapshot" in line else line for line in lines[:-1]]
+            broken[len(kept)] = [ended(kept)]
+            broken[last].append(ended(spoilt))
+            assert spoilt != lines[:-1]
+        for place, files in broken.items():
+            for file in files:
+                with pytest.raises(InvalidArgumentError) as raised:
+                    await sender.send(NAME, file)
+                assert raised.value.field == f"lines[{place}]", raised.value
+                assert await store.find_arrival(NAME) is None
+                with pytest.raises(NotFoundError):
+                    await store.get_bandit(NAME)
+        await sender.send(NAME, lines[:-1])
+        assert (await sender.send(NAME, [])).next_line == last
+        await sender.send(NAME, lines[last:], first=last)
+        assert (await store.get_bandit(NAME)).incarnation
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("created_ms", 2**53),
+        ("at_ms", 2**53),
+        ("deadline_ms", 2**53),
+        ("item_capacity", 10**9),
+        ("slate_size", 0),
+        ("slate_size", 13),
+        ("context_dim", 10**6),
+        ("incarnation", "a b\n"),
+    ],
+)
+def test_a_file_that_no_service_wrote_is_refused(stores: Stores, field: str, value: object) -> None:
+    """Its digests are true, but no answer could tell its times, and no worker could hold its model."""
+
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores)
+        await store.delete_bandit(NAME)
+        told = re.compile(rf'"{field}":("[^"]*"|\d+)')
+        forged = [told.sub(lambda _: f'"{field}":{json.dumps(value)}', line) for line in lines[:-1]]
+        assert forged != lines[:-1]
+        with pytest.raises(InvalidArgumentError, match=r"lines\[\d+\]"):
+            await Sender(store, limits=LIMITS).send(NAME, ended(forged))
+        assert await store.find_arrival(NAME) is None
+
+    run(stores, scenario)
+
+
+def test_a_log_that_grows_while_it_is_read_comes_back_as_it_was_at_its_end(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(35))
+            await shop.create()
+            await shop.trade(70)
+            await trim(store)
+            going = asyncio.create_task(shop.trade(30))
+            lines = await archived(store, NAME)
+            await going
+        await Sender(store, limits=LIMITS).send(COPY, lines)
+        position = (await store.get_bandit(COPY)).log_position
+        assert f'"position":{position},' in lines[-1]
+        async with running_worker(store) as worker:
+            stats, items = await worker.bandits.stats(COPY), await store.list_items(COPY)
+            assert (await store.get_bandit(COPY)).pending == stats.pending
+            assert len((await store.scan_slates(COPY, cursor=0))[1]) == stats.pending
+            assert (len(items), sum(item.available for item in items)) == (stats.items, stats.available_items)
+
+    run(stores, scenario)
+
+
+async def _traded(store: Store, stores: Stores, *, trimmed: bool = False) -> list[str]:
+    """Return the lines of a bandit that has traded a little."""
+    async with running_worker(store) as worker:
+        shop = Shop(worker, stores, np.random.default_rng(33))
+        await shop.create()
+        await shop.trade(70)
+        if trimmed:
+            await trim(store)
+        return await archived(store, NAME)

@@ -1,0 +1,239 @@
+"""Backups: all bandits of a service that is in use, restored into an empty one, where they are the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.archives import ended
+from tests.faults.service import serving
+
+from topk_bandit.client import Client, NotFound
+from topk_bandit.commands.cli import main
+from topk_bandit.commands.operate.archives import examine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.faults.service import Service
+
+BANDITS = {("shop", "home"): 440, ("shop", "cart"): 40, ("acme.de", "home"): 90, ("Shop", "home"): 0}
+
+
+class Ask:
+    """Runs a command against a service, and gives the lines that it prints."""
+
+    def __init__(self, service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+        self._service, self._capsys = service, capsys
+
+    def __call__(self, *words: str, status: int = 0) -> list[str]:
+        self._capsys.readouterr()
+        found = main([*words, f"--address={self._service.address}"])
+        told = self._capsys.readouterr()
+        assert found == status, told
+        return (told.err if status else told.out).splitlines()
+
+
+def trade(client: Client, bandit: str, rounds: int, *, first: int = 0) -> None:
+    for number in range(first, first + rounds):
+        slate = client.recommend(bandit, [1.0, number % 7 / 7], request_id=f"r{number}")
+        if number % 5:
+            client.reward(bandit, slate.id, float(len(slate.items[0]) + number % 3))
+
+
+def make(service: Service) -> None:
+    for (tenant, bandit), rounds in BANDITS.items():
+        with service.client(tenant=tenant) as client:
+            client.create_bandit(bandit, slate_size=2, item_capacity=9, context_dimension=2)
+            client.upsert_items(bandit, ["a", "bb", "ccc", "dddd"])
+            trade(client, bandit, rounds)
+            client.stats(bandit)  # which learns all of it, and saves snapshots
+
+
+@contextmanager
+def traffic(service: Service) -> Iterator[None]:
+    """Trade in one of the bandits until the end of the block."""
+    stop, failed = threading.Event(), list[Exception]()
+
+    def go_on() -> None:
+        number = 100_000
+        with service.client(tenant="shop") as client:
+            while not stop.is_set():
+                try:
+                    trade(client, "home", 1, first=number)
+                except Exception as error:  # noqa: BLE001 - told below
+                    failed.append(error)
+                    return
+                number += 1
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not failed, failed
+
+
+def digests(service: Service, tenant: str, bandit: str) -> tuple[int, str, str, str]:
+    with service.client(tenant=tenant) as client:
+        found = client.verify(bandit)
+        assert found.agrees
+        return found.model_version, found.log_digest, found.posterior_digest, found.arithmetic
+
+
+@pytest.fixture(scope="module")
+def backed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
+    """A service with bandits of several tenants, and a backup of it that was written while one of them traded."""
+    root = tmp_path_factory.mktemp("backed")
+    with serving(root / "data") as service:
+        make(service)
+        with traffic(service):
+            assert main(["backup", str(root / "copy"), f"--address={service.address}"]) == 0
+        yield service, root / "copy"
+
+
+def test_an_empty_service_gets_the_bandits_as_they_were(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, folder = backed
+    entries = {one["bandit"]: one for one in json.loads((folder / "manifest.json").read_text())["bandits"]}
+    head = json.loads((folder / "shop+home.jsonl").read_text().partition("\n")[0])
+    assert head["bandit"]["first_position"] > 1  # its log is trimmed
+    assert set(entries) == {f"tenants/{tenant}/bandits/{bandit}" for tenant, bandit in BANDITS}
+    with serving(tmp_path / "data") as other:
+        ask = Ask(other, capsys)
+        assert ask("restore", str(folder))[-1] == f"4 bandits of {folder}"
+        for tenant, bandit in BANDITS:
+            version, *told = digests(other, tenant, bandit)
+            assert version == entries[f"tenants/{tenant}/bandits/{bandit}"]["log_position"]
+            if (tenant, bandit) != ("shop", "home"):  # it has learned more since
+                assert (version, *told) == digests(service, tenant, bandit)
+        with other.client() as restored, service.client() as original:
+            again = [client.recommend("home", [1.0, 255 % 7 / 7], request_id="r255") for client in (restored, original)]
+            assert again[0] == again[1]
+            assert restored.reward("home", again[0].id, 2.0).outcome == "accepted"
+        exists = ask("restore", str(folder), status=1)
+        assert "exist already: tenants/Shop/bandits/home" in exists[0]
+        before = digests(other, "shop", "home")
+        assert "shop/cart: exists, left as it is" in ask("restore", str(folder), "--existing=skip")
+        assert digests(other, "shop", "home") == before
+        with other.client() as client:
+            client.delete_bandit("cart")
+        told = ask("restore", str(folder), "--existing=replace")
+        assert any(line.startswith("shop/home: ") and "in place of" in line for line in told)
+        assert digests(other, "shop", "home")[0] == entries["tenants/shop/bandits/home"]["log_position"]
+        assert digests(other, "shop", "cart") == digests(service, "shop", "cart")
+
+
+def test_files_that_were_changed_are_refused_and_named(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, folder = backed
+    ask = Ask(service, capsys)
+    name = "shop+cart.jsonl"
+    text = (folder / name).read_text()
+    for place, (spoilt, problem) in enumerate(
+        (
+            (text[:-9], "bytes, and had"),
+            (text.replace('"value":3.0', '"value":4.0', 1), "SHA-256 differs"),
+            (None, "is missing"),
+        )
+    ):
+        copy = tmp_path / f"copy-{place}"
+        shutil.copytree(folder, copy)
+        (copy / name).unlink()
+        if spoilt is not None:
+            assert spoilt != text
+            (copy / name).write_text(spoilt)
+        [line] = ask("restore", str(copy), "--existing=replace", status=1)
+        assert line.startswith(f"topk-bandit: {copy / name}: ")
+        assert problem in line
+        if spoilt is not None:
+            [line] = ask("events", "import", str(copy / name), "--as=shop/new", status=1)
+            assert f"{copy / name}: " in line
+    [line] = ask("restore", str(tmp_path), status=1)
+    assert f"{tmp_path / 'manifest.json'} can't be read, so this is no backup" in line
+    [line] = ask("backup", str(folder), status=1)
+    assert "is not empty" in line
+    with service.client() as client, pytest.raises(NotFound):
+        client.get_bandit("new")
+
+
+@pytest.mark.parametrize("flag", ["--out={}.jsonl", "--parquet={}.parquet"])
+def test_a_file_becomes_a_bandit_of_any_name(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    service, _ = backed
+    ask, written = Ask(service, capsys), flag.format(tmp_path / "cart")
+    bandit = f"other/{'text' if 'out' in flag else 'columns'}"
+    before = digests(service, "shop", "cart")
+    ask("events", "export", "shop/cart", written)
+    file = written.partition("=")[2]
+    assert ask("events", "import", file, f"--as={bandit}") == [f"imported {bandit}: {before[0]} events"]
+    assert digests(service, *bandit.split("/")) == before
+    assert ask("events", "import", file, f"--as={bandit}") == [f"imported {bandit}: {before[0]} events"]
+    exported = ask("events", "export", "shop/cart")
+    assert exported[1:-1] == ask("events", "export", bandit)[1:-1]
+    [line] = ask("events", "import", file, status=1)
+    assert "exists: an import makes its bandit anew" in line
+
+
+def test_a_line_that_the_service_refuses_is_named(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, folder = backed
+    ask, file = Ask(service, capsys), tmp_path / "cart.jsonl"
+    lines = (folder / "shop+cart.jsonl").read_text().splitlines()
+    lines[20] = lines[20].replace('"type":"', '"type":"un')
+    file.write_text("\n".join([*ended(lines[:-1]), ""]))
+    [line] = ask("events", "import", str(file), "--as=shop/new", status=1)
+    assert f"{file}, line 21: stored bytes are damaged" in line
+    with service.client() as client, pytest.raises(NotFound):
+        client.get_bandit("new")
+
+
+def test_nothing_is_deleted_for_a_backup_with_a_line_that_no_service_takes(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, folder = backed
+    ask, copy = Ask(service, capsys), tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    file = copy / "shop+cart.jsonl"
+    lines = file.read_text().splitlines()
+    lines[20] = lines[20].replace('"type":"', '"type":"un')
+    file.write_text("\n".join([*ended(lines[:-1]), ""]))
+    manifest = json.loads((copy / "manifest.json").read_text())
+    for one in manifest["bandits"]:
+        if one["file"] == file.name:
+            one |= {"bytes": file.stat().st_size, "sha256": sha256(file.read_bytes()).hexdigest()}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    before = [digests(service, *bandit) for bandit in BANDITS]
+    [line] = ask("restore", str(copy), "--existing=replace", status=1)
+    assert f"{file}, line 21: stored bytes are damaged" in line
+    assert [digests(service, *bandit) for bandit in BANDITS] == before
+
+
+def test_an_import_that_was_interrupted_goes_on(
+    backed: tuple[Service, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, folder = backed
+    ask, file = Ask(service, capsys), folder / "acme.de+home.jsonl"
+    archive, lines = examine(file), file.read_text().splitlines()
+    with service.client(tenant="other") as client:
+        begun = client.import_events("late", lines[:37], import_id=archive.digest, first_line=0)
+        assert (begun.next_line, begun.log_position) == (37, 0)
+        with pytest.raises(NotFound):
+            client.recommend("late", [1.0, 0.5])
+        assert ask("events", "import", str(file), "--as=other/late") == [
+            f"imported other/late: {archive.position} events"
+        ]
+        assert digests(service, "other", "late") == digests(service, "acme.de", "home")
+        client.delete_bandit("late")

@@ -1,0 +1,163 @@
+"""`topk-bandit import --format vw-dsjson`: decision logs of VW, as a service gets them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.rpc.harness import serving
+
+from topk_bandit.client import Client, categorical, numeric
+from topk_bandit.commands.cli import main
+from topk_bandit.domain.bandits import PastSlate
+from topk_bandit.domain.features import Features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.rpc.harness import RunningServer
+
+SHARED = {"User": {"city=Paris": 1, "age": 31}, "basket": 12.5, "not.known": "x"}
+TOLD = Features.of({"User.city": "Paris", "User.age": 31.0, "basket": 12.5})
+AT = 1_769_860_800_000
+SCHEMA = [categorical("User.city", values=["Paris"]), numeric("User.age"), numeric("basket")]
+
+CB = {
+    "_label_cost": -0.75,
+    "_label_probability": 0.2,
+    "_label_Action": 2,
+    "_labelIndex": 1,
+    "Timestamp": "2026-01-31T12:00:00.0000000Z",
+    "Version": "1",
+    "EventId": "e1",
+    "a": [2, 1, 3],
+    "c": {**SHARED, "_multi": [{"_tag": one, "TAction": {"topic": one.upper()}} for one in "abc"]},
+    "p": [0.2, 0.7, 0.1],
+    "VWState": {"m": "N/A"},
+}
+CCB = {
+    "Timestamp": "2026-01-31T12:00:00Z",
+    "Version": "1",
+    "c": {**CB["c"], "_slots": [{"_id": "s1", "Slot": {"size": "large"}}, {"_id": "s2"}]},  # type: ignore[dict-item]
+    "_outcomes": [
+        {"_label_cost": -1.0, "_id": "s1", "_a": [2, 0, 1], "_p": [0.8, 0.1, 0.1], "_o": []},
+        {"_label_cost": 0.25, "_id": "s2", "_a": [0, 1], "_p": [0.5, 0.5]},
+    ],
+    "VWState": {"m": "N/A"},
+}
+SLATES = {
+    "Timestamp": "2026-01-31T12:00:00Z",
+    "_label_cost": 2,
+    "c": {
+        **SHARED,
+        "_multi": [{"_slot_id": slot, "_tag": one} for one, slot in (("a", 0), ("b", 0), ("c", 1), ("d", 1), ("e", 1))],
+        "_slots": [{}, {}],
+    },
+    "_outcomes": [{"_a": [1, 0], "_p": [0.9, 0.1]}, {"_a": 2, "_p": 0.5}],
+}
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with serving() as running:
+        with Client(running.target, tenant="shop", timeout=10.0) as client:
+            client.create_bandit("one", slate_size=1, item_capacity=9, context_schema=SCHEMA)
+            client.create_bandit("two", slate_size=2, item_capacity=9, context_schema=SCHEMA)
+            client.create_bandit("plain", slate_size=2, item_capacity=9)
+        yield running
+
+
+def called(server: RunningServer, folder: Path, rows: list[Any], *flags: str, bandit: str = "shop/two") -> int:
+    path = folder / "log.json"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return main(["import", bandit, str(path), "--format", "vw-dsjson", "--address", server.target, *flags])
+
+
+def rows_sent(server: RunningServer) -> tuple[PastSlate, ...]:
+    [sent] = server.shop.sent
+    return tuple(sent.rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "bandit", "items", "reward", "propensity"),
+    [
+        (CB, "shop/one", ("b",), 0.75, 0.2),
+        (CCB, "shop/two", ("c", "a"), 0.75, 0.4),
+        (SLATES, "shop/two", ("b", "e"), -2.0, 0.45),
+        ({**CB, "_label_probability": 1.0000001}, "shop/one", ("b",), 0.75, 1.0),
+    ],
+)
+def test_a_decision_is_an_observation(
+    server: RunningServer,
+    tmp_path: Path,
+    row: dict[str, Any],
+    bandit: str,
+    items: tuple[str, ...],
+    reward: float,
+    propensity: float,
+) -> None:
+    assert called(server, tmp_path, [row], bandit=bandit) == 0
+    assert rows_sent(server) == (PastSlate(TOLD, items, reward, AT, pytest.approx(propensity)),)
+
+
+def test_ids_may_be_anywhere_in_an_action(server: RunningServer, tmp_path: Path) -> None:
+    assert called(server, tmp_path, [CCB], "--column", "item=TAction.topic") == 0
+    assert rows_sent(server)[0].slate == ("C", "A")
+
+
+def test_features_that_the_bandit_does_not_have_are_named(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(server, tmp_path, [CCB]) == 0
+    assert "mean nothing to the bandit: not.known" in capsys.readouterr().out
+
+
+def changed(row: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    row = copy.deepcopy(row)
+    place: Any = row
+    *above, last = path.split(".")
+    for part in above:
+        place = place[int(part) if part.isdecimal() else part]
+    place[last] = value
+    return row
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi: is missing: the row is no decision"),
+        (changed(CCB, "_outcomes", []), "_outcomes: must be a list of objects"),
+        (changed(CCB, "_outcomes.1._label_cost", None), "_outcomes[1]._label_cost: expected a finite number, got None"),
+        (changed(CCB, "_outcomes.0._a", [3]), "_outcomes[0]._a: names none of the 3 actions"),
+        (changed(CCB, "_outcomes.0._a", []), "_outcomes[0]._a: names none"),
+        (changed(CCB, "_outcomes.0._a", [-1]), "_outcomes[0]._a: names none"),
+        (changed(CCB, "_outcomes.0._p", [0.0]), "_outcomes[0]._p: expected a probability above 0, got 0.0"),
+        (changed(CCB, "_outcomes.0._p", [1.5]), "_outcomes[0]._p: expected a probability above 0, got 1.5"),
+        (changed(SLATES, "_outcomes.0._a", [2]), "_outcomes[0]._a: names none of the 2 actions"),
+        (changed(SLATES, "_label_cost", None), "_label_cost: expected a finite number"),
+        (changed(CB, "_label_Action", 0), "_label_Action: names none of the 3 actions"),
+        (changed(CCB, "c._multi.2._tag", ""), "c._multi, _tag: an action has no id there"),
+        (changed(CCB, "Timestamp", "yesterday"), "Timestamp: expected a time of ISO 8601, got 'yesterday'"),
+        (changed(CCB, "_skipLearn", True), "_skipLearn: the slate was never shown"),  # noqa: FBT003
+    ],
+)
+def test_what_is_no_decision_is_named_or_left_out(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], told: str
+) -> None:
+    assert called(server, tmp_path, [CCB, row]) == 1
+    assert f"log.json, line 2, {told}" in capsys.readouterr().err
+    assert server.shop.sent == []
+    assert called(server, tmp_path, [CCB, row], "--skip-bad-rows") == 0
+    assert "1 rows imported, 1 left out" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_the_call_is_told(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(server, tmp_path, [CCB], "--column", "reward=margin") == 1
+    assert "a decision log has no 'reward'" in capsys.readouterr().err
+    assert called(server, tmp_path, [CCB], bandit="shop/plain") == 1
+    assert "has no context schema" in capsys.readouterr().err

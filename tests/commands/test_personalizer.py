@@ -1,0 +1,135 @@
+"""`topk-bandit personalizer` in a process of its own, before a real service: a base URL is all that changes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.compat.personalizer.doors import rank_body
+from tests.faults.service import COMMAND, Service, clean_environment, serving
+
+from topk_bandit.commands.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("data")) as service:
+        yield service
+
+
+@contextlib.contextmanager
+def listening(service: Service, folder: Path, *flags: str) -> Iterator[str]:
+    """Run the command until the end of the block, where it ends well; yield its base URL."""
+    command = [COMMAND, "personalizer", "acme/home", "--listen", "127.0.0.1:0", "--address", service.address, *flags]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=clean_environment()) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"serving tenants/acme/bandits/home at (\S+)/v1\.0", process.stdout.readline())
+            assert found
+            yield found[1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+
+
+def post(url: str, body: object, *, key: str = "any") -> tuple[int, Any]:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Ocp-Apim-Subscription-Key": key})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_a_loop_runs_and_events_outlive_the_listener(service: Service, tmp_path: Path) -> None:
+    with listening(service, tmp_path) as base:
+        status, ranked = post(f"{base}/v1.0/rank", rank_body())
+        assert (status, ranked["eventId"]) == (201, rank_body()["eventId"])
+    with listening(service, tmp_path) as base:
+        assert post(f"{base}/v1.0/events/{ranked['eventId']}/reward", {"value": 1}) == (204, None)
+    assert (tmp_path / "personalizer-events.db").exists()
+    with service.client(tenant="acme") as client:
+        assert client.get_bandit("home").reward_wait.total_seconds() == 600.0
+
+
+def test_a_service_that_is_away_is_told_in_personalizers_shape(service: Service, tmp_path: Path) -> None:
+    with listening(service, tmp_path, "--timeout", "0.5") as base:
+        [worker] = service.worker_pids
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            status, body = post(f"{base}/v1.0/rank", rank_body(eventId="away"))
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        assert (status, body["error"]["code"]) == (503, "ServiceUnavailable")
+
+
+def test_ranks_are_answered_while_the_store_is_away_and_have_no_event(service: Service, tmp_path: Path) -> None:
+    with listening(service, tmp_path, "--timeout", "20") as base:
+        assert post(f"{base}/v1.0/rank", rank_body(eventId="before"))[0] == 201
+        os.kill(service.store_pid, signal.SIGSTOP)
+        try:
+            status, ranked = post(f"{base}/v1.0/rank", rank_body(eventId="degraded"))
+        finally:
+            os.kill(service.store_pid, signal.SIGCONT)
+        assert (status, ranked["eventId"]) == (201, "degraded")
+        status, body = post(f"{base}/v1.0/events/degraded/reward", {"value": 1})
+        assert (status, body["error"]["code"]) == (404, "ResourceNotFound")
+
+
+def test_the_services_key_is_the_subscription_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys, shown = tmp_path / "keys.json", tmp_path / "key"
+    scopes = [f"--scope={scope}" for scope in ("recommend", "reward", "manage")]
+    assert main(["keys", "create", f"--keys-file={keys}", "--tenant=acme", *scopes]) == 0
+    shown.write_text(capsys.readouterr().out)
+    key = shown.read_text().strip()
+    with (
+        serving(tmp_path / "data", f"--keys-file={keys}") as locked,
+        listening(locked, tmp_path, f"--key-file={shown}") as base,
+    ):
+        assert post(f"{base}/v1.0/rank", rank_body())[0] == 401
+        assert post(f"{base}/v1.0/rank", rank_body(), key=key)[0] == 201
+        path = f"{base}/v1.0/events/{rank_body()['eventId']}"
+        assert post(f"{path}/reward", {"value": 1}, key=key)[0] == 204
+        assert post(f"{path}/activate", {}, key=key)[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--listen", "0.0.0.0:50090"], "can be reached from other machines"),
+        (["--listen", "50090"], "expected HOST:PORT"),
+        (["--events-file", "/nowhere/events.db"], "can't keep events"),
+        (["--address", "127.0.0.1:1"], "no service answers"),
+    ],
+)
+def test_what_is_wrong_with_the_call_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["personalizer", "acme/home", *flags]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_the_calls_of_the_page_work(service: Service, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "from-personalizer.md").read_text(encoding="utf-8")
+    calls = re.findall(r"^    (curl .*?)$(?=\n    curl|\n\n)", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(calls) == 2
+    with listening(service, tmp_path) as base:
+        for call, status in zip(calls, (201, 204), strict=True):
+            command = call.replace("http://127.0.0.1:50090/personalizer", base) + " -s -w '%{http_code}'"
+            done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
+            assert done.stdout.endswith(str(status)), done.stdout

@@ -1,0 +1,78 @@
+"""Nested JSON as named features: names that a schema takes, schemas with room, values of its kinds."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_bandit.compat.personalizer.features import extended, fitted, flatten
+from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector, width_of
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.features import FeatureKind
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=300)
+values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4))
+objects = st.lists(st.dictionaries(st.text(max_size=80), values, max_size=6), max_size=4)
+
+
+@given(objects)
+def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(told: list[dict[str, Any]]) -> None:
+    flat = flatten(told)
+    assert all(re.fullmatch(r"[a-zA-Z0-9._-]{1,64}", name) for name in flat)
+    contexts = extended((), flat, buckets=16)
+    items = extended((), flat, buckets=8, spare=1, most_numbers=64)
+    assert width_of(contexts) <= 256
+    assert width_of(items) - len(items) <= 64
+    assert fitted(flat, contexts) == {one.name: flat[one.name] for one in contexts}
+    assert extended(contexts, flat, buckets=16) == contexts
+
+
+def test_paths_become_names() -> None:
+    assert flatten([{"user": {"age": 31, "name": None}}, {"user": {"city": "Köln"}}, {"größe": True, "_id": 7}]) == {
+        "user.age": 31.0,
+        "user.city": "Köln",
+        "gr--e": True,
+    }
+    assert flatten([{"a": [{"b": 1}, {"c": ["x", "y", "x"]}], "v": [1, 0.5], "mixed": [1, "x"], "none": []}]) == {
+        "a.b": 1.0,
+        "a.c": frozenset({"x", "y"}),
+        "v": (1.0, 0.5),
+    }
+    [first], [second] = (flatten([{"n" * 70 + one: 1}]) for one in "ab")
+    assert first != second
+
+
+def test_a_schema_grows_in_the_order_of_the_names_while_there_is_room() -> None:
+    known = (Feature("z", Numeric()),)
+    grown = extended(known, {"b": "text", "a": True, "z": "another kind"}, buckets=16)
+    assert grown == (*known, Feature("a", Boolean()), Feature("b", Categorical(buckets=16)))
+    assert len(extended((), {f"n{n:03}": 1.0 for n in range(100)}, buckets=16)) == 64
+    assert len(extended((), {f"t{n:03}": "x" for n in range(100)}, buckets=16)) == 15
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "read"),
+    [
+        (3.0, Categorical(("3",)), "3"),
+        (True, Categorical(("true",)), "true"),
+        ("3.5", Numeric(), 3.5),
+        ("three", Numeric(), None),
+        ("inf", Numeric(), None),
+        (True, Numeric(), None),
+        ("x", LabelSet(("x",)), frozenset({"x"})),
+        (3.0, LabelSet(("x",)), None),
+        ("true", Boolean(), None),
+        ((1.0, 2.0), Vector(3), None),
+        (frozenset({"x"}), Categorical(("x",)), None),
+    ],
+)
+def test_values_of_another_kind_are_read_where_that_says_the_same(
+    value: object, kind: FeatureKind, read: object
+) -> None:
+    found = fitted({"f": value, "unknown": 1.0}, (Feature("f", kind), Feature("missing", Numeric())))
+    assert found == ({} if read is None else {"f": read})

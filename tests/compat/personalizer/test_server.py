@@ -1,0 +1,396 @@
+"""Personalizer's calls over a socket before a real service: accepted, answered in its shapes, and learned."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from tests.compat.personalizer.doors import KEY, Door, opened, rank_body, slots_body
+from yarl import URL
+
+from topk_bandit.client import Aggregation, numeric
+from topk_bandit.compat.personalizer.server import KEY_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+VERSIONS = ["v1.0", "v1.1-preview", "v1.1-preview.1", "v1.1-preview.2", "v1.1-preview.3"]
+EVENT = rank_body()["eventId"]
+
+
+def run(scenario: Callable[[Door], Awaitable[None]], **options: object) -> None:
+    async def session() -> None:
+        async with opened(**options) as door:  # type: ignore[arg-type]
+            await scenario(door)
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
+    async def scenario(door: Door) -> None:
+        answer = await door.post(f"{version}/rank", rank_body())
+        assert answer.status == 201
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+        assert sorted(answer.body) == ["eventId", "ranking", "rewardActionId"]
+        assert answer.body["eventId"] == EVENT
+        assert answer.body["rewardActionId"] in {"tea pot", "sieve"}
+        ranked = {one["id"]: one["probability"] for one in answer.body["ranking"]}
+        assert sorted(ranked) == ["cup", "sieve", "tea pot"]
+        assert all(isinstance(probability, float) for probability in ranked.values())
+        assert ranked["cup"] == 0.0
+        assert sum(ranked.values()) == pytest.approx(1.0)
+        assert answer.body["ranking"][0]["id"] == answer.body["rewardActionId"]
+        await door.done(f"{version}/events/{EVENT}/reward", {"value": 0.5})
+        await door.done(f"{version}/events/{EVENT}/activate")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_multi_slot_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
+    async def scenario(door: Door) -> None:
+        answer = await door.post(f"{version}/multislot/rank", slots_body())
+        assert answer.status == 201
+        assert sorted(answer.body) == ["eventId", "slots"]
+        assert answer.body["eventId"] == EVENT
+        assert [slot["id"] for slot in answer.body["slots"]] == ["Main Article", "Side Bar"]
+        main, side = (slot["rewardActionId"] for slot in answer.body["slots"])
+        assert main in {"news", "films"}
+        assert side in {"news", "films", "sports"} - {main}
+        path = f"{version}/multislot/events/{EVENT}"
+        await door.done(f"{path}/reward", {"reward": [{"slotId": "Main Article", "value": 1}]})
+        await door.done(f"{path}/activate")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"actions": [{"id": "only", "features": []}]},
+        {"actions": [{"id": "only", "features": []}], "contextFeatures": [], "eventId": None, "excludedActions": None},
+        {"actions": [{"id": "a", "features": [{"x": {"y": [{"z": 1}, {"w": []}]}}]}, {"id": "b", "features": None}]},
+        rank_body(contextFeatures=[{f"f{n}": "text" for n in range(200)}]),
+        rank_body(contextFeatures=[{"n" * 300: 1, "größe": 2, "_ignored": 3, "mixed": [1, "a"], "long": "x" * 5000}]),
+    ],
+)
+def test_whatever_has_the_form_of_a_rank_is_answered(body: dict[str, Any]) -> None:
+    async def scenario(door: Door) -> None:
+        answered = await door.rank(body)
+        assert answered["eventId"] == (body.get("eventId") or "made-0")
+        await door.done(f"v1.0/events/{answered['eventId']}/reward", {"value": -1})
+
+    run(scenario)
+
+
+def test_the_bandit_is_made_with_what_the_call_tells() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank(rank_body())
+        bandit = await door.client.get_bandit("home")
+        assert bandit.slate_size == 1
+        assert (bandit.default_reward, bandit.reward_wait) == (0.25, timedelta(minutes=10))
+        assert bandit.requires_activation
+        kinds = {one.name: type(one.kind).__name__ for one in bandit.context_schema or ()}
+        assert kinds == {
+            "page.from.campaign-name": "Categorical",
+            "page.tags": "LabelSet",
+            "page.taste": "Vector",
+            "timeOfDay": "Categorical",
+            "user.kind": "Categorical",
+            "user.member": "Boolean",
+            "user.visits": "Numeric",
+        }
+        items = {item.item_id: item.features async for item in door.client.items("home")}
+        assert items == {
+            "cup": {"kind": "cup", "price": 4.0},
+            "sieve": {},
+            "tea pot": {"colour.main": "blue", "kind": "pot", "price": 12.5},
+        }
+        await door.rank_slots(slots_body())
+        slots = await door.client.get_bandit("home-2-slots")
+        assert (slots.slate_size, slots.default_reward) == (2, 0.5)
+        assert slots.reward_aggregation is Aggregation.SUM
+
+    run(scenario)
+
+
+def test_new_features_and_actions_are_taken_in_and_new_prices_a_minute_later() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank({"actions": [{"id": "a", "features": [{"price": 1}]}]})
+        later = [{"id": "a", "features": [{"price": 2}]}, {"id": "b", "features": [{"price": 3, "new": True}]}]
+        await door.rank({"actions": later, "contextFeatures": [{"member": True}]})
+        bandit = await door.client.get_bandit("home")
+        assert "member" in {one.name for one in bandit.context_schema or ()}
+        assert [one.name for one in bandit.item_schema or ()] == ["price", "new"]
+
+        async def price() -> float:
+            return {item.item_id: item.features["price"] async for item in door.client.items("home")}["a"]
+
+        assert await price() == 1.0
+        door.clock.seconds = 61.0
+        await door.rank({"actions": later})
+        assert await price() == 2.0
+
+    run(scenario)
+
+
+def test_a_bandit_that_was_deleted_is_made_anew() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank(rank_body())
+        await door.client.delete_bandit("home")
+        refused = await door.post("v1.0/rank", rank_body(eventId="next"))
+        assert (refused.status, refused.error["code"]) == (404, "ResourceNotFound")
+        await door.rank(rank_body(eventId="next"))
+
+    run(scenario)
+
+
+def test_more_actions_than_there_is_room_for_get_more_room() -> None:
+    async def scenario(door: Door) -> None:
+        for first in (0, 50, 100):
+            actions = [{"id": f"a{n}", "features": []} for n in range(first, first + 50)]
+            assert (await door.rank({"actions": actions}))["rewardActionId"] in {one["id"] for one in actions}
+        assert (await door.client.get_bandit("home")).item_capacity == 200
+
+    run(scenario)
+
+
+def test_a_retired_action_is_not_shown_any_more() -> None:
+    async def scenario(door: Door) -> None:
+        actions = [{"id": one, "features": []} for one in ("a", "b")]
+        await door.rank({"actions": actions})
+        await door.client.retire_items("home", ["a"])
+        for changed in ([{"n": 1}], [{"n": 2}]):
+            told = [{"id": "a", "features": changed}, {"id": "b", "features": []}]
+            assert (await door.rank({"actions": told}))["rewardActionId"] == "b"
+
+    run(scenario)
+
+
+def test_a_bandit_of_ones_own_keeps_its_schema_and_reads_what_fits() -> None:
+    async def scenario(door: Door) -> None:
+        settings = {"context_schema": [numeric("user.visits", log=True)], "requires_activation": True}
+        await door.client.create_bandit("home", slate_size=1, item_capacity=9, **settings)  # type: ignore[arg-type]
+        await door.rank(rank_body())
+        assert [one.name for one in (await door.client.get_bandit("home")).context_schema or ()] == ["user.visits"]
+        await door.client.create_bandit("home-2-slots", slate_size=1, item_capacity=9)
+        refused = await door.post("v1.1-preview.1/multislot/rank", slots_body())
+        assert (refused.status, refused.error["message"]) == (409, "the bandit home-2-slots needs slate_size 2")
+
+    run(scenario, keep_schema=True)
+
+
+def test_the_same_call_gets_the_same_answer_and_an_event_id_may_come_again() -> None:
+    async def scenario(door: Door) -> None:
+        first = await door.rank(rank_body())
+        assert await door.rank(rank_body()) == first
+        assert (await door.client.stats("home")).recommendation_count == 1
+        await door.rank(rank_body(excludedActions=[]))
+        assert (await door.client.stats("home")).recommendation_count == 2
+
+    run(scenario)
+
+
+async def until_learned(door: Door, bandit: str, count: int) -> float:
+    """Wait for so many rewards; return their mean."""
+    while (stats := await door.client.stats(bandit)).observation_count < count:
+        await asyncio.sleep(0.01)
+    assert stats.observation_count == count
+    return stats.mean_reward
+
+
+@pytest.mark.parametrize("event_id", ["{0c9a}", "a/b c", "größe", "50%25", "x" * 256])
+def test_event_ids_may_have_any_characters(event_id: str) -> None:
+    async def scenario(door: Door) -> None:
+        assert (await door.rank(rank_body(eventId=event_id)))["eventId"] == event_id
+        url = URL(f"{door.base}/v1.0/events/{quote(event_id, safe='')}/reward", encoded=True)
+        async with door.session.post(url, json={"value": 1}, headers={KEY_HEADER: KEY}) as answer:
+            assert answer.status == 204, await answer.text()
+
+    run(scenario)
+
+
+def test_the_earliest_reward_counts() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank(rank_body())
+        for value in (0.5, 0.5, 1.0):
+            await door.done(f"v1.0/events/{EVENT}/reward", {"value": value})
+        assert await until_learned(door, "home", 1) == 0.5
+
+    run(scenario)
+
+
+def test_rewards_of_a_bandit_that_sums_are_added_up() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank(rank_body(eventId="another"))
+        await door.client.update_bandit("home", reward_aggregation=Aggregation.SUM)
+        await door.rank(rank_body())
+        for _ in range(2):
+            await door.done(f"v1.0/events/{EVENT}/reward", {"value": 0.5})
+        assert (await door.client.stats("home")).observation_count == 0
+
+    run(scenario)
+
+
+def test_slots_earn_by_themselves_and_their_sum_is_learned_when_all_are_told() -> None:
+    async def scenario(door: Door) -> None:
+        path = f"v1.1-preview.3/multislot/events/{EVENT}/reward"
+        await door.rank_slots(slots_body())
+        await door.done(path, {"reward": [{"slotId": "Side Bar", "value": 0.25}]})
+        assert (await door.client.stats("home-2-slots")).observation_count == 0
+        both = [{"slotId": "Main Article", "value": 1}, {"slotId": "Side Bar", "value": 0.75}]
+        await door.done(path, {"reward": both})
+        await door.rank_slots(slots_body(eventId="second"))
+        await door.done(path.replace(EVENT, "second"), {"reward": both})
+        assert await until_learned(door, "home-2-slots", 1) == 1.75
+
+    run(scenario)
+
+
+def test_what_is_deferred_counts_once_it_is_activated() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank(rank_body(deferActivation=True))
+        assert (await door.client.stats("home")).inactive_count == 1
+        await door.done(f"v1.0/events/{EVENT}/activate")
+        assert (await door.client.stats("home")).inactive_count == 0
+        await door.rank_slots(slots_body(deferActivation=True))
+        assert (await door.client.stats("home-2-slots")).inactive_count == 1
+        await door.done(f"v1.1-preview.1/multislot/events/{EVENT}/activate")
+        assert (await door.client.stats("home-2-slots")).inactive_count == 0
+
+    run(scenario)
+
+
+def test_exclusions_of_slots_hold_and_what_was_shown_is_learned() -> None:
+    async def scenario(door: Door) -> None:
+        for number in range(30):
+            shown = await door.rank_slots(slots_body(eventId=f"e{number}"))
+            assert shown["Main Article"] != "sports"
+        # Some slate of thirty would have had it there: it was shown otherwise, and is learned so.
+        while (stats := await door.client.stats("home-2-slots")).recommendation_count < 30:
+            await asyncio.sleep(0.01)
+        assert stats.shown_otherwise_count > 0
+
+    run(scenario)
+
+
+def test_an_apprentice_shows_the_shops_own_choice() -> None:
+    async def scenario(door: Door) -> None:
+        answered = await door.rank(rank_body(excludedActions=["tea pot"]))
+        assert answered["rewardActionId"] == "cup"
+        assert answered["ranking"] == [
+            {"id": "cup", "probability": 1.0},
+            {"id": "tea pot", "probability": 0.0},
+            {"id": "sieve", "probability": 0.0},
+        ]
+        assert await door.rank_slots(slots_body()) == {"Main Article": "films", "Side Bar": "news"}
+
+    run(scenario, apprentice=True)
+
+
+def test_events_are_found_after_a_restart(tmp_path: Path) -> None:
+    async def scenario(door: Door) -> None:
+        answer = await door.post(f"v1.0/events/{EVENT}/reward", {"value": 1})
+        # The service is another one, which has no such slate: the event itself was found.
+        assert (
+            answer.error["message"] != f"no event {EVENT!r} is known; it is too old, or its Rank could not be recorded"
+        )
+
+    async def first(door: Door) -> None:
+        await door.rank(rank_body())
+
+    run(first, file=tmp_path / "events.db")
+    run(scenario, file=tmp_path / "events.db")
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("v1.0/rank", [], "body"),
+    ("v1.0/rank", {}, "actions"),
+    ("v1.0/rank", {"actions": []}, "actions"),
+    ("v1.0/rank", {"actions": [{"features": []}]}, "actions[0].id"),
+    ("v1.0/rank", {"actions": [{"id": "a", "features": 7}]}, "actions[0].features"),
+    ("v1.0/rank", rank_body(actions=[{"id": "a", "features": []}] * 2), "actions"),
+    ("v1.0/rank", rank_body(contextFeatures=[7]), "contextFeatures"),
+    ("v1.0/rank", rank_body(excludedActions="cup"), "excludedActions"),
+    ("v1.0/rank", rank_body(excludedActions=["tea pot", "cup", "sieve"]), "actions"),
+    ("v1.0/rank", rank_body(eventId="x" * 257), "eventId"),
+    ("v1.0/rank", rank_body(eventId=7), "eventId"),
+    ("v1.0/rank", rank_body(deferActivation="no"), "deferActivation"),
+    ("v1.0/rank", {"actions": [{"id": "x" * 200, "features": []}]}, "items[0].item_id"),
+    ("v1.0/events/e/reward", {}, "value"),
+    ("v1.0/events/e/reward", {"value": "1"}, "value"),
+    ("v1.0/events/e/reward", {"value": True}, "value"),
+    ("v1.1-preview.1/multislot/rank", rank_body(), "slots"),
+    ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": f"s{n}"} for n in range(13)]), "slots"),
+    ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": "s"}, {"id": "s"}]), "slots"),
+    ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": f"s{n}"} for n in range(4)]), "actions"),
+    (
+        "v1.1-preview.1/multislot/rank",
+        slots_body(slots=[{"id": one, "excludedActions": ["news", "films"]} for one in "ab"]),
+        "actions",
+    ),
+    (
+        "v1.1-preview.1/multislot/rank",
+        slots_body(slots=[{"id": one, "excludedActions": ["news", "films"]} for one in "ab"] + [{"id": "c"}]),
+        "slots",
+    ),
+    ("v1.1-preview.1/multislot/events/e/reward", {"reward": []}, "reward"),
+    ("v1.1-preview.1/multislot/events/e/reward", {"reward": [{"slotId": "s"}]}, "reward[0].value"),
+]
+
+
+def test_what_can_not_be_read_is_refused_in_personalizers_shape() -> None:
+    async def scenario(door: Door) -> None:
+        for path, body, target in BAD:
+            answer = await door.post(path, body)
+            assert answer.status == 400, (path, body, answer)
+            assert answer.error["target"] == target, (path, body, answer)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b'{"a":' * 100_000, b'{"actions": NaN}'])
+def test_what_is_no_json_is_refused(raw: bytes) -> None:
+    async def scenario(door: Door) -> None:
+        for path in ("v1.0/rank", "v1.0/events/e/reward", "v1.1-preview.1/multislot/rank"):
+            answer = await door.post(path, raw=raw)
+            assert (answer.status, answer.error["target"]) == (400, "body")
+
+    run(scenario)
+
+
+def test_other_refusals_have_the_shape_too() -> None:
+    async def scenario(door: Door) -> None:
+        for path, options, status, code in (
+            ("v1.0/rank", {"key": None}, 401, "401"),
+            ("v1.0/rank", {"key": "shop.other"}, 401, "401"),
+            ("v2.0/rank", {}, 404, "ResourceNotFound"),
+            ("v1.0/events/unknown/reward", {"body": {"value": 1}}, 404, "ResourceNotFound"),
+            ("v1.0/events/unknown/activate", {}, 404, "ResourceNotFound"),
+            ("v1.1-preview.1/multislot/events/unknown/activate", {}, 404, "ResourceNotFound"),
+            ("v1.0/rank", {"raw": b"x" * (2**20 + 1)}, 413, "PayloadSizeExceeded"),
+        ):
+            answer = await door.post(path, **options)
+            assert (answer.status, answer.error["code"]) == (status, code), path
+        async with door.session.get(
+            f"{door.base}/v1.0/rank", headers={"Ocp-Apim-Subscription-Key": "shop.secret"}
+        ) as got:
+            assert (got.status, (await got.json())["error"]["code"]) == (405, "BadRequest")
+
+    run(scenario)
+
+
+def test_an_unknown_slot_is_named() -> None:
+    async def scenario(door: Door) -> None:
+        await door.rank_slots(slots_body())
+        path = f"v1.1-preview.1/multislot/events/{EVENT}/reward"
+        answer = await door.post(path, {"reward": [{"slotId": "Footer", "value": 1}]})
+        assert (answer.status, answer.error["code"]) == (400, "InvalidRewardRequest")
+        assert "'Footer'" in answer.error["message"]
+
+    run(scenario)

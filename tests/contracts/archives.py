@@ -1,0 +1,80 @@
+"""Bandits as lines, and back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.contracts.harness import whole_log
+
+from topk_bandit.bandits.arrivals import Arrivals, LinesOfBandit
+from topk_bandit.bandits.holdings import read_holdings
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
+from topk_bandit.domain.quotas import Quota, Quotas
+from topk_bandit.learning.policy import Limits
+from topk_bandit.store.archives import End, chain, write_line
+from topk_bandit.store.arrivals import ids_of, parse, take
+from topk_bandit.store.arriving import Arrival
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.bandits.arrivals import ArrivalReceipt
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.log import Store
+
+__all__ = ["Sender", "archived", "arrive", "ended"]
+
+
+async def archived(store: Store, name: BanditName) -> list[str]:
+    """Return a bandit as lines."""
+    lines, place = await read_holdings(store, name, None)
+    while place is not None:
+        more, place = await read_holdings(store, name, place)
+        lines += more
+    return ended([*lines, *map(write_line, await whole_log(store, name))])
+
+
+def ended(lines: Sequence[str]) -> list[str]:
+    """Return lines with the one that ends them."""
+    digest, position = "", 0
+    for line in lines:
+        digest = chain(digest, line)
+        position += line.startswith('{"position"')
+    last = int(lines[-1].partition(":")[2].partition(",")[0]) if position else 1
+    return [*lines, write_line(End(last, len(lines), digest))]
+
+
+class Sender:
+    """Brings lines of bandits to a store."""
+
+    def __init__(self, store: Store, *, bandits: int = 9, limits: Limits | None = None) -> None:
+        quotas = TenantQuotas(store, Quotas({Quota.BANDITS: bandits}))
+        self._arrivals = Arrivals(store, ThreadPoolExecutor(1), limits=limits or Limits(), quotas=quotas)
+
+    async def send(
+        self, name: BanditName, lines: Sequence[str], *, first: int = 0, at_once: int = 1000, import_id: str = "one"
+    ) -> ArrivalReceipt:
+        """Send lines in parts; return what became of the last one."""
+        receipt = None
+        for place in range(0, len(lines), at_once):
+            part = tuple(lines[place : place + at_once])
+            receipt = await self._arrivals.take(name, LinesOfBandit(import_id, first + place, part))
+        return receipt or await self._arrivals.take(name, LinesOfBandit(import_id, 0, ()))
+
+
+async def arrive(store: Store, name: BanditName, lines: Sequence[str], *, at_once: int) -> Arrival:
+    """Bring lines to a store part by part, whatever snapshot they have, and return how far the import is."""
+    arrival = Arrival("one")
+    for place in range(0, len(lines), at_once):
+        part = lines[place : place + at_once]
+        parsed = parse(part)
+        slates, imports = ids_of(parsed)
+        arrived = await store.read_arrived(name, slates=slates, imports=imports)
+        arriving = take(arrival, arrived, part, parsed)
+        assert await store.record_arrival(name, arriving, before=arrival)
+        assert not await store.record_arrival(name, arriving, before=replace(arrival, next_line=10**6))
+        arrival = arriving.arrival
+        assert await store.find_arrival(name) == arrival
+    return arrival

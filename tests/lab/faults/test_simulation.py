@@ -1,0 +1,109 @@
+"""The simulation is the same for the same seed, finds what is planted, and finds nothing in the service."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.lab.faults.bugs import (
+    always_doubled_reward,
+    default_for_a_slate_of_nobody,
+    doubled_reward,
+    lost_reward,
+    unfenced_items,
+)
+from tests.long_forms import usual_or_long
+
+from topk_bandit.lab.faults.actions import CALLS, FAULTS, plan
+from topk_bandit.lab.faults.campaign import describe_violation, show
+from topk_bandit.lab.faults.running import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topk_bandit.store.log import Store
+
+HOURS = usual_or_long(20, long=1000)
+
+
+@pytest.mark.long_form
+@pytest.mark.timeout(1500)
+def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    status = show(seed=usual_or_long(0, long=1000), hours=HOURS)
+    told = capsys.readouterr().out
+    assert status == 0, told
+    assert re.search(rf"^{HOURS} hours, .* no promise broken", told, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("bug", "told"),
+    [
+        (doubled_reward, "ended 2 times"),
+        (lost_reward, "was acknowledged, and is lost"),
+        (default_for_a_slate_of_nobody, "is recorded, and may be learned from"),
+        *usual_or_long([], long=[(unfenced_items, "which was retired before")]),
+    ],
+)
+def test_a_planted_bug_is_found(bug: Callable[[Store], Store], told: str) -> None:
+    outcome = simulate(0, hours=20, wrap=bug)
+    assert any(told in violation for violation in outcome.violations)
+
+
+def test_a_violation_is_told_with_the_fewest_actions_and_the_command_that_repeats_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert show(seed=0, hours=20, wrap=always_doubled_reward) == 1
+    told = capsys.readouterr().out
+    again = re.search(r"^again: topk-bandit simulate --seed 0 --hours (\d+) --only ([\d,]+)$", told, flags=re.MULTILINE)
+    assert again, told
+    hours, numbers = int(again[1]), [int(one) for one in again[2].split(",")]
+    assert f"{len(numbers)} of " in told
+    # A slate and its reward.
+    kinds = {action.number: action.kind for action in plan(0, hours=hours)}
+    assert len(numbers) == 2
+    assert {kinds[one] for one in numbers} <= CALLS.keys()
+    assert "ended 2 times" in simulate(0, hours=hours, only=numbers, wrap=always_doubled_reward).violations[0]
+
+
+def test_the_same_seed_is_the_same_run_in_any_process() -> None:
+    mine = simulate(3, hours=2)
+    assert mine == simulate(3, hours=2)
+    assert mine.trace_hash != simulate(4, hours=2).trace_hash
+    command = [sys.executable, "-m", "topk_bandit", "simulate", "--seed", "3", "--hours", "2"]
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert f"trace {mine.trace_hash}" in run.stdout
+
+
+def test_every_kind_of_action_is_planned_and_leaving_some_out_moves_no_other() -> None:
+    actions = plan(0, hours=40)
+    assert {action.kind for action in actions} == {*CALLS, *FAULTS}
+    assert [action.number for action in actions] == list(range(len(actions)))
+    assert [action.at for action in actions] == sorted(action.at for action in actions)
+    outcome = simulate(0, hours=1, only=[0, 2])
+    assert {number for _, number, _ in outcome.trace} <= {-1, 0, 2}
+
+
+def test_a_run_has_faults_that_matter() -> None:
+    outcome = simulate(1, hours=20)
+    told = "\n".join(words for _, _, words in outcome.trace)
+    for word in (
+        "is killed",
+        "fails over",
+        "degraded",
+        "accepted",
+        "duplicate",
+        "late",
+        "REWARD_EXISTS",
+        "nothing",
+        "retires",
+    ):
+        assert word in told, word
+    assert outcome.failovers > 0
+    assert not outcome.violations
+    assert describe_violation(1, simulate(1, hours=1), only=[]).startswith("seed 1")

@@ -1,0 +1,138 @@
+"""Manifests are what Kubernetes takes, and agree with image and settings; the unit is what systemd takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from topk_bandit.process.settings import Settings, add_arguments, load
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+OVERLAYS = ("single", "replicated")
+VERSIONS = ("1.29.1", "1.34.1", "1.37.0")
+SECRETS = "/run/secrets"
+EXPOSURE = 25
+"""In tenths, as systemd counts it: 0 to 10 times ten."""
+
+
+def render(overlay: str) -> dict[str, dict[str, Any]]:
+    """Return what an overlay is made into, by kind."""
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl is not installed")
+    command = [program, "kustomize", str(DEPLOY / "kubernetes" / "overlays" / overlay)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unknown field" in run.stderr:
+        pytest.skip("kubectl is older than kustomize 5")
+    assert (run.returncode, run.stderr) == (0, "")
+    made = list(yaml.safe_load_all(run.stdout))
+    assert len({one["kind"] for one in made}) == len(made)
+    return {one["kind"]: one for one in made}
+
+
+def pod(rendered: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = rendered["Deployment"]["spec"]["template"]["spec"]
+    return found
+
+
+def settings_of(container: dict[str, Any], secrets: Path) -> Settings:
+    """Return the settings that a container starts with; a store's address stands for a secret, a folder for others."""
+    variables = {one["name"]: one.get("value", "redis://store") for one in container["env"]}
+    for name, value in variables.items():
+        if value.startswith(SECRETS):
+            variables[name] = value.replace(SECRETS, str(secrets))
+            Path(variables[name]).parent.mkdir(exist_ok=True)
+            Path(variables[name]).touch()
+    parser = ArgumentParser()
+    add_arguments(parser)
+    image = [line.strip(" \\") for line in (DEPLOY / "Containerfile").read_text().splitlines()]
+    of_image = dict(line.split("=", 1) for line in image if line.startswith("TOPK_BANDIT_"))
+    return load(parser.parse_args([]), {**of_image, **variables})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_kubernetes_takes_every_object(overlay: str, version: str) -> None:
+    for made in render(overlay).values():
+        kubernetes_validate.validate(made, version, strict=True)
+
+
+@pytest.mark.parametrize("path", sorted((DEPLOY / "kubernetes").rglob("*.yaml")), ids=lambda path: path.stem)
+def test_every_manifest_is_one_object_that_an_overlay_has(path: Path) -> None:
+    (made,) = yaml.safe_load_all(path.read_text())
+    if path.name == "kustomization.yaml":
+        listed = [*made["resources"], *(one["path"] for one in made.get("patches", ()))]
+        assert {one for one in listed if one != "../../base"} == {
+            one.name for one in path.parent.glob("*.yaml") if one != path
+        }
+    else:
+        assert made["kind"]
+        assert made["metadata"]["name"].startswith("topk-bandit")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_pod_runs_as_the_image_was_made_to(overlay: str, tmp_path: Path) -> None:
+    inside = pod(render(overlay))
+    (container,) = inside["containers"]
+    settings = settings_of(container, tmp_path)
+    listeners = (settings.listen, settings.http_listen, settings.metrics_listen)
+    assert [one["containerPort"] for one in container["ports"]] == [one.port for one in listeners if one is not None]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert set(mounts.values()) == {one["name"] for one in inside["volumes"]}
+    assert "/tmp" in mounts
+    assert str(settings.data_dir) in mounts or settings.redis_url
+    for file in (settings.keys_file, settings.tls_certificate, settings.tls_private_key):
+        assert file is not None
+        assert str(Path(file).parent).replace(str(tmp_path), SECRETS) in mounts
+    pause = 5
+    assert f"time.sleep({pause})" in container["lifecycle"]["preStop"]["exec"]["command"][-1]
+    assert inside["terminationGracePeriodSeconds"] > pause + settings.drain_seconds + 5
+    assert settings.worker_memory_mib * settings.workers < 2048
+
+
+def test_one_pod_owns_the_folder_of_its_store() -> None:
+    deployment = render("single")["Deployment"]["spec"]
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_several_pods_share_a_store_and_never_all_go(tmp_path: Path) -> None:
+    rendered = render("replicated")
+    (container,) = pod(rendered)["containers"]
+    assert settings_of(container, tmp_path).redis_url
+    assert "replicas" not in rendered["Deployment"]["spec"]  # the autoscaler's
+    assert rendered["HorizontalPodAutoscaler"]["spec"]["minReplicas"] >= 2
+    labels = rendered["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        rendered["PodDisruptionBudget"]["spec"]["selector"],
+        rendered["NetworkPolicy"]["spec"]["podSelector"],
+        *(one["labelSelector"] for one in pod(rendered)["topologySpreadConstraints"]),
+    ):
+        assert selector["matchLabels"].items() <= labels.items()
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd is not installed")
+    unit = tmp_path / "topk-bandit.service"
+    unit.write_text(
+        (DEPLOY / "systemd" / unit.name).read_text().replace("/opt/topk-bandit/bin/topk-bandit", "/bin/true")
+    )
+    environment = {"PATH": os.environ["PATH"], "SYSTEMD_LOG_LEVEL": "warning"}
+    for check in (["verify"], ["security", "--offline=true", f"--threshold={EXPOSURE}"]):
+        run = subprocess.run([program, *check, str(unit)], capture_output=True, text=True, check=False, env=environment)
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert str(unit) not in run.stderr
