@@ -84,3 +84,50 @@ def test_a_configured_process_logs_and_warns_on_standard_error_only(style: str) 
         assert [json.loads(line)["logger"] for line in lines] == ["a", "py.warnings"]
     else:
         assert lines[0].endswith("INFO    a: shown n=1")
+
+
+CALLER = """
+import os, sys, time, grpc
+call = grpc.insecure_channel(sys.argv[1]).unary_unary("/service/call")
+call(b"")
+under_way = [call.future(b"") for _ in range(5)]
+time.sleep(float(sys.argv[2]))
+os._exit(0)
+"""
+SERVER = """
+import asyncio, logging, random, sys
+import grpc
+from topk_bandit.process.logs import configure
+
+told = []
+logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: told.append(record) or True)
+configure("text", level="INFO")
+
+async def answer(request, context):
+    return b"x" * 3_900_000
+
+async def main():
+    server = grpc.aio.server()
+    method = grpc.unary_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("service", {"call": method})])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    for _ in range(100):
+        wait = str(random.uniform(0, 0.02))
+        caller = await asyncio.create_subprocess_exec(sys.executable, "-c", sys.argv[1], address, wait)
+        await caller.wait()
+        await asyncio.sleep(0.05)
+        if told:
+            break
+    await server.stop(None)
+
+asyncio.run(main())
+print(told[0].getMessage())
+"""
+
+
+def test_a_caller_that_dies_while_it_is_answered_is_no_error() -> None:
+    command = [sys.executable, "-c", SERVER, CALLER]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.startswith("ExecuteBatchError raised")
+    assert not done.stderr

@@ -75,12 +75,14 @@ class TextFormatter(logging.Formatter):
 
 
 _GRPC_LOGGER = "grpc._cython.cygrpc"
-_REPEATS_A_HEADER = "Invalid encoding on"
+# A header that is not UTF-8 is repeated, and a caller's secret may be in it; a caller that is gone when its answer is
+# ready is an error with a traceback there, though nothing is wrong here.
+_LEFT_OUT = ("Invalid encoding on", "ExecuteBatchError raised in core by servicer method")
 
 
-def _tells_no_header(record: logging.LogRecord) -> bool:
-    """Return False for gRPC's repetition of a header that is not UTF-8, in which a caller's secret may be."""
-    return not str(record.msg).startswith(_REPEATS_A_HEADER)
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """Return False for gRPC's records that would tell a secret, or a failure where a caller only hung up."""
+    return not str(record.msg).startswith(_LEFT_OUT)
 
 
 def configure(style: LogFormat, *, level: str) -> None:
@@ -90,5 +92,5 @@ def configure(style: LogFormat, *, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    logging.getLogger(_GRPC_LOGGER).addFilter(_tells_no_header)
+    logging.getLogger(_GRPC_LOGGER).addFilter(_is_worth_telling)
     logging.captureWarnings(capture=True)
