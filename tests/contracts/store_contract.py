@@ -1637,6 +1637,25 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_an_import_that_nobody_goes_on_with_is_forgotten(self, forgetful_stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await filled(store)
+            lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
+            arrival = await arrive(store, other, lines, at_once=100)
+            made = await store.finish_arrival(other, arrival, quota=9)
+            left = BanditName(NAME.tenant, "left")
+            ended = await arrive(store, left, lines, at_once=4)
+            await forgetful_stores.pass_time(510)
+            assert await store.find_arrival(left) is None
+            assert await store.load_arrived_snapshot(left) == b""
+            with pytest.raises(ConflictError, match="another import"):
+                await store.finish_arrival(left, ended, quota=9)
+            assert await store.get_bandit(other) == made
+            seen, ours = await dump(store, other), await dump(store, NAME)
+            assert seen[1:4] == ours[1:4]
+
+        run(forgetful_stores, scenario)
+
     def test_a_bandit_created_anew_begins_anew(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await filled(store)

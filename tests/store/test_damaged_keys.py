@@ -27,7 +27,7 @@ from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.scripts import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.servers import RunningServer
 
@@ -114,8 +114,8 @@ async def recommend(store: Store, *ids: str, items_position: int = 2) -> None:
         )
 
 
-async def use_bandits(store: Store) -> None:
-    """Call each script about bandits, those with several ways through them in each."""
+async def use_bandits(store: Store) -> Sequence[str]:
+    """Call each script about bandits, those with several ways through them in each; return the lines of one."""
     plain = settings(requires_activation=True, reward_aggregation=Aggregation.MEAN, default_reward=0.5)
     await store.create_bandit(NAME, plain, incarnation="first", quota=1)
     await store.change_items(NAME, upserted=[*ITEMS, Item("fig")], retired=[])
@@ -160,7 +160,7 @@ async def use_bandits(store: Store) -> None:
         await store.create_bandit(BanditName("shop", "other"), plain, incarnation="other", quota=1)
     lines = await archived(store, NAME)
     await store.delete_bandit(NAME)
-    await store.finish_arrival(NAME, await arrive(store, NAME, lines, at_once=12), quota=1)
+    return lines
 
 
 async def use_studies(store: StudyStore) -> None:
@@ -181,10 +181,12 @@ async def use_studies(store: StudyStore) -> None:
     await store.delete_study(STUDY)
 
 
-async def use_everything(stores: RedisStores) -> None:
-    async with stores.connect() as store:
-        await use_bandits(store)
+async def use_everything(url: str) -> None:
+    async with RedisStores(url, record_retention_ms=1).connect() as store:
+        lines = await use_bandits(store)
         await use_studies(store.studies())
+    async with RedisStores(url).connect() as store:
+        await store.finish_arrival(NAME, await arrive(store, NAME, lines, at_once=12), quota=1)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +207,7 @@ def calls(server: RunningServer) -> list[Call]:
             return await run(link, script, keys, arguments)
 
         patch.setattr(Link, "run", noted)
-        asyncio.run(use_everything(RedisStores(server.unix_url, record_retention_ms=1)))
+        asyncio.run(use_everything(server.unix_url))
     return recorder.calls
 
 

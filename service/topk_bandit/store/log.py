@@ -636,7 +636,8 @@ class Store(Protocol):
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """Keep what arrives of a bandit, where no call but these finds it, if the import is as far as `before`.
 
-        An import at its first line takes the place of any that has not ended. Returns False, and changes nothing, when
+        An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept as
+        long as a closed recommendation. Returns False, and changes nothing, when
         the import is elsewhere, or another one.
         """
         ...

@@ -18,6 +18,7 @@ class ArrivingBandit:
     """What has arrived of a bandit."""
 
     arrival: Arrival
+    until_ms: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
     slates: dict[str, Recorded] = field(default_factory=dict)
     items: dict[str, Item] = field(default_factory=dict)

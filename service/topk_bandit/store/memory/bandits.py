@@ -349,8 +349,9 @@ class MemoryStore(Store):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        if self._arrivals.pop(name, None) is None:
+        if self._find_arriving(name) is None:
             self._bandit(name)
+        self._arrivals.pop(name, None)
         if self._bandits.pop(name, None) is not None:
             self._announce(name)
 
@@ -668,13 +669,14 @@ class MemoryStore(Store):
 
     async def find_arrival(self, name: BanditName) -> Arrival | None:
         """See `Store.find_arrival`."""
-        return self._arrivals[name].arrival if name in self._arrivals else None
+        arriving = self._find_arriving(name)
+        return arriving.arrival if arriving else None
 
     async def read_arrived(
         self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
     ) -> Arrived:
         """See `Store.read_arrived`."""
-        known = self._arrivals.get(name) or ArrivingBandit(Arrival(""))
+        known = self._find_arriving(name) or ArrivingBandit(Arrival(""))
         return Arrived(
             {key: deepcopy(known.slates[key]) for key in slates if key in known.slates},
             {part: known.imports[part] for part in imports if part in known.imports},
@@ -682,18 +684,28 @@ class MemoryStore(Store):
 
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""
-        known = self._arrivals.get(name)
+        known = self._find_arriving(name)
         if before.next_line == 0:
             known = ArrivingBandit(before)
         if known is None or known.arrival != before:
             return False
         known.take(arriving)
+        known.until_ms = self._clock_ms() + self._record_retention_ms
         self._arrivals[name] = known
         return True
 
     async def load_arrived_snapshot(self, name: BanditName) -> bytes:
         """See `Store.load_arrived_snapshot`."""
-        return self._arrivals[name].snapshot if name in self._arrivals else b""
+        arriving = self._find_arriving(name)
+        return arriving.snapshot if arriving else b""
+
+    def _find_arriving(self, name: BanditName) -> ArrivingBandit | None:
+        """Return what has arrived of a bandit, unless nobody has gone on with it for too long."""
+        arriving = self._arrivals.get(name)
+        if arriving is not None and self._clock_ms() >= arriving.until_ms:
+            del self._arrivals[name]
+            return None
+        return arriving
 
     async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
         """See `Store.finish_arrival`."""
@@ -702,7 +714,7 @@ class MemoryStore(Store):
             return known.record()
         if known is not None:
             raise refusal("arrived", name)
-        arrived = self._arrivals.get(name)
+        arrived = self._find_arriving(name)
         if arrived is None or arrived.arrival != arrival or not arrival.complete:
             raise refusal("arrival_replaced", name)
         used = sum(other.tenant == name.tenant for other in self._bandits)

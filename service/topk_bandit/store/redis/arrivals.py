@@ -49,11 +49,14 @@ class Arrivals:
     ----------
     link
         Where to send calls; whoever opened it closes it.
+    retention_ms
+        For how long an import is kept that nobody goes on with.
     """
 
-    def __init__(self, link: Link, keys: KeySpace) -> None:
+    def __init__(self, link: Link, keys: KeySpace, *, retention_ms: int) -> None:
         self._link = link
         self._keys = keys
+        self._retention_ms = retention_ms
 
     async def find(self, name: BanditName) -> Arrival | None:
         """See `Store.find_arrival`."""
@@ -77,7 +80,7 @@ class Arrivals:
         imports = sorted({import_id for import_id, _ in arriving.imports})
         retired = dict.fromkeys(buckets, b"") if begins else await self._known(keys.retired, buckets)
         progress = dict.fromkeys(imports, b"") if begins else await self._known(keys.imports, imports)
-        operands = [b"" if begins else before.encode(), arriving.arrival.encode()]
+        operands = [b"" if begins else before.encode(), arriving.arrival.encode(), b"%d" % self._retention_ms]
         for command, key, told in _writes(arriving, retired, progress):
             operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
             operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]

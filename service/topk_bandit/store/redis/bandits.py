@@ -99,14 +99,14 @@ class RedisStore(Store):
     prefix
         What all keys begin with.
     record_retention_ms
-        How long a closed recommendation is remembered.
+        How long a closed recommendation is remembered, and what has arrived of an import that nobody goes on with.
     """
 
     def __init__(self, link: Link, *, prefix: str, record_retention_ms: int) -> None:
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
-        self._arrivals = Arrivals(link, self._keys)
+        self._arrivals = Arrivals(link, self._keys, retention_ms=record_retention_ms)
         self._record_retention_ms = record_retention_ms
         self._subscriptions: set[Subscription] = set()
 

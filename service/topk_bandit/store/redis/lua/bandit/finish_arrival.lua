@@ -27,6 +27,7 @@ write('HSET', KEYS[1], 'arrived', ARGV[4], unpack(ARGV, 7))
 for i = 3, #KEYS, 2 do
   if redis.call('EXISTS', KEYS[i + 1]) == 1 then
     write('RENAME', KEYS[i + 1], KEYS[i])
+    write('PERSIST', KEYS[i])
   end
 end
 write('UNLINK', KEYS[2])

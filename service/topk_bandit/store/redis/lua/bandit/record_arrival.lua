@@ -4,7 +4,8 @@
 -- KEYS[2..] others   written: all that arrives
 -- ARGV[1] how far the import has to be, or empty for one that begins and takes the place of what is there
 -- ARGV[2] how far it is then
--- ARGV[3..] what is written: command, number of the key, how many operands, these; and so on
+-- ARGV[3] for how long an import is kept that nobody goes on with, in ms
+-- ARGV[4..] what is written: command, number of the key, how many operands, these; and so on
 -- Returns 1, or 0 if the import is elsewhere.
 
 if ARGV[1] == '' then
@@ -12,7 +13,7 @@ if ARGV[1] == '' then
 elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-local i = 3
+local i = 4
 while i <= #ARGV do
   local one, count = {ARGV[i], KEYS[tonumber(ARGV[i + 1])]}, tonumber(ARGV[i + 2])
   for j = 1, count do
@@ -22,4 +23,7 @@ while i <= #ARGV do
   i = i + 3 + count
 end
 write('SET', KEYS[1], ARGV[2])
+for _, key in ipairs(KEYS) do
+  write('PEXPIREAT', key, text(now_ms() + ARGV[3]))
+end
 return commit(1)
