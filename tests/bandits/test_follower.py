@@ -21,7 +21,7 @@ from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import redis
     from tests.contracts.harness import Stores
@@ -156,8 +156,32 @@ def test_an_event_that_can_not_be_folded_breaks_a_follower_and_leaves_its_model(
     run(stores, scenario)
 
 
-def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was() -> None:
-    def write_log(client: redis.Redis, key: str, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
+Entries = list[tuple[bytes, dict[bytes, bytes]]]
+
+
+def changed(written: Entries, at: int) -> Entries:
+    """Return a log of which one event's reward has changed."""
+    entry_id, fields = written[at]
+    spoilt = {**fields, b"event": fields[b"event"].replace(b"1.25", b"9.25")}
+    assert spoilt != fields
+    return [*written[:at], (entry_id, spoilt), *written[at + 1 :]]
+
+
+def lacking(written: Entries, at: int) -> Entries:
+    """Return a log of which one event is gone."""
+    return [*written[:at], *written[at + 1 :]]
+
+
+@pytest.mark.parametrize("later", [0, 3])
+@pytest.mark.parametrize(
+    ("spoil", "problem"), [(changed, "does not match its checksum"), (lacking, "gap after position|no event at")]
+)
+def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
+    spoil: Callable[[Entries, int], Entries], problem: str, later: int
+) -> None:
+    """What is before it is folded, lag is told from the log's end, and slates are chosen."""
+
+    def write_log(client: redis.Redis, key: str, entries: Entries) -> None:
         client.delete(key)
         for entry_id, fields in entries:
             client.xadd(key, fields, id=entry_id)
@@ -167,22 +191,27 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was()
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             shown = await shop.recommend()
-            with walking(store) as walker, server.client() as client:
-                before = await walker.load()
+            with walking(store) as walker, walking(store) as other, server.client() as client:
+                await walker.load()
+                await shop.recommend()
                 await worker.recommender.reward(NAME, shown.recommendation_id, 1.25)
+                for _ in range(later):
+                    await shop.recommend()
                 written = client.xrange(key)
-                entry_id, fields = written[-1]
-                changed = {**fields, b"event": fields[b"event"].replace(b"1.25", b"9.25")}
-                assert changed != fields
-                write_log(client, key, [*written[:-1], (entry_id, changed)])
-                for attempts in (1, 2):
-                    with pytest.raises(CorruptDataError, match="does not match its checksum"):
-                        await walker.follow()
-                    assert (walker.model, walker.hooks.failed_folds) == (before, attempts)
-                    assert walker.state is FollowerState.BROKEN
+                write_log(client, key, spoil(written, len(written) - later - 1))
+                assert (await other.load()).version == len(written) - later - 1
+                for one, attempts in ((walker, 1), (walker, 2), (other, 2)):
+                    with pytest.raises(CorruptDataError, match=problem):
+                        await one.follow()
+                    assert one.model is not None
+                    assert (one.model.version, one.hooks.failed_folds) == (len(written) - later - 1, attempts)
+                    assert one.model.open_slates == 2
+                    assert (one.state, one.hooks.lags[-1][0]) == (FollowerState.BROKEN, later + 1)
+                    assert one.hooks.lags[-1][1] > 0.0
                 write_log(client, key, written)
-                assert_same(await walker.follow(), await rebuilt(store))
-                assert walker.state is FollowerState.CURRENT
+                for one in (walker, other):
+                    assert_same(await one.follow(), await rebuilt(store))
+                    assert one.state is FollowerState.CURRENT
 
     with running_server(valkey_binary()) as server:
         stores = RedisStores(server.url)

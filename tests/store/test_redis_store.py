@@ -370,9 +370,11 @@ def test_a_key_that_holds_something_else_is_corrupt(valkey: RunningServer) -> No
     async def scenario(store: Store) -> None:
         await furnish(store)
         with valkey.client() as client:
+            before = (await store.read_log(NAME, start=1, limit=9)).events
             client.xadd(keys.log, {"event": "{}"}, id="9-0")
+            assert (await store.read_log(NAME, start=1, limit=9)).events == before
             with pytest.raises(CorruptDataError):
-                await store.read_log(NAME, start=1, limit=9)
+                await store.read_log(NAME, start=len(before) + 1, limit=9)
             client.hset(keys.meta, "settings", "{}")
             with pytest.raises(CorruptDataError):
                 await store.get_bandit(NAME)
@@ -431,8 +433,9 @@ def test_a_log_with_a_gap_is_corrupt(valkey: RunningServer) -> None:
         await furnish(store)
         with valkey.client() as client:
             client.xdel(KeySpace(stores.prefix).bandit(NAME).log, "2-0")
+        assert len((await store.read_log(NAME, start=1, limit=9)).events) == 1
         with pytest.raises(CorruptDataError, match="gap"):
-            await store.read_log(NAME, start=1, limit=9)
+            await store.read_log(NAME, start=2, limit=9)
         assert len((await store.read_log(NAME, start=3, limit=9)).events) == 2
 
     run(stores, scenario)

@@ -54,10 +54,11 @@ _PRESENT = frozenset({FollowerState.LOADING, FollowerState.CURRENT, FollowerStat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What folding a slice of the log gives: the newest model, and the newest one at a checkpoint."""
+    """What folding events gives: the newest model, the newest one at a checkpoint, and why it ends before the last."""
 
     model: Model
     checkpoint: Model | None
+    problem: Exception | None = None
 
 
 class Follower:
@@ -139,16 +140,18 @@ class Follower:
     async def load(self) -> Model:
         """Return a model soon, and publish it: at the log's end if that is near, else the newest snapshot's.
 
-        It knows all changes of items that the store knew when it was asked. The errors are those of `follow`.
+        It knows all changes of items that the store knew when it was asked. The errors are those of `follow`; an event
+        that can't be folded is one only if that leaves no such model.
         """
         model, part = await self._restore(limit=SHORT_TAIL + 1)
         self._report_lag(model, part)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
-            model = await self._fold_to_end(model, part)
-        if await self.announce_items(model):
+            model = await self._fold_as_far_as_possible(model, part)
+        if not await self.announce_items(model):
+            return await self.follow()
+        if self.state is not FollowerState.BROKEN:
             self._publish(model, log_position=part.log_position)
-            return model
-        return await self.follow()
+        return model
 
     async def follow(self) -> Model:
         """Fold the log to its end, publish the model, and tell the store how far the items are known.
@@ -198,21 +201,50 @@ class Follower:
         self._hooks.fold_failed(str(self.name))
 
     def _publish(self, model: Model, *, log_position: int) -> None:
-        self.model = model
-        self._enter(FollowerState.CURRENT if model.version >= log_position else FollowerState.LAGGING)
+        goes_on, self.model = model is not self.model, model
+        if model.version >= log_position:
+            self._enter(FollowerState.CURRENT)
+        elif goes_on or self.state is not FollowerState.BROKEN:
+            self._enter(FollowerState.LAGGING)
+
+    async def _fold_as_far_as_possible(self, model: Model | None, part: LogSlice) -> Model:
+        """Fold a log to its end, or to an event that breaks the follower."""
+        try:
+            return await self._fold_to_end(model, part)
+        except Exception:
+            if self.model is None or self.state is not FollowerState.BROKEN:
+                raise
+            return self.model
 
     async def _fold_to_end(self, model: Model | None, part: LogSlice) -> Model:
         """Fold a slice of the log and all that comes after it into a model, and publish what comes out of each."""
         while True:
             self._report_lag(model, part)
             events = tuple(logged for logged in part.events if model is None or logged.position > model.version)
-            newest = await self._fold(model, part.incarnation, events)
+            step = await self._fold(model, part.incarnation, events)
+            newest = step.model
             self._publish(newest, log_position=part.log_position)
             self._report_lag(newest, part)
             self._report_size(newest)
+            if step.problem is not None:
+                self._break()
+                raise step.problem
             if newest.version >= part.log_position:
                 return newest
+            if newest is model:
+                await self._refuse_event(newest.version + 1)
             model, part = await self._read_next()
+
+    async def _refuse_event(self, position: int) -> None:
+        """Break if the event at a position, with which the log goes on, can't be read or is not there."""
+        try:
+            part = await self._store.read_log(self.name, start=position, limit=1)
+        except CorruptDataError:
+            self._break()
+            raise
+        if not part.events and part.first_position <= position <= part.log_position:
+            self._break()
+            raise CorruptDataError(f"{self.name}: the log has no event at {position}")
 
     async def _read_next(self) -> tuple[Model | None, LogSlice]:
         """Return a model and the next slice of its log; no model if the slice begins the log."""
@@ -283,39 +315,45 @@ class Follower:
         self._loaded_end = part.log_position
         return None, part
 
-    async def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
+    async def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
         loop = asyncio.get_running_loop()
         try:
             step = await loop.run_in_executor(self._executor, self._fold_events, model, incarnation, events)
         except Exception:
             self._break()
             raise
-        self._recent.note_read(events)
+        self._recent.note_read(logged for logged in events if logged.position <= step.model.version)
         if step.checkpoint is not None:
             await self._snapshots.save_if_due(step.checkpoint)
-        return step.model
+        return step
 
     def _fold_events(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
-        checkpoint, start = None, time.perf_counter()
-        for logged in events:
+        """Fold events into a model, up to one that can't be folded."""
+        checkpoint, problem, n_folded, start = None, None, 0, time.perf_counter()
+        try:
+            for logged in events:
+                model = self._fold_event(model, incarnation, logged)
+                n_folded += 1
+                if model.since_checkpoint == 0:
+                    checkpoint = model
+        except Exception as error:
             if model is None:
-                model = begin(incarnation, logged, limits=self._limits)
-                continue
-            model = self._fold_event(model, logged)
-            if model.since_checkpoint == 0:
-                checkpoint = model
+                raise
+            problem = error
         if model is None:
             raise CorruptDataError(f"{self.name}: the log is empty")
-        if events:
-            self._hooks.folded(len(events), time.perf_counter() - start)
-        return _Step(model, checkpoint)
+        if n_folded:
+            self._hooks.folded(n_folded, time.perf_counter() - start)
+        return _Step(model, checkpoint, problem)
 
-    def _fold_event(self, model: Model, logged: LoggedEvent) -> Model:
-        self._report_learned(logged)
+    def _fold_event(self, model: Model | None, incarnation: str, logged: LoggedEvent) -> Model:
+        if model is None:
+            return begin(incarnation, logged, limits=self._limits)
         start = time.perf_counter()
         folded = fold(model, logged)
         if folded.since_checkpoint == 0:
             self._hooks.refitted(time.perf_counter() - start)
+        self._report_learned(logged)
         return folded
 
     def _report_learned(self, logged: LoggedEvent) -> None:

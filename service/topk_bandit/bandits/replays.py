@@ -62,8 +62,7 @@ class Replays:
         first, end = part.first_position, part.log_position
         while end >= first:
             start = max(first, end - EVENTS_PER_LOOK + 1)
-            part = await self._store.read_log(name, start=start, limit=end - start + 1)
-            for logged in reversed(part.events):
+            for logged in reversed(await self._read(name, start=start, end=end)):
                 event = logged.event
                 if isinstance(event, Recommended) and event.recommendation.recommendation_id == recommendation_id:
                     return part.incarnation, logged, event
@@ -72,6 +71,16 @@ class Replays:
             problem = f"the log begins at {first}, and what is left of it has no such recommendation"
             raise NotReadyError("LOG_TRIMMED", problem, first_position=first)
         raise NotFoundError(f"recommendation {recommendation_id}")
+
+    async def _read(self, name: BanditName, *, start: int, end: int) -> list[LoggedEvent]:
+        """Return the events from one position to another; what is trimmed or gone meanwhile is left out."""
+        events: list[LoggedEvent] = []
+        while start + len(events) <= end:
+            part = await self._store.read_log(name, start=start + len(events), limit=end - start - len(events) + 1)
+            if not part.events:
+                break
+            events += part.events
+        return events
 
     async def model_at(self, name: BanditName, version: int, *, incarnation: str) -> Model | None:
         """Return an incarnation's model at a log position, None where log and snapshots do not go back so far.

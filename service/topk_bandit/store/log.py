@@ -238,7 +238,7 @@ class LogSlice:
     ----------
     events
         In order, without gaps; the first is at the position asked for. There may be fewer than were asked for, but not
-        none, where they are large.
+        none, where they are large, or where the one after them can't be read.
     first_position, log_position
         Oldest position still kept (events before it are only in snapshots) and newest position. Both as of the same
         moment as `events`. `log_position` is 0 only in a store that holds no such bandit any more.

@@ -108,13 +108,28 @@ def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommenda
 def read_slice(
     incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[Any], *, start: int
 ) -> LogSlice:
-    """Return part of a log, whose events stand at `start` and after it without gaps."""
+    """Return part of a log, whose events stand at `start` and after it without gaps.
+
+    It ends before the first event that can't be read. Without any before that it raises `CorruptDataError`.
+    """
     return LogSlice(
         incarnation=incarnation.decode(),
         first_position=int(first_position),
         log_position=int(log_position),
-        events=without_gaps([_logged(entry) for entry in entries], start=start),
+        events=_readable(entries, start=start),
     )
+
+
+def _readable(entries: Sequence[bytes], *, start: int) -> tuple[LoggedEvent, ...]:
+    events: list[LoggedEvent] = []
+    for position, entry in enumerate(entries, start):
+        try:
+            events += without_gaps([_read_event(entry)], start=position)
+        except CorruptDataError:
+            if not events:
+                raise
+            break
+    return tuple(events)
 
 
 def without_gaps(events: Sequence[_Event], *, start: int) -> tuple[_Event, ...]:
@@ -140,7 +155,8 @@ def checked(entry: bytes) -> list[bytes]:
     return told.split(b" ", 3)
 
 
-def _logged(entry: bytes) -> LoggedEvent:
+@verified
+def _read_event(entry: bytes) -> LoggedEvent:
     entry_id, at_ms, deadline_ms, data = checked(entry)
     event = decode_event(data)
     if isinstance(event, Recommended):
