@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-VERSIONS = ["v1.0", "v1.1-preview", "v1.1-preview.1", "v1.1-preview.2", "v1.1-preview.3"]
+OF_QUERY = "2022-09-01-preview"
+VERSIONS = ["v1.0", "v1.1-preview", "v1.1-preview.1", "v1.1-preview.2", "v1.1-preview.3", OF_QUERY]
 EVENT = rank_body()["eventId"]
+
+
+def path_of(version: str, path: str) -> str:
+    return f"{path}?api-version={version}" if version == OF_QUERY else f"{version}/{path}"
 
 
 def run(scenario: Callable[[Door], Awaitable[None]], **options: object) -> None:
@@ -33,7 +38,7 @@ def run(scenario: Callable[[Door], Awaitable[None]], **options: object) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
     async def scenario(door: Door) -> None:
-        answer = await door.post(f"{version}/rank", rank_body())
+        answer = await door.post(path_of(version, "rank"), rank_body())
         assert answer.status == 201
         assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
         assert sorted(answer.body) == ["eventId", "ranking", "rewardActionId"]
@@ -45,8 +50,8 @@ def test_a_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
         assert ranked["cup"] == 0.0
         assert sum(ranked.values()) == pytest.approx(1.0)
         assert answer.body["ranking"][0]["id"] == answer.body["rewardActionId"]
-        await door.done(f"{version}/events/{EVENT}/reward", {"value": 0.5})
-        await door.done(f"{version}/events/{EVENT}/activate")
+        await door.done(path_of(version, f"events/{EVENT}/reward"), {"value": 0.5})
+        await door.done(path_of(version, f"events/{EVENT}/activate"))
 
     run(scenario)
 
@@ -54,7 +59,7 @@ def test_a_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_a_multi_slot_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
     async def scenario(door: Door) -> None:
-        answer = await door.post(f"{version}/multislot/rank", slots_body())
+        answer = await door.post(path_of(version, "multislot/rank"), slots_body())
         assert answer.status == 201
         assert sorted(answer.body) == ["eventId", "slots"]
         assert answer.body["eventId"] == EVENT
@@ -62,9 +67,19 @@ def test_a_multi_slot_rank_has_the_fields_and_types_of_its_answer(version: str) 
         main, side = (slot["rewardActionId"] for slot in answer.body["slots"])
         assert main in {"news", "films"}
         assert side in {"news", "films", "sports"} - {main}
-        path = f"{version}/multislot/events/{EVENT}"
-        await door.done(f"{path}/reward", {"reward": [{"slotId": "Main Article", "value": 1}]})
-        await door.done(f"{path}/activate")
+        path = f"multislot/events/{EVENT}"
+        await door.done(path_of(version, f"{path}/reward"), {"reward": [{"slotId": "Main Article", "value": 1}]})
+        await door.done(path_of(version, f"{path}/activate"))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("path", ["rank", "rank?api-version=2019-01-01", "multislot/rank?api-version="])
+def test_a_path_without_a_version_needs_the_one_of_its_query(path: str) -> None:
+    async def scenario(door: Door) -> None:
+        refused = await door.post(path, rank_body())
+        assert (refused.status, refused.body["error"]["code"]) == (400, "BadRequest")
+        assert "api-version" in refused.body["error"]["message"]
 
     run(scenario)
 

@@ -29,7 +29,9 @@ MAX_BODY_BYTES = 1024 * 1024
 SLOWEST_BODY_SECONDS = 10.0
 DRAIN_SECONDS = 5.0
 KEY_HEADER = "Ocp-Apim-Subscription-Key"
-_BASE = r"/personalizer/{version:v1\.[01](?:-preview(?:\.[0-9])?)?}"
+_BASE = "/personalizer"
+_VERSION = r"/{version:v1\.[01](?:-preview(?:\.[0-9])?)?}"
+_VERSION_OF_QUERY = "2022-09-01-preview"
 _EVENT = "{event_id:[^/]+}"
 """Of the library's own pattern braces are no part, and .NET writes ids in such."""
 
@@ -54,6 +56,7 @@ class PersonalizerServer:
             (f"/multislot/events/{_EVENT}/reward", self._reward_slots),
             (f"/multislot/events/{_EVENT}/activate", self._activate_slots),
         ):
+            app.router.add_post(_BASE + _VERSION + path, handler)
             app.router.add_post(_BASE + path, handler)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS)
 
@@ -81,6 +84,7 @@ class PersonalizerServer:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._check_key(request)
+            _check_version(request)
             return await handler(request)
         except PersonalizerError as refused:
             return _problem(refused)
@@ -118,6 +122,18 @@ class PersonalizerServer:
     async def _activate_slots(self, request: web.Request) -> web.Response:
         await self._loop.activate_slots(_event_id(request))
         return web.Response(status=204)
+
+
+def _check_version(request: web.Request) -> None:
+    """Refuse a path that has no version, unless the query has the one that is told there."""
+    match = request.match_info
+    if (
+        match.http_exception is None
+        and "version" not in match
+        and request.query.get("api-version") != _VERSION_OF_QUERY
+    ):
+        problem = f"must be {_VERSION_OF_QUERY}, or the path has a version"
+        raise PersonalizerError(400, "BadRequest", f"api-version: {problem}")
 
 
 def _event_id(request: web.Request) -> str:
