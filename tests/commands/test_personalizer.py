@@ -7,7 +7,9 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.compat.personalizer.doors import rank_body
 from tests.faults.service import COMMAND, Service, clean_environment, serving
+from tests.rpc.certificates import write_pair
 
 from topk_bandit.commands.cli import main
 
@@ -44,10 +47,11 @@ def listening(service: Service, folder: Path, *flags: str) -> Iterator[str]:
             assert process.wait(30) == 0
 
 
-def post(url: str, body: object, *, key: str = "any") -> tuple[int, Any]:
+def post(url: str, body: object, *, key: str = "any", trusted: Path | None = None) -> tuple[int, Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Ocp-Apim-Subscription-Key": key})
+    context = ssl.create_default_context(cafile=trusted) if trusted else None
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
             text = answer.read()
             return answer.status, json.loads(text) if text else None
     except urllib.error.HTTPError as error:
@@ -107,10 +111,30 @@ def test_the_services_key_is_the_subscription_key(tmp_path: Path, capsys: pytest
         assert post(f"{path}/activate", {}, key=key)[0] == 204
 
 
+def test_it_speaks_https_also_with_a_certificate_that_was_renewed(service: Service, tmp_path: Path) -> None:
+    certificate, private_key = write_pair(tmp_path)
+    flags = f"--tls-certificate={certificate}", f"--tls-private-key={private_key}"
+    with listening(service, tmp_path, *flags) as base:
+        url = f"{base.replace('127.0.0.1', 'localhost')}/v1.0/rank"
+        assert url.startswith("https://")
+        assert post(url, rank_body(), trusted=certificate)[0] == 201
+        write_pair(tmp_path)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                assert post(url, rank_body(), trusted=certificate)[0] == 201
+                break
+            except urllib.error.URLError:
+                assert time.monotonic() < deadline, "the new certificate is not shown"
+                time.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--listen", "0.0.0.0:50090"], "can be reached from other machines"),
+        (["--listen", "0.0.0.0:50090"], "can be reached from other machines, without --tls-certificate and --key-file"),
+        (["--tls-certificate", "one.pem"], "one needs the other"),
+        (["--tls-certificate", "one.pem", "--tls-private-key", "two.pem"], "can't be used"),
         (["--listen", "50090"], "expected HOST:PORT"),
         (["--events-file", "/nowhere/events.db"], "can't keep events"),
         (["--address", "127.0.0.1:1"], "no service answers"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from topk_bandit.compat.personalizer.events import EventsFile
     from topk_bandit.compat.personalizer.loop import Loop
     from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.rpc.tls import ServerCertificate
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
@@ -43,7 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
     add = parser.add_argument
     add("--listen", default="127.0.0.1:50090", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:50090)")
-    add("--insecure", action="store_true", help="listen in plain text where other machines can call, too")
+    add(
+        "--tls-certificate",
+        type=Path,
+        metavar="FILE",
+        help="certificate chain of the listener, PEM (default: plain text)",
+    )
+    add("--tls-private-key", type=Path, metavar="FILE", help="its private key; both are read again when they change")
+    add(
+        "--insecure", action="store_true", help="listen without TLS or without a key where other machines can call, too"
+    )
     add(
         "--events-file",
         type=Path,
@@ -69,17 +79,37 @@ async def _serve(given: argparse.Namespace, name: BanditName) -> None:
     from topk_bandit.compat.personalizer.server import PersonalizerServer  # noqa: PLC0415
 
     host, port = _address(given)
+    certificate = _certificate(given)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     events = EventsFile(given.events_file, now=time.time)
     async with connect_async(given, name.tenant) as client:
         server = PersonalizerServer(_loop(given, name, client, events), key=key_of(given))
-        bound = await server.start(host, port)
-        print(f"serving {name} at http://{given.listen.rpartition(':')[0]}:{bound}/personalizer/v1.0", flush=True)  # noqa: T201
+        bound = await server.start(host, port, tls=certificate.context if certificate else None)
+        scheme, written = "https" if certificate else "http", given.listen.rpartition(":")[0]
+        print(f"serving {name} at {scheme}://{written}:{bound}/personalizer/v1.0", flush=True)  # noqa: T201
+        watching = asyncio.create_task(_renew(given, certificate)) if certificate else None
         await stop.wait()
+        if watching:
+            watching.cancel()
         await server.stop()
     events.close()
+
+
+def _certificate(given: argparse.Namespace) -> ServerCertificate | None:
+    from topk_bandit.rpc.tls import ServerCertificate  # noqa: PLC0415
+
+    if (given.tls_certificate is None) != (given.tls_private_key is None):
+        raise ConfigurationError("--tls-certificate and --tls-private-key: one needs the other")
+    return ServerCertificate(given.tls_certificate, given.tls_private_key) if given.tls_certificate else None
+
+
+async def _renew(given: argparse.Namespace, certificate: ServerCertificate) -> None:
+    from topk_bandit.process.file_watch import FileWatch  # noqa: PLC0415
+
+    files = [given.tls_certificate, given.tls_private_key]
+    await FileWatch("--tls-certificate", files, certificate.reload).run()
 
 
 def _loop(given: argparse.Namespace, name: BanditName, client: AsyncClient, events: EventsFile) -> Loop:
@@ -103,10 +133,15 @@ def _address(given: argparse.Namespace) -> tuple[str, int]:
     host = host.strip("[]")
     if not (host and port.isdecimal()):
         raise ConfigurationError(f"--listen: expected HOST:PORT, got {given.listen!r}")
-    if not (given.insecure or _is_loopback(host)):
-        problem = f"--listen: {given.listen} can be reached from other machines, in plain text"
-        raise ConfigurationError(f"{problem}: put what ends TLS in front of it, or say --insecure")
+    missing = [flag for flag, is_there in _protections(given).items() if not is_there]
+    if missing and not (given.insecure or _is_loopback(host)):
+        problem = f"--listen: {given.listen} can be reached from other machines"
+        raise ConfigurationError(f"{problem}, without {' and '.join(missing)}: give them, or say --insecure")
     return host, int(port)
+
+
+def _protections(given: argparse.Namespace) -> dict[str, bool]:
+    return {"--tls-certificate": given.tls_certificate is not None, "--key-file": bool(key_of(given))}
 
 
 def _is_loopback(host: str) -> bool:

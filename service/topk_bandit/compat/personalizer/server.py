@@ -15,6 +15,7 @@ from topk_bandit.compat.personalizer.messages import multi_slot_call, rank_call,
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
     from topk_bandit.compat.personalizer.loop import Loop
@@ -60,8 +61,8 @@ class PersonalizerServer:
             app.router.add_post(_BASE + path, handler)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen and serve; return the port.
+    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+        """Listen and serve, in plain text without `tls`; return the port.
 
         Raises
         ------
@@ -70,7 +71,7 @@ class PersonalizerServer:
         """
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
         except OSError as error:
             raise ConfigurationError(f"can't listen on {host}:{port}: {error.strerror}") from error
         bound: int = self._runner.addresses[0][1]
