@@ -35,6 +35,7 @@ from topk_bandit.domain.bandits import (
     Aggregation,
     BanditCreated,
     BanditName,
+    BanditReset,
     BanditSettings,
     Expired,
     Imported,
@@ -277,6 +278,7 @@ FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditEr
         "IMPORT_REUSED",
     ),
     "import with a gap": (lambda store: import_rows(store, import_part(4)), NotReadyError, "IMPORT_GAP"),
+    "reset an absent bandit": (lambda store: store.reset_bandit(ABSENT, request_id="one"), NotFoundError, ""),
     "read an absent log": (lambda store: store.read_log(ABSENT, start=1, limit=1), NotFoundError, ""),
 }
 
@@ -482,6 +484,25 @@ class StoreContract:
             assert (await whole_log(store, NAME))[-1].event == SettingsChanged(OVERDUE)
             back = await store.update_settings(NAME, SETTINGS, revision=2)
             assert (back.settings, back.revision) == (SETTINGS, 3)
+
+        run(stores, scenario)
+
+    def test_a_reset_happens_once_for_its_request_id(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            before = await store.get_bandit(NAME)
+            reset = await store.reset_bandit(NAME, request_id="one")
+            assert reset == replace(before, log_position=2, revision=2) == await store.get_bandit(NAME)
+            assert (await whole_log(store, NAME))[-1].event == BanditReset("one")
+            assert await store.reset_bandit(NAME, request_id="one") == reset
+            with pytest.raises(ConflictError, match="changed"):
+                await store.update_settings(NAME, OVERDUE, revision=1)
+            await store.reset_bandit(NAME, request_id="two")
+            again = await store.reset_bandit(NAME, request_id="one")
+            assert (again.log_position, again.revision) == (4, 4)
+            lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
+            made = await store.finish_arrival(other, await arrive(store, other, lines, at_once=100), quota=9)
+            assert (made.log_position, made.revision) == (4, 4)
 
         run(stores, scenario)
 

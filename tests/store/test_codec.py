@@ -17,6 +17,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     Aggregation,
     BanditCreated,
+    BanditReset,
     BanditSettings,
     ConstantBeta,
     Event,
@@ -127,6 +128,7 @@ shown = st.builds(Shown, context=contexts, slate=text_tuples, at_ms=counts)
 events = st.one_of(
     st.builds(BanditCreated, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
     st.builds(SettingsChanged, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
+    st.builds(BanditReset, texts),
     st.builds(
         ItemsChanged,
         upserted=st.lists(st.builds(Item, texts, st.booleans(), named), max_size=4).map(tuple),
@@ -361,6 +363,7 @@ NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for
         EVENT,
         BanditCreated(SETTINGS),
         BanditCreated(EVERYTHING, PRIOR),
+        BanditReset("reset-1"),
         SettingsChanged(EVERYTHING, PRIOR),
         ItemsChanged((Item("a"), Item("b", available=False, features=NAMED)), ("c",)),
         Activated("r", SHOWN, instead=True),

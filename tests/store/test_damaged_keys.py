@@ -139,6 +139,8 @@ async def use_bandits(store: Store) -> Sequence[str]:
     await store.correct_reward(NAME, "unseen", None, known=known)
     quick = settings(reward_wait_ms=30, reward_aggregation=Aggregation.SUM, default_reward=0.5)
     await store.update_settings(NAME, quick, revision=1)
+    for request_id in ("one", "one", "two"):
+        await store.reset_bandit(NAME, request_id=request_id)
     await recommend(store, "overdue", "open", "tardy")
     await store.record_reward(NAME, "open", 1.0, reward_id="one")
     await asyncio.sleep(0.05)

@@ -130,6 +130,15 @@ class Bandits:
             return updated
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
 
+    async def reset_bandit(self, name: BanditName, *, request_id: str = "") -> BanditRecord:
+        """Forget what a bandit learned from rewards, once for a request id; items, settings and open slates stay.
+
+        When the call returns, this worker decides without it; the others hear of it within a moment.
+        """
+        record = await self._store.reset_bandit(name, request_id=request_id or self._new_id())
+        await self._residents.follow(name)
+        return record
+
     async def delete_bandit(self, name: BanditName) -> None:
         """Remove a bandit with all that it learned."""
         await self._store.delete_bandit(name)
@@ -218,6 +227,7 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         recommendations=tally.recommendations,
         observations=state.observations,
         imported=state.imported,
+        forgotten=state.forgotten,
         defaults=tally.defaults,
         expirations=tally.expirations,
         late_rewards=record.late_rewards,

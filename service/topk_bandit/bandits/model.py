@@ -22,6 +22,7 @@ from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
+    BanditReset,
     Expired,
     Imported,
     ItemsChanged,
@@ -270,13 +271,8 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
     match logged.event:
         case BanditCreated():
             raise CorruptDataError(f"event {logged.position} creates the bandit again")
-        case SettingsChanged(settings, prior):
-            state = _make_room(model.state.with_half_life(half_life_of(settings)), settings, at_ms=logged.at_ms)
-            changed = replace(model, settings=settings, state=state)
-            if changed.encoder is not None and settings.context_schema is not None:
-                changed = _recode(changed, changed.encoder.with_schema(settings.context_schema))
-            changed = _grow_item_features(changed)
-            return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, prior)
+        case SettingsChanged() | BanditReset() as event:
+            return _change_bandit(model, event, at_ms=logged.at_ms)
         case ItemsChanged() as change:
             return replace(_change_items(model, change, at_ms=logged.at_ms), items_position=logged.position)
         case Recommended() as recommended:
@@ -287,6 +283,27 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return _end_slate(_check_open(model, logged), end, at_ms=logged.at_ms)
         case Imported(_, _, slates):
             return _learn_history(model, slates, at_ms=logged.at_ms)
+
+
+def _change_bandit(model: Model, event: SettingsChanged | BanditReset, *, at_ms: int) -> Model:
+    if isinstance(event, BanditReset):
+        return _forget(model, at_ms=at_ms)
+    settings, encoder = event.settings, model.encoder
+    state = _make_room(model.state.with_half_life(half_life_of(settings)), settings, at_ms=at_ms)
+    changed = replace(model, settings=settings, state=state)
+    if encoder is not None and settings.context_schema is not None:
+        changed = _recode(changed, encoder.with_schema(settings.context_schema))
+    changed = _grow_item_features(changed)
+    return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, event.prior)
+
+
+def _forget(model: Model, *, at_ms: int) -> Model:
+    """Return the model that knows its items, its prior and what contexts are like, and nothing of rewards."""
+    settings, known = model.settings, model.state.posterior.kernel
+    kernel = kernel_of(settings.kernel, known.n_items, settings.slate_size)
+    if model.item_features is not None:
+        kernel = kernel.with_item_features(model.item_features.rows)
+    return replace(model, state=model.state.forget(kernel, at_ms))
 
 
 def _make_room(state: State, settings: BanditSettings, *, at_ms: int) -> State:

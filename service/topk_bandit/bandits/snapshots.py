@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
-SCHEMA = 10
+SCHEMA = 11
 """Number of the layout of a model; a reader refuses any other."""
 
 
@@ -150,6 +150,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "noise_variance": checkpoint.noise_variance,
         "kernel_shape": checkpoint.shape,
         "observations": checkpoint.observations,
+        "forgotten": checkpoint.forgotten,
         "imported": checkpoint.imported,
         "compared": checkpoint.compared,
         "shared": checkpoint.shared,
@@ -238,6 +239,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         noise_variance=header["noise_variance"],
         shape=None if header["kernel_shape"] is None else Shape(*header["kernel_shape"]),
         observations=header["observations"],
+        forgotten=header["forgotten"],
         imported=header["imported"],
         compared=header["compared"],
         shared=header["shared"],

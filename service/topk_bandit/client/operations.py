@@ -253,6 +253,11 @@ class Operations:
         request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=settings_mask(changes))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
 
+    def reset_bandit(self, bandit: str, request_id: str | None) -> Operation[Bandit]:
+        """Have a bandit forget what it learned."""
+        request = bandit_pb.ResetBanditRequest(name=self._name(bandit), request_id=request_id or self.new_request_id())
+        return Operation(BanditServiceStub, "ResetBandit", request, _bandit_of_response)
+
     def delete_bandit(self, bandit: str) -> Operation[None]:
         """Remove a bandit. Sent again it would not be found, or be one that was created in between."""
         request = bandit_pb.DeleteBanditRequest(name=self._name(bandit))

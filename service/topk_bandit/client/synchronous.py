@@ -354,6 +354,14 @@ class Client(Studies, Operators):
         """Change the settings that are given; None takes one back to its default. What was learned is kept."""
         return self._run(self._operations.update_bandit(bandit, changes), timeout)
 
+    def reset_bandit(self, bandit: str, *, request_id: str | None = None, timeout: float | None = None) -> Bandit:
+        """Have a bandit forget all that it learned from rewards; its items, settings and open slates stay.
+
+        A reward that comes later is learned, also of a slate that was shown before. Repeated with the same `request_id`
+        it happens once; None makes a new one.
+        """
+        return self._run(self._operations.reset_bandit(bandit, request_id), timeout)
+
     def delete_bandit(self, bandit: str, *, timeout: float | None = None) -> None:
         """Remove a bandit and all that it learned, for good."""
         self._run(self._operations.delete_bandit(bandit), timeout)

@@ -279,3 +279,4 @@ class BanditStats:
     lost_event_count: int
     lost_reward_count: int
     imported_count: int
+    forgotten_count: int

@@ -36,6 +36,7 @@ __all__ = [
     "Aggregation",
     "BanditCreated",
     "BanditName",
+    "BanditReset",
     "BanditSettings",
     "BanditStats",
     "ConstantBeta",
@@ -498,6 +499,13 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
+class BanditReset:
+    """All that was learned from rewards before is forgotten; `request_id` is that of the call."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is."""
 
@@ -509,6 +517,7 @@ class Expired:
 Event: TypeAlias = (
     BanditCreated
     | SettingsChanged
+    | BanditReset
     | ItemsChanged
     | Recommended
     | Activated
@@ -617,6 +626,8 @@ class BanditStats:
         What the kernel and the noise are like.
     imported
         Observations of slates that were shown elsewhere, and are no recommendations.
+    forgotten
+        Observations that were learned before the newest reset: they count, and nothing of them is known.
     outliers
         Rewards so far from all others that they were learned as the farthest usual one.
     memory_bytes
@@ -641,6 +652,7 @@ class BanditStats:
     recommendations: int
     observations: int
     imported: int
+    forgotten: int
     defaults: int
     expirations: int
     late_rewards: int

@@ -141,6 +141,7 @@ class Checkpoint:
     shape: Shape | None
     shared: float
     observations: int
+    forgotten: int
     imported: int
     compared: int
     unrewarded: int
@@ -191,12 +192,14 @@ class State:
         Ids of the posterior's pending rows, in their order.
     observations
         Rewards learned since the beginning.
+    forgotten
+        How many of them were learned before the last `forget`.
     imported
         How many of them were of slates that were shown elsewhere.
     since_refit
         Rewards learned since the last refit.
     compared
-        Rewards learned when kernels were compared the last time.
+        Rewards remembered when kernels were compared the last time.
     shared
         lambda: what all contexts have in common. The kernel of two contexts is c.c' + lambda, their dot product with
         the root of lambda as one number more; 0 for contexts that are taken as they are.
@@ -226,6 +229,7 @@ class State:
     limits: Limits
     pending_ids: tuple[str, ...] = ()
     observations: int = 0
+    forgotten: int = 0
     imported: int = 0
     since_refit: int = 0
     compared: int = 0
@@ -299,6 +303,7 @@ class State:
             limits,
             checkpoint.pending_ids,
             observations=checkpoint.observations,
+            forgotten=checkpoint.forgotten,
             imported=checkpoint.imported,
             compared=checkpoint.compared,
             shared=checkpoint.shared,
@@ -323,6 +328,7 @@ class State:
             noise_variance=self.posterior.noise_variance,
             shape=self.posterior.kernel.shape,
             observations=self.observations,
+            forgotten=self.forgotten,
             imported=self.imported,
             compared=self.compared,
             shared=self.shared,
@@ -333,6 +339,11 @@ class State:
             usual_contexts=self.usual_contexts,
             noise_at_edge=self.noise_at_edge,
         )
+
+    @property
+    def remembered(self) -> int:
+        """Rewards learned since the beginning, or since the last `forget`."""
+        return self.observations - self.forgotten
 
     @property
     def edges_reached(self) -> tuple[str, ...]:
@@ -549,10 +560,10 @@ class State:
         rows = condense(kernel, rows, most_rows=self.limits.rows, noise_variance=noise_variance, leaving=self.leaving)
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
-        if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.observations, compared=compared):
+        if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.remembered, compared=compared):
             (choice, noise), compared = (
                 choose(kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior),
-                self.observations,
+                self.remembered,
             )
             ratio = choice.ratio_to(shared)
             rows, pending = rows.with_shared(ratio), pending.with_shared(ratio)
@@ -574,6 +585,37 @@ class State:
             recent=(),
             usual_before=self.usual,
         )
+
+    def forget(self, kernel: KendallKernel, at: float = 0.0) -> State:
+        """Return the state, refit, of a bandit that begins anew: what was learned of rewards is gone.
+
+        Slates that were shown are no longer pending; their rewards can be learned all the same. Counts go on, and so
+        does what a study said of the items.
+
+        Parameters
+        ----------
+        kernel
+            As for `initial`, with the features of the items, if they have any.
+        at
+            As for `refit`.
+        """
+        prior_mean = self.posterior.prior_mean
+        anew = State.initial(
+            kernel,
+            context_dim=self.posterior.context_dim - bool(self.shared),
+            limits=self.limits,
+            prior_mean=None if prior_mean is None else prior_mean.with_kernel(kernel),
+            half_life=self.half_life,
+            encoded=self.usual_contexts is None,
+        )
+        return replace(
+            anew,
+            observations=self.observations,
+            forgotten=self.observations,
+            imported=self.imported,
+            unrewarded=self.unrewarded,
+            leaving=self.leaving,
+        ).refit(at)
 
     def with_kernel(self, kernel: KendallKernel, at: float = 0.0) -> State:
         """Return the state, refit, whose kernel is of the same family for more items; its rows are taken for theirs.
@@ -848,7 +890,7 @@ def decide(
 
 def _shares_now(exploration: Exploration, state: State) -> Exploration:
     """Return the exploration with the shares that it has by now; where rewards age, they stay."""
-    return exploration.after(state.observations) if math.isinf(state.half_life) else exploration
+    return exploration.after(state.remembered) if math.isinf(state.half_life) else exploration
 
 
 DRAW_WIDTH = 0.2
@@ -900,7 +942,7 @@ def search_best(
     items = _items_to_search(believed, context, eligible, rng)
     at_context = state.posterior.at(context, items)
     log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
-    beta = _beta(exploration, log_n_slates, state.observations + 1)
+    beta = _beta(exploration, log_n_slates, state.remembered + 1)
     draws = ItemDraws(at_context)
     # Before the first reward there is nothing to explore around: what is believed is shown.
     drawn = at_context

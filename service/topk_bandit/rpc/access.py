@@ -74,6 +74,7 @@ RULES: Mapping[str, Rule] = {
         GetBandit=Rule(Scope.MANAGE, "name"),
         ListBandits=Rule(Scope.MANAGE, "parent"),
         UpdateBandit=Rule(Scope.MANAGE, "bandit.name", audited=True),
+        ResetBandit=Rule(Scope.MANAGE, "name", audited=True),
         DeleteBandit=Rule(Scope.MANAGE, "name", audited=True),
         UpsertItems=Rule(Scope.MANAGE, "bandit", audited=True),
         RetireItems=Rule(Scope.MANAGE, "bandit", audited=True),

@@ -238,6 +238,12 @@ def bandit_update(
     return _name_in_bandit(request), masked_change(request.bandit, request.update_mask.paths, default)
 
 
+def bandit_reset(request: bandit_pb.ResetBanditRequest) -> tuple[BanditName, str]:
+    """Return which bandit a ResetBandit is about, and its request id, which may be empty."""
+    name = fields.bandit_name("name", request.name)
+    return name, fields.opaque_id("request_id", request.request_id) if request.request_id else ""
+
+
 def _name_in_bandit(request: bandit_pb.CreateBanditRequest | bandit_pb.UpdateBanditRequest) -> BanditName:
     if not request.HasField("bandit"):
         raise InvalidArgumentError("bandit", "is required")
@@ -330,6 +336,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         recommendation_count=stats.recommendations,
         observation_count=stats.observations,
         imported_count=stats.imported,
+        forgotten_count=stats.forgotten,
         default_count=stats.defaults,
         expiration_count=stats.expirations,
         late_reward_count=stats.late_rewards,

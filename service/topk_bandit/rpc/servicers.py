@@ -175,6 +175,14 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         record = await self._use_cases.update_bandit(name, change)
         return bandit_pb.UpdateBanditResponse(bandit=converters.bandit_to_proto(record))
 
+    async def ResetBandit(
+        self, request: bandit_pb.ResetBanditRequest, _context: Context
+    ) -> bandit_pb.ResetBanditResponse:
+        """Have a bandit forget what it learned."""
+        name, request_id = converters.bandit_reset(request)
+        record = await self._use_cases.reset_bandit(name, request_id=request_id)
+        return bandit_pb.ResetBanditResponse(bandit=converters.bandit_to_proto(record))
+
     async def DeleteBandit(
         self, request: bandit_pb.DeleteBanditRequest, _context: Context
     ) -> bandit_pb.DeleteBanditResponse:

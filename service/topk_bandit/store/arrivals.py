@@ -20,6 +20,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     Aggregation,
     BanditCreated,
+    BanditReset,
     Expired,
     Imported,
     ItemsChanged,
@@ -207,6 +208,9 @@ def _take_event(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> No
             revision = arrival.revision + (position > arrival.as_of)
             told = encode_settings(settings).decode()
             arriving.arrival = replace(arriving.arrival, settings=told, revision=revision)
+        case BanditReset():
+            revision = arrival.revision + (position > arrival.as_of)
+            arriving.arrival = replace(arriving.arrival, revision=revision)
         case ItemsChanged(upserted, retired):
             arriving.items |= {item.item_id: item for item in upserted} | dict.fromkeys(retired)
             arriving.retired += map(item_digest, retired)

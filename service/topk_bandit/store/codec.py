@@ -18,6 +18,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     Aggregation,
     BanditCreated,
+    BanditReset,
     BanditSettings,
     ConstantBeta,
     Expired,
@@ -393,6 +394,7 @@ _PARTS |= {
 _TAGS: dict[type[Event], str] = {
     BanditCreated: "bandit_created",
     SettingsChanged: "settings_changed",
+    BanditReset: "bandit_reset",
     ItemsChanged: "items_changed",
     Recommended: "recommended",
     Activated: "activated",

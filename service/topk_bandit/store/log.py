@@ -377,6 +377,10 @@ class Store(Protocol):
         """
         ...
 
+    async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
+        """Append `BanditReset`, unless the newest one has the same request id; or raise `NotFoundError`."""
+        ...
+
     async def delete_bandit(self, name: BanditName) -> None:
         """Remove a bandit with everything that belongs to it, or raise `NotFoundError`.
 

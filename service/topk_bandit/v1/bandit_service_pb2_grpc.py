@@ -55,6 +55,11 @@ class BanditServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.UpdateBanditRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.UpdateBanditResponse.FromString,
                 _registered_method=True)
+        self.ResetBandit = channel.unary_unary(
+                '/topk_bandit.v1.BanditService/ResetBandit',
+                request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ResetBanditRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ResetBanditResponse.FromString,
+                _registered_method=True)
         self.DeleteBandit = channel.unary_unary(
                 '/topk_bandit.v1.BanditService/DeleteBandit',
                 request_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.DeleteBanditRequest.SerializeToString,
@@ -120,6 +125,16 @@ class BanditServiceServicer:
 
     def UpdateBandit(self, request, context):
         """UpdateBandit changes what may change of a bandit. What was learned is kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetBandit(self, request, context):
+        """ResetBandit has a bandit forget all that it learned from rewards, at once and for good. Its items, its settings, its prior
+        and what it knows of features stay, counts go on, and open slates keep their deadlines: a reward that comes later is
+        learned, also of a slate that was shown before. Rewards of before can't be corrected any more. It is safe to send again
+        with the same request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -199,6 +214,11 @@ def add_BanditServiceServicer_to_server(servicer, server):
                     servicer.UpdateBandit,
                     request_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.UpdateBanditRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.UpdateBanditResponse.SerializeToString,
+            ),
+            'ResetBandit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetBandit,
+                    request_deserializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ResetBanditRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_bandit__service__pb2.ResetBanditResponse.SerializeToString,
             ),
             'DeleteBandit': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteBandit,
@@ -345,6 +365,33 @@ class BanditService:
             '/topk_bandit.v1.BanditService/UpdateBandit',
             topk__bandit_dot_v1_dot_bandit__service__pb2.UpdateBanditRequest.SerializeToString,
             topk__bandit_dot_v1_dot_bandit__service__pb2.UpdateBanditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetBandit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.BanditService/ResetBandit',
+            topk__bandit_dot_v1_dot_bandit__service__pb2.ResetBanditRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_bandit__service__pb2.ResetBanditResponse.FromString,
             options,
             channel_credentials,
             insecure,

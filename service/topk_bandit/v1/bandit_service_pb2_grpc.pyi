@@ -43,6 +43,12 @@ class BanditServiceStub:
     """ListBandits returns a tenant's bandits in the order of their names."""
     UpdateBandit: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.UpdateBanditRequest, _bandit_service_pb2.UpdateBanditResponse]
     """UpdateBandit changes what may change of a bandit. What was learned is kept."""
+    ResetBandit: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.ResetBanditRequest, _bandit_service_pb2.ResetBanditResponse]
+    """ResetBandit has a bandit forget all that it learned from rewards, at once and for good. Its items, its settings, its prior
+    and what it knows of features stay, counts go on, and open slates keep their deadlines: a reward that comes later is
+    learned, also of a slate that was shown before. Rewards of before can't be corrected any more. It is safe to send again
+    with the same request_id.
+    """
     DeleteBandit: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.DeleteBanditRequest, _bandit_service_pb2.DeleteBanditResponse]
     """DeleteBandit removes a bandit, its items, its log and all that it learned. It can't be undone."""
     UpsertItems: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.UpsertItemsRequest, _bandit_service_pb2.UpsertItemsResponse]
@@ -78,6 +84,12 @@ class BanditServiceAsyncStub(BanditServiceStub):
     """ListBandits returns a tenant's bandits in the order of their names."""
     UpdateBandit: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.UpdateBanditRequest, _bandit_service_pb2.UpdateBanditResponse]  # type: ignore[assignment]
     """UpdateBandit changes what may change of a bandit. What was learned is kept."""
+    ResetBandit: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.ResetBanditRequest, _bandit_service_pb2.ResetBanditResponse]  # type: ignore[assignment]
+    """ResetBandit has a bandit forget all that it learned from rewards, at once and for good. Its items, its settings, its prior
+    and what it knows of features stay, counts go on, and open slates keep their deadlines: a reward that comes later is
+    learned, also of a slate that was shown before. Rewards of before can't be corrected any more. It is safe to send again
+    with the same request_id.
+    """
     DeleteBandit: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.DeleteBanditRequest, _bandit_service_pb2.DeleteBanditResponse]  # type: ignore[assignment]
     """DeleteBandit removes a bandit, its items, its log and all that it learned. It can't be undone."""
     UpsertItems: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.UpsertItemsRequest, _bandit_service_pb2.UpsertItemsResponse]  # type: ignore[assignment]
@@ -134,6 +146,18 @@ class BanditServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_bandit_service_pb2.UpdateBanditResponse, _abc.Awaitable[_bandit_service_pb2.UpdateBanditResponse]]:
         """UpdateBandit changes what may change of a bandit. What was learned is kept."""
+
+    @_abc_1.abstractmethod
+    def ResetBandit(
+        self,
+        request: _bandit_service_pb2.ResetBanditRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bandit_service_pb2.ResetBanditResponse, _abc.Awaitable[_bandit_service_pb2.ResetBanditResponse]]:
+        """ResetBandit has a bandit forget all that it learned from rewards, at once and for good. Its items, its settings, its prior
+        and what it knows of features stay, counts go on, and open slates keep their deadlines: a reward that comes later is
+        learned, also of a slate that was shown before. Rewards of before can't be corrected any more. It is safe to send again
+        with the same request_id.
+        """
 
     @_abc_1.abstractmethod
     def DeleteBandit(

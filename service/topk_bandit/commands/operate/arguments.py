@@ -89,7 +89,7 @@ def _add_tenants(commands: _Commands) -> None:
 
 
 def _add_bandits(commands: _Commands) -> None:
-    words = _words(commands, "bandits", "list, look at and delete bandits")
+    words = _words(commands, "bandits", "list, look at, reset and delete bandits")
     listed = _word(words, "list", "list bandits with their state at a glance")
     listed.add_argument("tenant", nargs="?", metavar="TENANT", help="whose (default: everybody's)")
     listed.add_argument("--containing", default="", metavar="TEXT", help="only those whose TENANT/BANDIT contains it")
@@ -102,6 +102,9 @@ def _add_bandits(commands: _Commands) -> None:
     delete = _with_bandit(_word(words, "delete", "delete a bandit with all that it learned, for good"))
     delete.add_argument("--yes", action="store_true", help="do it; without it nothing is deleted")
     _finish(delete, "bandits delete")
+    reset = _with_bandit(_word(words, "reset", "have a bandit forget all that it learned from rewards, for good"))
+    reset.add_argument("--yes", action="store_true", help="do it; without it nothing is forgotten")
+    _finish(reset, "bandits reset")
 
 
 def _add_items(commands: _Commands) -> None:

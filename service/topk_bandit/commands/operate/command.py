@@ -136,6 +136,16 @@ def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:
     return [f"deleted {given.bandit}"]
 
 
+def _reset_bandit(given: argparse.Namespace) -> Iterable[str]:
+    name = bandit_named(given.bandit)
+    if not given.yes:
+        raise InvalidArgumentError("--yes", f"{given.bandit} forgets all that it learned from rewards then")
+    with connect(given, name.tenant) as client:
+        client.reset_bandit(name.bandit)
+        forgotten = client.stats(name.bandit).forgotten_count
+    return [f"reset {given.bandit}: {forgotten} rewards are forgotten"]
+
+
 def _list_items(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit)
     with connect(given, name.tenant) as client:
@@ -163,6 +173,7 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits stats": _bandit_stats,
     "bandits history": _bandit_history,
     "bandits delete": _delete_bandit,
+    "bandits reset": _reset_bandit,
     "items list": _list_items,
     "backup": backup,
     "events export": _export_events,

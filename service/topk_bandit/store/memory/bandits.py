@@ -17,6 +17,7 @@ from topk_bandit.domain.bandits import (
     ActivationReceipt,
     Aggregation,
     BanditCreated,
+    BanditReset,
     Expired,
     ItemsChanged,
     Lapsed,
@@ -108,6 +109,7 @@ class _Bandit:
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
     arrived: str = ""
+    reset_by: str = ""
 
     def record(self) -> BanditRecord:
         return BanditRecord(
@@ -345,6 +347,15 @@ class MemoryStore(Store):
         bandit.settings = settings
         bandit.revision += 1
         self._append(bandit, SettingsChanged(settings, prior), at_ms=self._clock_ms())
+        return bandit.record()
+
+    async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
+        """See `Store.reset_bandit`."""
+        bandit = self._bandit(name)
+        if bandit.reset_by != request_id:
+            bandit.reset_by = request_id
+            bandit.revision += 1
+            self._append(bandit, BanditReset(request_id), at_ms=self._clock_ms())
         return bandit.record()
 
     async def delete_bandit(self, name: BanditName) -> None:

@@ -19,6 +19,7 @@ from topk_bandit.domain.bandits import (
     ActivationReceipt,
     BanditCreated,
     BanditName,
+    BanditReset,
     Recommended,
     RewardOutcome,
     RewardReceipt,
@@ -214,6 +215,13 @@ class RedisStore(Store):
             (keys.meta, keys.log),
             (*self._announcing(name), *arguments, *_settings_for_scripts(settings)),
         )
+        return read_bandit(name, meta)
+
+    async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
+        """See `Store.reset_bandit`."""
+        keys = self._keys.bandit(name)
+        arguments = (*self._announcing(name), encode_event(BanditReset(request_id)), request_id)
+        (_, meta), _ = await self._bandits.tell(scripts.RESET_BANDIT, name, (keys.meta, keys.log), arguments)
         return read_bandit(name, meta)
 
     async def delete_bandit(self, name: BanditName) -> None:
