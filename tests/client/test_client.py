@@ -281,6 +281,13 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
     assert client.get_bandit("home") == bandit
 
 
+def test_a_reset_has_a_request_id(server: RunningServer, client: EitherClient) -> None:
+    made = client.create_bandit("home", slate_size=1, item_capacity=1)
+    assert client.reset_bandit("home") == client.reset_bandit("home", request_id="mine") == made
+    fresh, mine = server.shop.loops[NAME].resets
+    assert (len(fresh), mine) == (32, "mine")
+
+
 @pytest.mark.parametrize("kernel", Kernel)
 def test_kernels(client: EitherClient, kernel: Kernel) -> None:
     assert client.create_bandit("home", slate_size=1, item_capacity=1, kernel=kernel).kernel is kernel

@@ -182,6 +182,19 @@ def test_a_bandit_is_deleted_by_who_says_yes(running: Running, ask: Ask) -> None
     assert len(ask("bandits", "list")) == 2
 
 
+def test_a_bandit_forgets_for_who_says_yes(running: Running, ask: Ask) -> None:
+    running.make("spare")
+    with Client(running.address, tenant="acme") as client:
+        client.upsert_items("spare", ["a", "b"])
+        client.reward("spare", client.recommend("spare").id, 1.0)
+        assert "--yes" in ask("bandits", "reset", "acme/spare", status=1)[0]
+        assert client.stats("spare").forgotten_count == 0
+        assert ask("bandits", "reset", "acme/spare", "--yes") == ["reset acme/spare: 1 rewards are forgotten"]
+        stats = client.stats("spare")
+        assert (stats.observation_count, stats.forgotten_count, stats.posterior_row_count) == (1, 1, 0)
+        client.delete_bandit("spare")
+
+
 def test_a_history_has_a_line_for_each_interval(ask: Ask) -> None:
     titles, *rows = ask("bandits", "history", "acme/home")
     assert titles.split()[:3] == ["until", "slates", "rewards"]

@@ -61,6 +61,7 @@ class Loop:
     given: dict[str, tuple[RecommendationRequest, Recommendation]] = field(default_factory=dict)
     rewards: dict[str, float] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
+    resets: list[str] = field(default_factory=list)
     imports: dict[str, ImportProgress] = field(default_factory=dict)
 
     @property
@@ -249,6 +250,11 @@ class Shop:
         loop.record = replace(loop.record, settings=change(loop.record.settings), revision=loop.record.revision + 1)
         return loop.record
 
+    async def reset_bandit(self, name: BanditName, *, request_id: str = "") -> BanditRecord:
+        loop = await self._enter("reset_bandit", name)
+        loop.resets.append(request_id)
+        return loop.record
+
     async def delete_bandit(self, name: BanditName) -> None:
         await self._enter("delete_bandit", name)
         del self.loops[name]
@@ -338,6 +344,7 @@ class Shop:
             recommendations=len(loop.given),
             observations=len(rewards),
             imported=21,
+            forgotten=22,
             defaults=3,
             expirations=4,
             late_rewards=5,

@@ -340,6 +340,22 @@ def test_delete(stub: BanditServiceStub) -> None:
     assert refused(stub.DeleteBandit, pb.DeleteBanditRequest(name=HOME)).code == "NOT_FOUND"
 
 
+def test_reset(server: RunningServer, stub: BanditServiceStub) -> None:
+    made = created(stub)
+    for request_id in ("", "mine"):
+        answer = stub.ResetBandit(pb.ResetBanditRequest(name=HOME, request_id=request_id), timeout=10)
+        assert answer.bandit == made
+    assert server.shop.loops[NAME].resets == ["", "mine"]
+    for name, request_id, field in (
+        (HOME, "a\nb", "request_id"),
+        (HOME, "x" * 129, "request_id"),
+        ("home", "", "name"),
+    ):
+        refusal = refused(stub.ResetBandit, pb.ResetBanditRequest(name=name, request_id=request_id))
+        assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
+    assert refused(stub.ResetBandit, pb.ResetBanditRequest(name=f"{HOME}2")).code == "NOT_FOUND"
+
+
 def test_bandits_are_listed_in_pages(stub: BanditServiceStub) -> None:
     for letter in "cab":
         created(stub, name=f"tenants/acme/bandits/{letter}")
@@ -508,4 +524,5 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         item_features=[features_pb2.FeatureStats(name="price", centre=1.0, scale=2.0, frozen=True, missing_count=4)],
         content_share=16.0,
         imported_count=21,
+        forgotten_count=22,
     )

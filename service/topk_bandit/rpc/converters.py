@@ -43,6 +43,7 @@ __all__ = [
     "activation_to_proto",
     "bandit_creation",
     "bandit_page",
+    "bandit_reset",
     "bandit_to_proto",
     "bandit_update",
     "bandits_to_proto",
