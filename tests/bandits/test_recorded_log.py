@@ -43,7 +43,7 @@ def test_the_recording_has_all_that_can_be_in_a_log() -> None:
     }
     ended = [logged.event for logged in LOG.events if isinstance(logged.event, Expired)]
     assert {expired.default_reward for expired in ended} == {None, 0.25}
-    assert (len(LOG.events), LOG.log_position, SCHEMA) == (174, 174, 10)
+    assert (len(LOG.events), LOG.log_position, SCHEMA) == (174, 174, 11)
 
 
 def test_a_recorded_log_is_replayed_to_the_posterior_that_it_had() -> None:

@@ -117,6 +117,10 @@ class Agreement(RuleBasedStateMachine):
     def update(self, name: BanditName, wanted: BanditSettings, revision: int) -> None:
         self.both(lambda store: store.update_settings(name, wanted, revision=revision))
 
+    @rule(name=names, request_id=st.sampled_from(["one", "two"]))
+    def reset(self, name: BanditName, request_id: str) -> None:
+        self.both(lambda store: store.reset_bandit(name, request_id=request_id))
+
     @rule(name=st.sampled_from([NAMES[1], *[BanditName("shop", "absent")] * 4]))
     def delete(self, name: BanditName) -> None:
         self.both(lambda store: store.delete_bandit(name))

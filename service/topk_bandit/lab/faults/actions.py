@@ -32,6 +32,7 @@ CALLS = {
     "retire an item": 2,
     "hide or show an item": 3,
     "change settings": 2,
+    "reset": 1,
 }
 """What callers do, and how often."""
 

@@ -87,6 +87,7 @@ class Shop:
             "retire an item": self._retire,
             "hide or show an item": self._hide_or_show,
             "change settings": self._change_settings,
+            "reset": self._reset,
             "kill a worker": self._kill,
             "kill all workers": self._kill_all,
             "store away": self._take_store_away,
@@ -280,6 +281,12 @@ class Shop:
             NAME, lambda settings: replace(settings, default_reward=default, reward_wait_ms=wait_ms)
         )
         await self._change(action, rng, worker, call, f"sets the default to {default}, the wait to {wait_ms} ms")
+
+    async def _reset(self, action: Action, rng: np.random.Generator) -> None:
+        if worker := self._any_worker(rng):
+            request_id = f"reset {int(rng.integers(3))}"
+            call = worker.bandits.reset_bandit(NAME, request_id=request_id)
+            await self._change(action, rng, worker, call, f"has the bandit forget, as {request_id}")
 
     async def _change(
         self, action: Action, rng: np.random.Generator, worker: Worker, call: Coroutine[object, object, T], words: str
