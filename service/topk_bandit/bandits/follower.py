@@ -134,7 +134,7 @@ class Follower:
 
     @property
     def has_announced(self) -> bool:
-        """Whether the store was told lately how far the items are known."""
+        """Whether the store was told lately how far the items are known, and knew no newer ones."""
         return _now() <= self._announce_at + self._announce_seconds
 
     async def load(self) -> Model:
@@ -176,7 +176,9 @@ class Follower:
         """Tell the store how far a model knows the items; return whether that is all that the store knows."""
         position, now = model.items_position, _now()
         newest = await self._store.note_follower(self.name, follower=self._worker_id, items_position=position)
-        self._announced_position, self._announce_at = position, now + self._announce_seconds
+        self._announced_position = position
+        if newest <= position:
+            self._announce_at = now + self._announce_seconds
         return newest <= position
 
     def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:

@@ -11,7 +11,7 @@ import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import completion, config, experiment, keys, personalizer, simulate
+from topk_bandit.commands import completion, config, experiment, keys, personalizer, simulate, store
 from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.operate.arguments import add_commands
@@ -45,6 +45,7 @@ An online recommender that learns which ranked slate of k items to show, from on
   topk-bandit simulate    simulate the service among faults, and check what it promises
   topk-bandit doctor      check what the service stands on, with the settings that serve would use
   topk-bandit config      print the settings that serve would use, and where each came from
+  topk-bandit store       repair the log of an embedded store that does not start
   topk-bandit log         write down a bandit's log, replay it, compare two, and evaluate other policies on it
   topk-bandit completion  print what a shell reads to complete these words and their flags
 
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         ("personalizer", personalizer, "answer the calls of Azure Personalizer's clients"),
         ("completion", completion, "print what a shell reads to complete words and flags"),
         ("simulate", simulate, "simulate the service among faults, and check what it promises"),
+        ("store", store, "repair the log of an embedded store that does not start"),
         ("log", log, "write down a bandit's log, replay it, compare two, evaluate policies"),
     ):
         raw = argparse.RawDescriptionHelpFormatter

