@@ -263,6 +263,26 @@ def test_a_broken_log_is_said_and_slates_are_still_chosen(stores: Stores, caplog
     run(stores, scenario)
 
 
+def test_who_knows_of_newer_items_has_not_announced_its_own(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            with walking(store) as walker:
+                model = await walker.load()
+                assert walker.has_announced
+                await store.change_items(NAME, upserted=[], retired=["i1"])
+                async with asyncio.timeout(20):
+                    while walker.has_announced:
+                        await asyncio.sleep(0.05)
+                assert not await walker.announce_items(model)
+                assert not walker.has_announced
+                await walker.follow()
+                assert walker.has_announced
+
+    run(stores, scenario)
+
+
 def test_a_follower_that_has_left_does_not_come_back(stores: Stores) -> None:
     """Not even when a call that began before ends only after it."""
 
