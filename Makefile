@@ -105,10 +105,12 @@ protos: $(VENV)/protos.stamp  ## Generate the code of the wire contract
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=service protos/topk_bandit/v1/*.proto
 	$(COMPILE_PROTOS)
 	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb
+	$(BIN)/python tools/wire_pages.py $(VENV)/protos.binpb
 
 protos-check: $(VENV)/protos.stamp
 	$(COMPILE_PROTOS)
 	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb --check
+	$(BIN)/python tools/wire_pages.py $(VENV)/protos.binpb --check
 	$(BIN)/buf lint $(VENV)/protos.binpb --path topk_bandit
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=$(VENV) --pyi_out=$(VENV) --grpc_python_out=$(VENV) \

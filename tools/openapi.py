@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
+from proto_comments import ENUMS, FIELDS, MESSAGES, METHODS, SERVICES, VALUES, Comments
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from google.protobuf.descriptor_pb2 import (
         DescriptorProto,
@@ -34,9 +35,6 @@ FIRST_REQUESTS = Path(__file__).with_name("first_requests.json")
 TARGET = ROOT / "service" / "topk_bandit" / "v1" / "openapi.json"
 _SERVED = ("topk_bandit/", "google/longrunning/")
 _UNSERVED_METHODS = ("DeleteOperation",)
-
-# Numbers of fields in descriptor.proto, as the paths of comments have them.
-_MESSAGES, _ENUMS, _SERVICES, _FIELDS, _METHODS, _VALUES = 4, 5, 6, 2, 2, 2
 
 _NUMBER: Schema = {"type": "number", "format": "double"}
 _LONG: Schema = {"type": "string", "format": "int64"}
@@ -85,27 +83,6 @@ _ERROR: Schema = {
 }
 
 
-class _Comments:
-    """The comments of a file by the path of what they are about."""
-
-    def __init__(self, file: FileDescriptorProto) -> None:
-        self._by_path = {tuple(one.path): one.leading_comments for one in file.source_code_info.location}
-
-    def about(self, *path: int) -> str:
-        """Return a comment as one text, its paragraphs apart."""
-        lines = [line.strip() for line in self._by_path.get(path, "").strip().splitlines()]
-        return "\n\n".join(" ".join(part) for part in _paragraphs(lines))
-
-
-def _paragraphs(lines: Sequence[str]) -> Iterator[list[str]]:
-    rest = list(lines)
-    while rest:
-        part = list(takewhile(bool, rest))
-        if part:
-            yield part
-        rest = rest[len(part) + 1 :]
-
-
 def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, version: str) -> Schema:
     """Return the OpenAPI document of all services in `files`, which have their comments.
 
@@ -116,13 +93,13 @@ def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, 
     for file in files.file:
         if not file.name.startswith(_SERVED):
             continue
-        comments = _Comments(file)
+        comments = Comments(file)
         for number, message in enumerate(file.message_type):
-            schemas[f"{file.package}.{message.name}"] = _message(message, comments, (_MESSAGES, number))
+            schemas[f"{file.package}.{message.name}"] = _message(message, comments, (MESSAGES, number))
         for number, enum in enumerate(file.enum_type):
-            schemas[f"{file.package}.{enum.name}"] = _enum(enum, comments, (_ENUMS, number))
+            schemas[f"{file.package}.{enum.name}"] = _enum(enum, comments, (ENUMS, number))
         for number, service in enumerate(file.service):
-            paths |= _service(file, service, comments, (_SERVICES, number), first_requests)
+            paths |= _service(file, service, comments, (SERVICES, number), first_requests)
     told = "Every call is a POST of JSON by the Connect protocol; the same calls are served over gRPC."
     return {
         "openapi": "3.1.0",
@@ -139,13 +116,13 @@ def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, 
 def _service(
     file: FileDescriptorProto,
     service: ServiceDescriptorProto,
-    comments: _Comments,
+    comments: Comments,
     path: tuple[int, ...],
     first_requests: Mapping[str, Schema],
 ) -> Schema:
     return {
         f"/{file.package}.{service.name}/{method.name}": {
-            "post": _method(service, method, comments.about(*path, _METHODS, number), first_requests)
+            "post": _method(service, method, comments.about(*path, METHODS, number), first_requests)
         }
         for number, method in enumerate(service.method)
         if method.name not in _UNSERVED_METHODS
@@ -187,10 +164,10 @@ def _reference(type_name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{type_name.lstrip('.')}"}
 
 
-def _message(message: DescriptorProto, comments: _Comments, path: tuple[int, ...]) -> Schema:
+def _message(message: DescriptorProto, comments: Comments, path: tuple[int, ...]) -> Schema:
     entries = {f".{one.name}": one for one in message.nested_type if one.options.map_entry}
     properties = {
-        field.json_name: _field(field, entries, comments.about(*path, _FIELDS, number))
+        field.json_name: _field(field, entries, comments.about(*path, FIELDS, number))
         for number, field in enumerate(message.field)
     }
     return {"type": "object", "description": comments.about(*path), "properties": properties}
@@ -210,8 +187,8 @@ def _kind(field: FieldDescriptorProto) -> Schema:
     return dict(_SCALARS[field.type]) if field.type in _SCALARS else _reference(field.type_name)
 
 
-def _enum(enum: EnumDescriptorProto, comments: _Comments, path: tuple[int, ...]) -> Schema:
-    values = [comments.about(*path, _VALUES, number) for number in range(len(enum.value))]
+def _enum(enum: EnumDescriptorProto, comments: Comments, path: tuple[int, ...]) -> Schema:
+    values = [comments.about(*path, VALUES, number) for number in range(len(enum.value))]
     told = "\n\n".join([comments.about(*path), *filter(None, values)])
     return {"type": "string", "enum": [value.name for value in enum.value], "description": told}
 
