@@ -9,7 +9,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-folder typescript peers bench lock clean
+	dashboards-check protos protos-check protos-folder site typescript peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check test bits typescript  ## Run all that CI runs
+check: lint types layers client-check docs-check dashboards-check protos-check site test bits typescript  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -75,6 +75,16 @@ docs: $(VENV)/dev.stamp  ## Write docs/api from the docstrings
 
 docs-check: $(VENV)/dev.stamp
 	$(BIN)/python tools/api_pages.py --check
+
+$(VENV)/docs.stamp: requirements/docs.lock $(VENV)/dev.stamp
+	$(INSTALL) --require-hashes -r requirements/docs.lock
+	@touch $@
+
+# From nothing each time, about half a minute: what is left of an older build would hide a page that is gone.
+site: $(VENV)/docs.stamp  ## Write build/site: the documentation as a site, with all links checked
+	@rm -rf build/site build/site-cache
+	$(BIN)/sphinx-build --quiet --fail-on-warning --jobs 2 -c tools/site . build/site -d build/site-cache
+	$(BIN)/python tools/site/check.py build/site
 
 dashboards: $(VENV)/dev.stamp  ## Write Grafana's dashboards from tools/panels.py
 	$(BIN)/python tools/dashboards.py
@@ -155,6 +165,8 @@ lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev --extra experiments \
 		--extra ratings --extra rivals -o requirements/dev.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
+		-c requirements/dev.lock --group docs -o requirements/docs.lock
 
 clean:  ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
