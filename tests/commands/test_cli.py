@@ -43,11 +43,25 @@ def test_help_names_every_setting_its_variable_and_its_default(command: str) -> 
     assert done.stdout.count("default: ") == len(SETTINGS)
 
 
+def asks_a_service(*words: str) -> bool:
+    """Return whether a command, or the first of its words, has a service's address."""
+    told = run(*words, "--help").stdout
+    under = re.search(r"\n  WORD\n +(\w+)", told)
+    return asks_a_service(*words, under[1]) if under else "--address" in told
+
+
 def test_help_says_what_there_is_to_do() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("serve", "doctor", "demo", "keys", "study", "experiment", "log"):
-        assert re.search(rf"^    {command}\s+\w", done.stdout, re.MULTILINE)
+    _, _, listed = done.stdout.partition("\n  COMMAND\n")
+    named = re.findall(r"^    (\w+)\s+\w", listed, re.MULTILINE)
+    assert {"serve", "doctor", "demo", "keys", "study", "experiment", "log", "explain", "replay"} < set(named)
+    assert len(named) == len(set(named))
+    # Once each: no text beside the list has it all again.
+    assert [name for name in named if re.search(rf"(topk-bandit|^ *) {name} ", done.stdout.replace(listed, ""))] == []
+    assert "import, and the commands from explain on, ask a service that runs" in done.stdout
+    asking = ["import", *named[named.index("explain") :]]
+    assert [name for name in named if asks_a_service(name)] == asking
     demo = run("demo", "--help").stdout
     assert "--rounds" in demo
     assert "--seed" in demo

@@ -25,6 +25,17 @@ from topk_bandit.process.threads import use_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
+
+    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - the type has no other name
+
+    class _Words(Protocol):
+        """A module that has a command."""
+
+        DESCRIPTION: str
+
+        def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
+
 
 __all__ = ["main"]
 
@@ -36,30 +47,7 @@ _COMPLETES = "_ARGCOMPLETE"
 DESCRIPTION = """\
 An online recommender that learns which ranked slate of k items to show, from one number per slate.
 
-  topk-bandit demo        watch it learn in a simulated shop, in under a minute; nothing is kept
-  topk-bandit serve       run the service; without --redis-url it keeps its data in an embedded store
-  topk-bandit keys        make, list and revoke the keys of those who may call
-  topk-bandit import      teach a bandit from slates that were shown elsewhere, in JSON Lines, CSV or Parquet
-  topk-bandit study       ask people a few well-chosen questions, and learn what they prefer
-  topk-bandit experiment  run one of the papers' experiments again, on its data or on yours
-  topk-bandit simulate    simulate the service among faults, and check what it promises
-  topk-bandit doctor      check what the service stands on, with the settings that serve would use
-  topk-bandit config      print the settings that serve would use, and where each came from
-  topk-bandit store       repair the log of an embedded store that does not start
-  topk-bandit log         write down a bandit's log, replay it, compare two, and evaluate other policies on it
-  topk-bandit completion  print what a shell reads to complete these words and their flags
-
-These ask a service that runs, as --address names it:
-
-  topk-bandit explain     tell why a slate was shown
-  topk-bandit tenants     list tenants, and tell what they use
-  topk-bandit bandits     list bandits at a glance, look at one, delete one
-  topk-bandit items       list a bandit's items
-  topk-bandit events      export a bandit's log, import it, or follow it
-  topk-bandit backup      write all bandits to a folder
-  topk-bandit restore     make the bandits in a folder that backup wrote
-  topk-bandit replay      fold a bandit's log again, and compare it with the model that serves
-  topk-bandit personalizer  answer the calls of Azure Personalizer's clients
+import, and the commands from explain on, ask a service that runs, as --address names it.
 """
 
 
@@ -86,42 +74,55 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"topk-bandit {version('topk-bandit')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    serve = commands.add_parser("serve", help="run the service", description="Run the service until SIGTERM or Ctrl-C.")
+    _add_demo(commands)
+    serve = commands.add_parser(
+        "serve",
+        help="run the service; without --redis-url it keeps its data in an embedded store",
+        description="Run the service until SIGTERM or Ctrl-C.",
+    )
     settings.add_arguments(serve)
     serve.set_defaults(run=_serve)
+    _add_words(commands, "keys", keys, "make, list and revoke the keys of those who may call")
+    text = "teach a bandit from slates that were shown elsewhere, in JSON Lines, CSV or Parquet"
+    _add_words(commands, "import", imports, text)
+    _add_words(commands, "study", study, "ask people a few well-chosen questions, and learn what they prefer")
+    text = "run one of the papers' experiments again, on its data or on yours"
+    _add_words(commands, "experiment", experiment, text)
+    _add_words(commands, "simulate", simulate, "simulate the service among faults, and check what it promises")
     doctor = commands.add_parser(
         "doctor",
-        help="check what the service stands on",
+        help="check what the service stands on, with the settings that serve would use",
         description="Check versions, store settings, the clock and a sample decision; exit 1 if anything is wrong.",
     )
     settings.add_arguments(doctor)
     doctor.set_defaults(run=_doctor)
-    text = "print the settings that serve would use"
+    text = "print the settings that serve would use, and where each came from"
     config.add_arguments(commands.add_parser("config", help=text, description=f"{text[0].upper()}{text[1:]}."))
+    _add_words(commands, "store", store, "repair the log of an embedded store that does not start")
+    text = "write down a bandit's log, replay it, compare two, and evaluate other policies on it"
+    _add_words(commands, "log", log, text)
+    text = "print what a shell reads to complete these words and their flags"
+    _add_words(commands, "completion", completion, text)
+    add_commands(commands)
+    _add_words(commands, "personalizer", personalizer, "answer the calls of Azure Personalizer's clients")
+    return parser
+
+
+def _add_demo(commands: _Commands) -> None:
     demo = commands.add_parser(
         "demo",
-        help="watch it learn in a simulated shop",
+        help="watch it learn in a simulated shop, in under a minute; nothing is kept",
         description="Start the service on an embedded store in a folder of its own, run a simulated shop against it "
         "over gRPC, and show what it learns beside a policy that shows random slates.",
     )
     demo.add_argument("--rounds", type=int, default=600, metavar="COUNT", help="requests to make (default: 600)")
     demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
     demo.set_defaults(run=_demo)
-    for name, words, text in (
-        ("keys", keys, "make, list and revoke keys"),
-        ("import", imports, "teach a bandit from slates that were shown elsewhere"),
-        ("study", study, "ask people about items, and learn what they prefer"),
-        ("experiment", experiment, "run one of the papers' experiments again"),
-        ("personalizer", personalizer, "answer the calls of Azure Personalizer's clients"),
-        ("completion", completion, "print what a shell reads to complete words and flags"),
-        ("simulate", simulate, "simulate the service among faults, and check what it promises"),
-        ("store", store, "repair the log of an embedded store that does not start"),
-        ("log", log, "write down a bandit's log, replay it, compare two, evaluate policies"),
-    ):
-        raw = argparse.RawDescriptionHelpFormatter
-        words.add_arguments(commands.add_parser(name, help=text, description=words.DESCRIPTION, formatter_class=raw))
-    add_commands(commands)
-    return parser
+
+
+def _add_words(commands: _Commands, name: str, words: _Words, text: str) -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    words.add_arguments(commands.add_parser(name, help=text, description=words.DESCRIPTION, formatter_class=raw))
 
 
 def _serve(given: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def add_commands(commands: _Commands) -> None:
     _add_backup(commands)
     replay = commands.add_parser(
         "replay",
-        help="have the service fold a bandit's log again",
+        help="fold a bandit's log again, and compare it with the model that serves",
         description="Have the service fold a bandit's log again, as far back as it goes, and compare what it comes to "
         "with the model that serves.",
     )
@@ -89,7 +89,7 @@ def _add_tenants(commands: _Commands) -> None:
 
 
 def _add_bandits(commands: _Commands) -> None:
-    words = _words(commands, "bandits", "list, look at, reset and delete bandits")
+    words = _words(commands, "bandits", "list bandits at a glance, look at one, reset or delete one")
     listed = _word(words, "list", "list bandits with their state at a glance")
     listed.add_argument("tenant", nargs="?", metavar="TENANT", help="whose (default: everybody's)")
     listed.add_argument("--containing", default="", metavar="TEXT", help="only those whose TENANT/BANDIT contains it")
