@@ -65,10 +65,10 @@ def test_every_call_message_field_and_value_is_described(proto: Path) -> None:
     fields = re.findall(r"^ +(?:[\w.]+ )*[\w.<>, ]+ (\w+) = \d+[;\[ ]", text, flags=re.MULTILINE)
     values = re.findall(r"^  ([A-Z_0-9]+) = \d+;", text, flags=re.MULTILINE)
     assert len(named) > 1
-    assert [name for name in (*fields, *values) if f"\n| `{name}`" not in page] == []
+    assert [name for name in (*fields, *values) if f"\n- `{name}`" not in page] == []
 
 
 def test_messages_of_other_files_are_linked() -> None:
     page = (PAGES / "recommender_service.md").read_text(encoding="utf-8")
-    assert "| `features` | map of string to [`FeatureValue`](features.md#featurevalue) |" in page
+    assert "- `features`, map of string to [`FeatureValue`](features.md#featurevalue): " in page
     assert "[`RecommendRequest`](#recommendrequest) → [`RecommendResponse`](#recommendresponse)" in page

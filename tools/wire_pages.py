@@ -74,9 +74,9 @@ def _page(file: FileDescriptorProto, homes: Mapping[str, str]) -> Iterator[str]:
         yield from (f"## {message.name}", "", _escaped(comments.about(MESSAGES, number)), "")
         yield from _fields(message, comments, number, homes, file)
     for number, enum in enumerate(file.enum_type):
-        yield from (f"## {enum.name}", "", _escaped(comments.about(ENUMS, number)), "", "| value | |", "|---|---|")
+        yield from (f"## {enum.name}", "", _escaped(comments.about(ENUMS, number)), "")
         for place, value in enumerate(enum.value):
-            yield f"| `{value.name}` = {value.number} | {_cell(comments.about(ENUMS, number, VALUES, place))} |"
+            yield _entry(f"`{value.name}` = {value.number}", comments.about(ENUMS, number, VALUES, place))
         yield ""
 
 
@@ -86,10 +86,9 @@ def _fields(
     if not message.field:
         yield from ("It has no fields.", "")
         return
-    yield from ("| field | type | |", "|---|---|---|")
     for place, field in enumerate(message.field):
-        told = _cell(comments.about(MESSAGES, number, FIELDS, place))
-        yield f"| `{field.name}` | {_type(message, field, homes, file)} | {told} |"
+        title = f"`{field.name}`, {_type(message, field, homes, file)}"
+        yield _entry(title, comments.about(MESSAGES, number, FIELDS, place))
     yield ""
 
 
@@ -137,8 +136,10 @@ def _escaped(comment: str) -> str:
     return "".join(part if part.startswith("`") else re.sub(r"([*<\\]|\b_|_\b)", r"\\\1", part) for part in parts)
 
 
-def _cell(comment: str) -> str:
-    return _escaped(comment).replace("|", "\\|").replace("\n\n", "<br><br>")
+def _entry(title: str, comment: str) -> str:
+    """Return an entry of a list: on a phone, a table would leave its comments a column of a few words."""
+    told = _escaped(comment).replace("\n\n", "\n\n  ")
+    return f"- {title}: {told}" if told else f"- {title}"
 
 
 def main(arguments: Sequence[str]) -> int:
