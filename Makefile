@@ -9,7 +9,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-folder site typescript peers bench lock clean
+	dashboards-check protos protos-check protos-folder site axe typescript peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check site test bits typescript  ## Run all that CI runs
+check: lint types layers client-check docs-check dashboards-check protos-check site axe test bits typescript  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -129,6 +129,12 @@ protos-check: $(VENV)/protos.stamp
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
 
 # Its messages are generated in each build, so there is nothing to be out of date.
+axe: tests/axe/node_modules/.package-lock.json  ## Fetch what the console's accessibility is checked with
+
+tests/axe/node_modules/.package-lock.json: tests/axe/package-lock.json
+	npm --prefix tests/axe ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 TYPESCRIPT := clients/typescript
 MESSAGES := $(addprefix topk_bandit/v1/,recommender_service.proto features.proto)
 

@@ -26,7 +26,11 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
-@pytest.mark.parametrize("name", ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "py.typed"])
+SERVED = ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "py.typed"]
+CONSOLE = [f"rpc/console/{file.name}" for file in (ROOT / "service/topk_bandit/rpc/console").iterdir()]
+
+
+@pytest.mark.parametrize("name", [*SERVED, *CONSOLE])
 def test_it_has_the_documents_that_are_served(unpacked: Path, name: str) -> None:
     assert (unpacked / "topk_bandit" / name).stat().st_size or name == "py.typed"
 

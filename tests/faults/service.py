@@ -107,6 +107,7 @@ class Service:
     ) -> None:
         self.address = ""
         self.http_address = ""
+        self.console_address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
         self._command = [*prefix, COMMAND, "serve", *flags]
@@ -218,7 +219,7 @@ class Service:
             self._store_pids.append(record["store_pid"])
         if record.get("message") == "serving":
             self.address, self.metrics_port = record["address"], record["metrics_port"]
-            self.http_address = record["http_address"]
+            self.http_address, self.console_address = record["http_address"], record["console_address"]
             self._serving.set()
 
 

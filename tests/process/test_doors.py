@@ -37,7 +37,7 @@ def test_on_this_machine_nothing_is_asked_for(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "[::]", "10.0.0.1", "[2001:db8::1]", "[::ffff:10.0.0.1]", "shop.example", "localhost.example"]
 )
-@pytest.mark.parametrize("door", ["listen", "http_listen"])
+@pytest.mark.parametrize("door", ["listen", "http_listen", "console_listen"])
 def test_for_other_machines_keys_and_tls_are_needed(locked: dict[str, Any], host: str, door: str) -> None:
     reached = {door: f"{host}:1"}
     check_doors(Settings(**reached, **locked))  # type: ignore[arg-type]

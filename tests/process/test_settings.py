@@ -30,6 +30,7 @@ GOOD: dict[str, tuple[str, object]] = {
         ("https://shop.example", "http://localhost:3000"),
     ),
     "metrics_listen": ("[::1]:0", Address("::1", 0)),
+    "console_listen": ("127.0.0.1:50090", Address("127.0.0.1", 50090)),
     "workers": ("4", 4),
     "redis_url": ("rediss://user:p%40ss@example.org:6380/2", "rediss://user:p%40ss@example.org:6380/2"),
     "fsync": ("always", "always"),
@@ -76,6 +77,7 @@ BAD = [
     ("http_origins", "shop.example", "'shop.example' is not an origin such as https://shop.example"),
     ("http_origins", "https://shop.example/", "is not an origin"),
     ("metrics_listen", "http://localhost:1", "is not host:port"),
+    ("console_listen", "console", "is not host:port"),
     ("workers", "two", "'two' is not a whole number"),
     ("workers", "", "'' is not a whole number"),
     ("workers", "0", "0 is not between 1 and 256"),
@@ -152,6 +154,7 @@ def test_the_defaults() -> None:
         http_listen=Address("127.0.0.1", 50080),
         http_origins=(),
         metrics_listen=Address("127.0.0.1", 9464),
+        console_listen=None,
         workers=1,
         redis_url="",
         data_dir=default_data_dir(HOME),
@@ -362,6 +365,8 @@ def test_two_servers_do_not_share_an_address() -> None:
         read("--listen=127.0.0.1:9", "--metrics-listen=127.0.0.1:9")
     with pytest.raises(ConfigurationError, match=r"metrics_listen .*: 127.0.0.1:8 is where HTTP is served"):
         read("--http-listen=127.0.0.1:8", "--metrics-listen=127.0.0.1:8")
+    with pytest.raises(ConfigurationError, match=r"console_listen .*: 127.0.0.1:8 is where HTTP is served"):
+        read("--http-listen=127.0.0.1:8", "--console-listen=127.0.0.1:8")
     assert read("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0").listen.port == 0
 
 

@@ -41,6 +41,9 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
+# What a running service tells of where it is reached.
+_DOORS = ("address", "http_address", "console_address")
+
 _COMPLETES = "_ARGCOMPLETE"
 """The variable by which a shell asks for completions."""
 
@@ -137,7 +140,7 @@ def _serve(given: argparse.Namespace) -> int:
         _log.warning("%s; it is served all the same, since insecure is said", problem)
     with Supervisor(chosen, stop_requested=stop_requested) as service:
         if service.ready:
-            where = {"address": service.address, "http_address": service.http_address}
+            where = {name: getattr(service, name) for name in _DOORS}
             _log.info("serving", extra={**where, "metrics_port": service.metrics_port})
         while not stop_requested.is_set():
             service.watch(0.5)

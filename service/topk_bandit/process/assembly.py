@@ -39,6 +39,7 @@ from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
 from topk_bandit.rpc.access import AUDIT_LOGGER, Access
+from topk_bandit.rpc.faces import CALLS, CONSOLE
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.server import Server, served_methods
 from topk_bandit.rpc.services import Services
@@ -303,16 +304,18 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
 
 
 class _Servers(NamedTuple):
-    """The doors of a worker: gRPC, and HTTP if it is wanted."""
+    """The doors of a worker: gRPC, and HTTP and the console where they are wanted."""
 
     grpc: Server
-    http: HttpServer | None
+    over_http: tuple[HttpServer, ...]
 
     @classmethod
     def of(
         cls, settings: Settings, spec: WorkerSpec, services: Services, *, certificate: ServerCertificate | None
     ) -> _Servers:
-        connections = most_connections() // (2 if spec.http_address else 1)
+        addresses = {spec.http_address: CALLS, spec.console_address: CONSOLE}
+        faces = {address: face for address, face in addresses.items() if address}
+        connections = most_connections() // (1 + len(faces))
         grpc = Server(
             spec.address,
             services=services,
@@ -321,27 +324,29 @@ class _Servers(NamedTuple):
             tls=certificate,
             so_reuseport=True,
         )
-        if not spec.http_address:
-            return cls(grpc, None)
-        http = HttpServer(
-            spec.http_address,
-            services=services,
-            max_message_bytes=settings.max_message_bytes,
-            max_connections=connections,
-            origins=settings.http_origins,
-            tls=certificate,
-            reuse_port=True,
+        over_http = (
+            HttpServer(
+                address,
+                services=services,
+                face=face,
+                max_message_bytes=settings.max_message_bytes,
+                max_connections=connections,
+                origins=settings.http_origins if face is CALLS else (),
+                tls=certificate,
+                reuse_port=True,
+            )
+            for address, face in faces.items()
         )
-        return cls(grpc, http)
+        return cls(grpc, tuple(over_http))
 
     async def start(self) -> None:
-        if self.http is not None:
-            await self.http.start()
+        for one in self.over_http:
+            await one.start()
         await self.grpc.start()
 
     async def drain(self, seconds: float) -> None:
-        """Let the calls of both doors end within the same seconds."""
-        await asyncio.gather(self.grpc.drain(seconds), *([self.http.drain(seconds)] if self.http else []))
+        """Let the calls of all doors end within the same seconds."""
+        await asyncio.gather(self.grpc.drain(seconds), *(one.drain(seconds) for one in self.over_http))
 
 
 def _residents(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Residents:

@@ -38,7 +38,11 @@ def open_doors(settings: Settings) -> list[str]:
     """Return what lets strangers in, or read along, from other machines; a problem for each listener."""
     wanted = ("keys_file", settings.keys_file), ("tls_certificate", settings.tls_certificate)
     missing = [name for name, value in wanted if value is None]
-    listeners = {"listen": settings.listen, "http_listen": settings.http_listen}
+    listeners = {
+        "listen": settings.listen,
+        "http_listen": settings.http_listen,
+        "console_listen": settings.console_listen,
+    }
     return [
         f"{name}: {address} can be reached from other machines, which needs {' and '.join(missing)}"
         for name, address in listeners.items()

@@ -47,6 +47,12 @@ CALLER_VARIABLES = ("TOPK_BANDIT_ADDRESS", "TOPK_BANDIT_KEY", "TOPK_BANDIT_TLS_R
 
 _CONFIG = "config"
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
+_LISTENERS = {
+    "listen": "gRPC is",
+    "http_listen": "HTTP is",
+    "metrics_listen": "metrics are",
+    "console_listen": "the console is",
+}
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
@@ -268,6 +274,12 @@ class Settings:
         Address("127.0.0.1", 9464),
         _address_or_off,
         "where /metrics, /livez and /readyz are served over HTTP; empty: nowhere",
+        metavar="HOST:PORT",
+    )
+    console_listen: Address | None = _setting(
+        None,
+        _address_or_off,
+        "where operators look at bandits in a browser, such as 127.0.0.1:50090; empty: nowhere",
         metavar="HOST:PORT",
     )
     workers: int = _setting(1, _whole(1, 256), "how many processes serve calls", metavar="COUNT")
@@ -504,7 +516,7 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
     _check_durability(values, origins)
     _check_call_quotas(values, origins)
     taken: dict[object, str] = {}
-    for name, what in (("listen", "gRPC is"), ("http_listen", "HTTP is"), ("metrics_listen", "metrics are")):
+    for name, what in _LISTENERS.items():
         address = values.get(name)
         if not isinstance(address, Address) or address.port == 0:
             continue

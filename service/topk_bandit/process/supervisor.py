@@ -74,6 +74,8 @@ class Supervisor:
         Where gRPC is served, ``host:port``.
     http_address
         Where HTTP is served, ``host:port``; empty when it is not.
+    console_address
+        Where the console is, ``host:port``; empty when it is nowhere.
     metrics_port
         Where the metrics page is; None when there is none.
     """
@@ -102,6 +104,7 @@ class Supervisor:
         self._store: EmbeddedStore | None = None
         self.address = ""
         self.http_address = ""
+        self.console_address = ""
         self.metrics_port: int | None = None
 
     @property
@@ -127,13 +130,13 @@ class Supervisor:
     def _start(self) -> None:
         use_one_thread(os.environ)
         raise_limit()
-        self.address = self._reserve_port("listen", self._settings.listen)
-        if self._settings.http_listen is not None:
-            self.http_address = self._reserve_port("http_listen", self._settings.http_listen)
+        self._reserve_ports()
         folder = self._stack.enter_context(metrics_folder())
         self._start_metrics(folder)
         numbers = range(1, self._settings.workers + 1)
-        specs = (WorkerSpec(number, self.address, self.http_address, folder) for number in numbers)
+        specs = (
+            WorkerSpec(number, self.address, self.http_address, folder, self.console_address) for number in numbers
+        )
         self._workers.extend(map(self._start_worker, specs))
         # While the workers prepare themselves, a store with a long log reads it.
         self._store_url = self._settings.redis_url or self._start_embedded()
@@ -167,6 +170,13 @@ class Supervisor:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _reserve_ports(self) -> None:
+        self.address = self._reserve_port("listen", self._settings.listen)
+        if self._settings.http_listen is not None:
+            self.http_address = self._reserve_port("http_listen", self._settings.http_listen)
+        if self._settings.console_listen is not None:
+            self.console_address = self._reserve_port("console_listen", self._settings.console_listen)
 
     def _reserve_port(self, setting: str, listen: Address) -> str:
         """Hold the port for the workers, which share it, and see that no other program does."""

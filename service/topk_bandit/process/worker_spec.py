@@ -30,12 +30,15 @@ class WorkerSpec:
         Where it serves HTTP, likewise; empty for nowhere.
     metrics_folder
         The folder that it counts into.
+    console_address
+        Where it serves the console, likewise; empty for nowhere.
     """
 
     number: int
     address: str
     http_address: str
     metrics_folder: Path
+    console_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

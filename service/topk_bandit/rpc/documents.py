@@ -1,6 +1,6 @@
-"""What the HTTP server has to read: the OpenAPI document of all calls, and a page that shows it and makes calls.
+"""What the HTTP servers have to read: the OpenAPI document of all calls, a page that makes calls, and the console.
 
-Both are files of the package and the same for the life of a process. A browser keeps them, and asks each time whether
+All are files of the package and the same for the life of a process. A browser keeps them, and asks each time whether
 they are still the same.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aiohttp import ETag, web
@@ -16,16 +17,25 @@ from aiohttp import ETag, web
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Document", "documents"]
+__all__ = ["Document", "documents", "documents_of_console"]
 
 _HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
     "X-Content-Type-Options": "nosniff",
-    # The page has its style and its script in itself, and talks to nobody but its own server.
-    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; "
-    "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
 }
+_POLICY = (
+    "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; "
+)
+
+# The page of all calls has its style and its script in itself.
+_INLINE = _POLICY + "script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+
+# The console shows what others named, so nothing in it can become a script or a style: it has files for both.
+_STRICT = _POLICY + "script-src 'self'; style-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 class Document(NamedTuple):
@@ -35,18 +45,22 @@ class Document(NamedTuple):
     ----------
     tag
         Changes with the content.
+    policy
+        What the browser lets it do.
     """
 
     content_type: str
     body: bytes
     compressed: bytes
     tag: ETag
+    policy: str
 
     @classmethod
-    def of(cls, content_type: str, body: bytes) -> Self:
+    def of(cls, content_type: str, body: bytes, *, policy: str = _INLINE) -> Self:
         """Return a document of a content."""
         # The tag is weak, since it stands for the compressed bytes too.
-        return cls(content_type, body, gzip.compress(body, mtime=0), ETag(sha256(body).hexdigest()[:32], is_weak=True))
+        tag = ETag(sha256(body).hexdigest()[:32], is_weak=True)
+        return cls(content_type, body, gzip.compress(body, mtime=0), tag, policy)
 
     def answer(self, request: web.BaseRequest) -> web.Response:
         """Return the document, or that the one which the browser has is the same."""
@@ -55,6 +69,7 @@ class Document(NamedTuple):
         else:
             response = self._whole(compressed="gzip" in request.headers.get("Accept-Encoding", ""))
         response.etag = self.tag
+        response.headers["Content-Security-Policy"] = self.policy
         return response
 
     def _whole(self, *, compressed: bool) -> web.Response:
@@ -75,4 +90,14 @@ def documents() -> Mapping[str, Document]:
     return {
         "/": Document.of("text/html", package.joinpath("rpc", "pages", "index.html").read_bytes()),
         "/openapi.json": Document.of("application/json", package.joinpath("v1", "openapi.json").read_bytes()),
+    }
+
+
+def documents_of_console() -> Mapping[str, Document]:
+    """Return the files of the console by their paths; the page itself is at the root."""
+    read = {file.name: file.read_bytes() for file in files("topk_bandit").joinpath("rpc", "console").iterdir()}
+    return {
+        "/" if name == "index.html" else f"/{name}": Document.of(_TYPES[kind], body, policy=_STRICT)
+        for name, body in read.items()
+        if (kind := PurePath(name).suffix) in _TYPES
     }

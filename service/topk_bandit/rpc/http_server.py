@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.rpc.documents import documents
+from topk_bandit.rpc.faces import CALLS
 from topk_bandit.rpc.http_answers import JSON, PROTO, problem, refusal, success, wrong_method
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web_protocol import RequestHandler
 
+    from topk_bandit.rpc.faces import Face
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
 
@@ -67,6 +68,8 @@ class HttpServer:
         ``host:port``, port 0 for a free one.
     services
         What is served.
+    face
+        Which of its calls, and which pages.
     max_message_bytes
         The largest body accepted, also after it was decompressed.
     max_connections
@@ -86,6 +89,7 @@ class HttpServer:
         address: str,
         *,
         services: Services,
+        face: Face = CALLS,
         max_message_bytes: int,
         max_connections: int,
         origins: Collection[str] = (),
@@ -101,8 +105,8 @@ class HttpServer:
         self._clock = clock
         self._in_flight = services.guard.in_flight
         self._access = services.guard.access
-        self._methods = _methods_of(services)
-        self._documents = documents()
+        self._methods = {path: answers for path, answers in _methods_of(services).items() if face.serves(path)}
+        self._documents = face.documents()
         self._manager: web.Server | None = None
         self._listener: asyncio.Server | None = None
 

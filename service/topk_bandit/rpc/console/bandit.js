@@ -1,0 +1,181 @@
+// One bandit: how it did over time, what it is made of, what it shows and what it thinks best.
+
+import { history, newestEvents, stats, topSlates } from "./calls.js";
+import { chart } from "./charts.js";
+import { element, facts, replace, section, soft, table } from "./elements.js";
+import { bytes, count, instant, number, share } from "./figures.js";
+
+const MOST_ITEMS = 15, MOST_RECENT = 20;
+
+// The log and the search for the best slates are asked for less often: of the latter a worker takes few at once.
+const SELDOM = 20_000;
+
+const ratio = (part, whole) => (Number(whole) ? share(Number(part) / Number(whole)) : "–");
+
+function charts(points) {
+  const ends = points.map(({ endTime }) => endTime);
+  const of = (name, field) => ({ name, values: points.map((point) => point[field]) });
+  const totals = points.map(({ regretBoundSum, estimatedRegretSum }) => ({ regretBoundSum, estimatedRegretSum }));
+  return element("div", { class: "charts" },
+    chart("regret", "Regret over time, added up", ends, [
+      { name: "bound", values: totals.map((one) => one.regretBoundSum) },
+      { name: "estimated", values: totals.map((one) => one.estimatedRegretSum) },
+    ]),
+    chart("reward", "Mean reward in each interval", ends, [of("mean reward", "meanReward")]),
+    chart("exploration", "Share of slates that explored", ends, [of("explored", "exploredShare")], { show: share }),
+    chart("joins", "Join rate: slates that ended with a reward", ends, [of("join rate", "joinRate")], { show: share }),
+    chart("rounds", "Slates and rewards, added up", ends, [
+      { name: "slates", values: points.map((point) => Number(point.recommendationCount)) },
+      { name: "rewards learned", values: points.map((point) => Number(point.observationCount)) },
+    ], { show: (value) => (Number.isInteger(value) ? count(value) : number(value)) }));
+}
+
+const did = (told, last) => facts([
+  ["Slates", count(told.recommendationCount)],
+  ["Rewards learned", `${count(told.observationCount)}, of them default ${count(told.defaultCount)}, imported ${count(told.importedCount)}`],
+  ["Mean reward", Number(told.observationCount) ? number(told.meanReward) : "–"],
+  ["Regret bound, all slates", number(told.regretBoundSum)],
+  ["Estimated regret, all slates", number(told.estimatedRegretSum)],
+  ["Explored", ratio(told.exploredCount, told.recommendationCount)],
+  ["Join rate", last ? ratio(last.rewardedCount, Number(last.rewardedCount) + Number(last.expiredCount)) : "–"],
+  ["Waiting for a reward", count(told.pendingCount)],
+  ["Late rewards", count(told.lateRewardCount)],
+  ["Expired", count(told.expirationCount)],
+  ["Lost by the store", `${count(told.lostEventCount)} events, ${count(told.lostRewardCount)} rewards`],
+]);
+
+const made = (told) => facts([
+  ["Rows", count(told.posteriorRowCount)],
+  ["Rows of waiting slates", count(told.pendingRowCount)],
+  ["Memory", `${bytes(told.memoryBytes)} of ${bytes(told.memoryLimitBytes)}`],
+  ["Items", `${count(told.itemCount)}, of them available ${count(told.availableItemCount)}`],
+  ["Log position", count(told.logPosition)],
+  ["Learned up to", count(told.modelVersion)],
+  ["Snapshot at", Number(told.snapshotPosition) ? count(told.snapshotPosition) : "none yet"],
+]);
+
+const hyperparameters = (told) => facts([
+  ["Noise variance", number(told.noiseVariance)],
+  ["Prior variance", number(told.priorVariance)],
+  ["Rank weight power", number(told.rankWeightPower)],
+  ["Pair scale", number(told.pairScale)],
+  ["Constant variance", number(told.constantVariance)],
+  ["Shared context", number(told.sharedContext)],
+  ["Content share", number(told.contentShare)],
+  ["Prior slope", number(told.priorSlope)],
+  ["At the edge of its range", told.edgesReached.join(", ") || "none"],
+]);
+
+function slates({ slates: best }, asked) {
+  const rows = best.map((slate, at) => [String(at + 1), slate.itemIds.join(", "), number(slate.mean), number(slate.standardDeviation)]);
+  const when = asked.context || asked.features ? "For the request of the newest slate." : "For a request without a context.";
+  return [soft(when), table("Best slates", ["#Rank", "Slate", "#Mean", "#Spread"], rows)];
+}
+
+// How often each item was shown at each position of the given slates.
+export function shownByPosition(slatesShown) {
+  const width = Math.max(0, ...slatesShown.map((slate) => slate.length));
+  const shown = new Map();
+  for (const slate of slatesShown) slate.forEach((item, at) => {
+    if (!shown.has(item)) shown.set(item, { item, total: 0, at: Array(width).fill(0) });
+    shown.get(item).total += 1;
+    shown.get(item).at[at] += 1;
+  });
+  return { width, items: [...shown.values()].sort((one, other) => other.total - one.total) };
+}
+
+function mostShown(recommended) {
+  const { width, items } = shownByPosition(recommended.map(({ recommendation }) => recommendation.slate));
+  const columns = ["Item", ...Array.from({ length: width }, (_, at) => `#At ${at + 1}`), "#Anywhere"];
+  const rows = items.slice(0, MOST_ITEMS).map(({ item, total, at }) => [item, ...at.map(count), count(total)]);
+  return [soft(`In the newest ${count(recommended.length)} slates of the log.`), table("Most shown items by position", columns, rows)];
+}
+
+function recent(name, recommended, events) {
+  const ends = new Map(events.filter(({ type }) => type === "rewarded" || type === "expired" || type === "lapsed").map((event) => [event.recommendation_id, event]));
+  const ended = ({ recommendation_id: id }) => {
+    const end = ends.get(id);
+    if (!end) return "waits";
+    return end.type === "rewarded" ? number(end.value) : end.type;
+  };
+  const rows = recommended.slice(-MOST_RECENT).reverse().map(({ time, recommendation }) => [
+    element("a", { href: `#/${name}/recommendations/${recommendation.recommendation_id}` }, recommendation.recommendation_id),
+    instant(time), recommendation.slate.join(", "), recommendation.explored ? "explored" : "", ended(recommendation),
+  ]);
+  return table("Newest recommendations", ["Recommendation", "Time", "Slate", "Drawn", "#Reward"], rows);
+}
+
+// A request of the wire for the context that an event of the log has.
+export function asked(context) {
+  if (Array.isArray(context)) return { context };
+  return { features: Object.fromEntries(Object.entries(context).map(([name, value]) => [name, featureOf(value)])) };
+}
+
+function featureOf(value) {
+  if (typeof value === "number") return { number: value };
+  if (typeof value === "boolean") return { boolean: value };
+  if (typeof value === "string") return { text: value };
+  return value.every((one) => typeof one === "number") && value.length ? { vector: { values: value } } : { labels: { values: value } };
+}
+
+export class Bandit {
+  period = 5000;
+
+  constructor(parent, name) {
+    this.name = name;
+    this.title = name.split("/").filter((_, at) => at % 2).join("/");
+    this.known = "";
+    this.askedAt = -Infinity;
+    const id = element("input", { id: "recommendation", autocomplete: "off", spellcheck: "false" });
+    const explain = (event) => {
+      event.preventDefault();
+      if (id.value.trim()) location.hash = `#/${name}/recommendations/${encodeURIComponent(id.value.trim())}`;
+    };
+    this.places = Object.fromEntries(["over-time", "figures", "best", "shown", "newest"].map((place) => [place, element("div")]));
+    parent.replaceChildren(
+      element("h1", {}, this.title),
+      section("Over time", "over-time", this.places["over-time"]),
+      section("Now", "figures", this.places.figures),
+      section("Best slates", "best", this.places.best),
+      section("Most shown items", "shown", this.places.shown),
+      section("Recommendations", "newest",
+        element("form", { class: "search", onsubmit: explain }, element("label", { for: "recommendation" }, "Why was it shown? Id"), id, element("button", {}, "Explain")),
+        this.places.newest),
+    );
+  }
+
+  async update(signal) {
+    const [told, points] = await Promise.all([stats(this.name, signal), history(this.name, signal)]);
+    const version = `${told.logPosition} ${told.modelVersion} ${told.pendingCount} ${told.lateRewardCount} ${told.memoryBytes}`;
+    if (version === this.known) return;
+    replace(this.places["over-time"], charts(points));
+    replace(this.places.figures, element("div", { class: "columns" },
+      element("div", {}, element("h3", {}, "What it did"), did(told, points.at(-1))),
+      element("div", {}, element("h3", {}, "Model"), made(told)),
+      element("div", {}, element("h3", {}, "Hyperparameters"), hyperparameters(told))));
+    this.known = version;
+    if (performance.now() - this.askedAt < SELDOM) return;
+    await this.ask(told, signal);
+    this.askedAt = performance.now();
+  }
+
+  async ask(told, signal) {
+    const events = await newestEvents(this.name, Number(told.logPosition), signal);
+    const recommended = events.filter(({ type }) => type === "recommended");
+    const request = recommended.length ? asked(recommended.at(-1).request.context) : {};
+    const nothing = soft("No slate was given out in the newest 1,000 events.");
+    replace(this.places.shown, ...(recommended.length ? mostShown(recommended) : [nothing]));
+    replace(this.places.newest, recommended.length ? recent(this.name, recommended, events) : nothing.cloneNode(true));
+    replace(this.places.best, ...(await this.best(request, signal)));
+  }
+
+  // The best slates, or why there are none now: the worker takes few such calls at once, and too few items may be available.
+  async best(request, signal) {
+    try {
+      return slates(await topSlates(this.name, request, signal), request);
+    } catch (error) {
+      if (!["failed_precondition", "resource_exhausted", "invalid_argument"].includes(error.code)) throw error;
+      return [soft(error.message)];
+    }
+  }
+}

@@ -1,0 +1,83 @@
+// The calls that the console makes: those of the service, as JSON, with the operator's key.
+
+const KEY = "topk-bandit key";
+
+export class CallError extends Error {
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export const key = {
+  get: () => sessionStorage.getItem(KEY) ?? "",
+  set: (text) => (text ? sessionStorage.setItem(KEY, text) : sessionStorage.removeItem(KEY)),
+};
+
+async function call(method, request, signal) {
+  const headers = { "Content-Type": "application/json", "Connect-Protocol-Version": "1" };
+  if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
+  const init = { method: "POST", headers, body: JSON.stringify(request), signal, credentials: "omit" };
+  const response = await fetch(`/topk_bandit.v1.${method}`, init);
+  const answer = await response.json();
+  if (!response.ok) throw new CallError(answer.code, answer.message);
+  return answer;
+}
+
+// Pages of all bandits; the first one is short, so that there is something to see soon.
+export async function* overviews(tenant, signal) {
+  const request = { parent: `tenants/${tenant || "*"}`, pageSize: 100 };
+  do {
+    const page = await call("OperatorService/ListBanditOverviews", request, signal);
+    yield page.overviews;
+    Object.assign(request, { pageSize: 1000, pageToken: page.nextPageToken });
+  } while (request.pageToken);
+}
+
+export const stats = (bandit, signal) => call("BanditService/GetBanditStats", { bandit }, signal);
+
+export const history = async (bandit, signal) =>
+  (await call("OperatorService/GetBanditHistory", { bandit }, signal)).points;
+
+export const topSlates = (bandit, asked, signal) =>
+  call("OperatorService/ListTopSlates", { bandit, limit: 5, ...asked }, signal);
+
+export const explanation = (bandit, recommendationId, signal) =>
+  call("OperatorService/ExplainRecommendation", { bandit, recommendationId }, signal);
+
+// A page of the log from a position on, with its events read.
+async function events(request, signal) {
+  const page = await call("OperatorService/ExportEvents", request, signal);
+  const read = page.events.map(({ position, time, eventJson }) => ({ position: Number(position), time, ...JSON.parse(eventJson) }));
+  return { ...page, events: read };
+}
+
+// The position from which on the log is there: what was before it may be trimmed.
+async function beginning(bandit, signal) {
+  const { events: oldest, logPosition } = await events({ bandit, pageSize: 1 }, signal);
+  return oldest[0]?.position ?? Number(logPosition) + 1;
+}
+
+// The newest events, at most a page.
+export async function newestEvents(bandit, logPosition, signal) {
+  const first = Math.max(await beginning(bandit, signal), logPosition - 999);
+  return (await events({ bandit, startPosition: String(first), pageSize: 1000 }, signal)).events;
+}
+
+// What the log has of one recommendation from its position on, until its end or for so many pages; `whole` says whether
+// that was all there is.
+export async function lifeOf(bandit, id, position, { pages = 10, isEnd }, signal) {
+  const found = [];
+  const first = Math.max(await beginning(bandit, signal), position);
+  let request = { bandit, startPosition: String(first), pageSize: 1000 };
+  for (let page = 0; page < pages; page += 1) {
+    const part = await events(request, signal);
+    found.push(...part.events.filter((event) => idOf(event) === id));
+    const reached = part.events.at(-1)?.position ?? Number(part.logPosition);
+    if (found.some(isEnd) || reached >= Number(part.logPosition)) return { events: found, whole: first === position };
+    request = { bandit, cursor: part.nextCursor, pageSize: 1000 };
+  }
+  return { events: found, whole: false };
+}
+
+const idOf = (event) => event.recommendation_id ?? event.recommendation?.recommendation_id;

@@ -1,0 +1,77 @@
+// What is looked at, by the address, and when it is asked for again.
+
+import { Bandit } from "./bandit.js";
+import { key } from "./calls.js";
+import { List } from "./list.js";
+import { Recommendation } from "./recommendation.js";
+
+const main = document.getElementById("main"), status = document.getElementById("status");
+const keyField = document.getElementById("key"), tenantField = document.getElementById("tenant"), updating = document.getElementById("updating");
+const PLACE = /^#\/(tenants\/[\w.-]+\/bandits\/[\w.-]+)(?:\/recommendations\/([^/]+))?$/;
+
+let view, asking = new AbortController(), timer, failures = 0;
+
+function viewOf(hash) {
+  const found = PLACE.exec(hash);
+  if (!found) return new List(main, tenantField.value.trim());
+  return found[2] ? new Recommendation(main, found[1], decodeURIComponent(found[2])) : new Bandit(main, found[1]);
+}
+
+function open({ focus = true } = {}) {
+  asking.abort();
+  asking = new AbortController();
+  failures = 0;
+  main.setAttribute("aria-busy", "true");
+  view = viewOf(location.hash);
+  document.title = `${view.title} – topk-bandit console`;
+  if (focus) { main.focus(); scrollTo(0, 0); }
+  ask();
+}
+
+async function ask() {
+  clearTimeout(timer);
+  const { signal } = asking;
+  try {
+    await view.update(signal);
+    if (signal.aborted) return;
+    failures = 0;
+    say("");
+  } catch (error) {
+    if (signal.aborted) return;
+    failures += 1;
+    say(told(error));
+  }
+  main.setAttribute("aria-busy", "false");
+  const wait = view.period * Math.min(2 ** failures, 12);
+  timer = setTimeout(() => (updating.checked && !document.hidden ? ask() : undefined), wait);
+}
+
+function told({ code, message }) {
+  if (code === "unauthenticated") return "The service asks for a key.";
+  if (code === "permission_denied") return `${message} A key for one tenant needs its name under Tenant.`;
+  return code ? message : "The service does not answer.";
+}
+
+// Only what is new is said, so that a screen reader is not told the same at each update.
+function say(text) {
+  if (status.textContent === text) return;
+  status.className = text ? "bad" : "soft";
+  status.textContent = text;
+}
+
+document.getElementById("bar").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key.set(keyField.value.trim());
+  sessionStorage.setItem("topk-bandit tenant", tenantField.value.trim());
+  open({ focus: false });
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+updating.addEventListener("change", () => updating.checked && ask());
+document.addEventListener("visibilitychange", () => !document.hidden && updating.checked && ask());
+addEventListener("hashchange", () => open());
+keyField.value = key.get();
+tenantField.value = sessionStorage.getItem("topk-bandit tenant") ?? "";
+open({ focus: false });

@@ -1,0 +1,53 @@
+"""What an HTTP server shows to those who come: all calls and their page, or the console and the calls that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topk_bandit.rpc.documents import documents, documents_of_console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from topk_bandit.rpc.documents import Document
+
+__all__ = ["CALLS", "CONSOLE", "Face"]
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """One of the two.
+
+    Attributes
+    ----------
+    documents
+        Returns what there is to read, by path.
+    paths
+        The methods that are served; None for all.
+    """
+
+    documents: Callable[[], Mapping[str, Document]]
+    paths: frozenset[str] | None = None
+
+    def serves(self, path: str) -> bool:
+        """Return whether a method is served."""
+        return self.paths is None or path in self.paths
+
+
+CALLS = Face(documents)
+
+# All of them only look: whoever reaches the console alone changes nothing.
+CONSOLE = Face(
+    documents_of_console,
+    frozenset(
+        {
+            "/topk_bandit.v1.BanditService/GetBanditStats",
+            "/topk_bandit.v1.OperatorService/ExplainRecommendation",
+            "/topk_bandit.v1.OperatorService/ExportEvents",
+            "/topk_bandit.v1.OperatorService/GetBanditHistory",
+            "/topk_bandit.v1.OperatorService/ListBanditOverviews",
+            "/topk_bandit.v1.OperatorService/ListTopSlates",
+        }
+    ),
+)

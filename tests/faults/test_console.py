@@ -1,0 +1,288 @@
+"""The operators' console, in a real browser, on the real service."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
+from tests.faults.service import serving, until
+from tests.rpc.keys import key, ring, shown
+
+from topk_bandit.domain.access import Scope
+from topk_bandit.rpc.keys import print_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.browsers import Chrome
+    from tests.faults.service import Service
+
+AXE = Path(__file__).parents[1] / "axe/node_modules/axe-core/axe.min.js"
+CONSOLE = "--console-listen=127.0.0.1:0"
+MANY = 1000
+ROUNDS = 60
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Shop(NamedTuple):
+    """A service with a bandit that learned, and ids of slates that did and did not get a reward."""
+
+    service: Service
+    rewarded: str
+    waiting: str
+
+
+def learn(service: Service, *, tenant: str = "acme", rounds: int = ROUNDS) -> Shop:
+    draw = random.Random(7)
+    with service.client(tenant=tenant) as client:
+        client.create_bandit("home", slate_size=3, item_capacity=20, context_dimension=2)
+        client.upsert_items("home", [HOSTILE, *(f"item-{number}" for number in range(8))])
+        for _ in range(rounds):
+            rewarded = client.recommend("home", [1.0, draw.random()]).id
+            client.reward("home", rewarded, draw.gauss(1.0, 0.2))
+        return Shop(service, rewarded, client.recommend("home", [1.0, 0.5]).id)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    with serving(tmp_path_factory.mktemp("data"), CONSOLE) as running:
+        yield learn(running)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with chromium(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+def settled(browser: Chrome) -> None:
+    until(lambda: browser.find_element(By.ID, "main").get_attribute("aria-busy") == "false", what="it is asked for")
+
+
+def opened(browser: Chrome, service: Service, place: str = "") -> Chrome:
+    browser.get("about:blank")  # an address that differs behind its # alone would load nothing anew
+    browser.get(f"http://{service.console_address}/{place}")
+    settled(browser)
+    return browser
+
+
+def said(browser: Chrome) -> str:
+    return browser.find_element(By.ID, "status").text
+
+
+def click(browser: Chrome, text: str) -> None:
+    browser.find_element(By.LINK_TEXT, text).click()
+    until(lambda: browser.find_element(By.TAG_NAME, "h1").text.endswith(text), what=f"{text} is opened")
+    settled(browser)
+
+
+def facts(browser: Chrome, section: str) -> dict[str, str]:
+    found = browser.find_elements(By.CSS_SELECTOR, f"#{section} dl.facts div")
+    return {one.find_element(By.TAG_NAME, "dt").text: one.find_element(By.TAG_NAME, "dd").text for one in found}
+
+
+def rows(browser: Chrome, selector: str) -> list[list[str]]:
+    script = """return [...document.querySelectorAll(arguments[0] + " tbody tr")].filter(row => !row.hidden)
+        .map(row => [...row.children].map(cell => cell.textContent))"""
+    found: list[list[str]] = browser.execute_script(script, selector)
+    return found
+
+
+def refused_or_served(service: Service, method: str, path: str, body: bytes = b"{}") -> http.client.HTTPResponse:
+    host, _, port = service.console_address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection.request(method, path, body, {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response
+
+
+def test_two_clicks_from_all_bandits_to_regret_over_time_and_to_why_a_slate_was_shown(
+    shop: Shop, browser: Chrome
+) -> None:
+    opened(browser, shop.service)
+    click(browser, "acme/home")
+    with shop.service.client(tenant="acme") as client:
+        stats = client.stats("home")
+    label = browser.find_element(By.CSS_SELECTOR, "#regret svg[role=img]").get_attribute("aria-label")
+    assert label == (
+        f"Regret over time, added up. Newest: bound {stats.regret_bound_sum:.4g}, "
+        f"estimated {stats.estimated_regret_sum:.4g}."
+    )
+    assert browser.find_elements(By.CSS_SELECTOR, "#regret polyline")
+    now = facts(browser, "figures")
+    assert (now["Slates"], now["Rows"]) == (str(ROUNDS + 1), str(stats.posterior_row_count))
+    assert len(rows(browser, "#best")) == 5
+    assert sum(int(row[-1]) for row in rows(browser, "#shown")) == 3 * (ROUNDS + 1)
+    click(browser, shop.rewarded)
+    assert [row[2].split(" with ")[0] for row in rows(browser, "#life")] == ["recommended", "rewarded"]
+    assert rows(browser, "#life")[1][3].startswith("yes, in version ")
+    assert browser.get_log("browser") == []
+
+
+def test_the_parts_of_a_slate_add_up_to_its_mean(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service, f"#/tenants/acme/bandits/home/recommendations/{shop.rewarded}")
+    *parts, (_, total, _) = rows(browser, "#why [aria-label='What adds up to the mean']")
+    reasons = facts(browser, "why")
+    assert total == reasons["Mean"]
+    assert sum(float(part[1]) for part in parts) == pytest.approx(float(total), abs=2e-3)  # of four digits each
+    assert len(rows(browser, "#why [aria-label='Next best slates']")) == 11
+    assert browser.find_elements(By.CSS_SELECTOR, "#why .bad") == []
+    assert browser.get_log("browser") == []
+
+
+def test_it_follows_a_slate_to_its_reward_by_itself(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service, f"#/tenants/acme/bandits/home/recommendations/{shop.waiting}")
+    assert [row[2] for row in rows(browser, "#life")] == ["recommended"]
+    with shop.service.client(tenant="acme") as client:
+        client.reward("home", shop.waiting, 1.5)
+    until(lambda: [row[2] for row in rows(browser, "#life")] == ["recommended", "rewarded with 1.5"], what="it is told")
+
+
+def test_it_does_not_update_unless_it_is_wanted(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service)
+    browser.find_element(By.ID, "updating").click()
+    browser.execute_script("window.asked = 0; const real = fetch; window.fetch = (...all) => (asked++, real(...all))")
+    browser.execute_script("dispatchEvent(new Event('visibilitychange'))")
+    assert browser.execute_script("return asked") == 0
+    browser.find_element(By.ID, "updating").click()
+    until(lambda: browser.execute_script("return asked") > 0, what="it asks again")
+
+
+def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service, "#/tenants/acme/bandits/home")
+    assert HOSTILE in [row[0] for row in rows(browser, "#shown")]
+    assert browser.find_elements(By.CSS_SELECTOR, "main img") == []
+
+
+def test_what_is_not_there_is_said(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service, "#/tenants/acme/bandits/none")
+    assert said(browser) == "tenants/acme/bandits/none not found"
+    browser.get_log("browser")  # a browser tells the console of every 404
+
+
+def test_all_of_a_thousand_bandits_are_found(shop: Shop, browser: Chrome) -> None:
+    with shop.service.client(tenant="many", timeout=60.0) as client, ThreadPoolExecutor(16) as threads:
+        create = lambda number: client.create_bandit(f"shelf-{number:04}", slate_size=2, item_capacity=4)  # noqa: E731
+        list(threads.map(create, range(MANY)))
+    opened(browser, shop.service)
+    until(lambda: len(rows(browser, "#bandits")) == MANY + 1, what="all are listed")
+    assert browser.find_element(By.ID, "found").text == "1,001 bandits"
+    home = dict(zip(("name", "state", "slates"), rows(browser, "#bandits")[0], strict=False))
+    assert home == {"name": "acme/home", "state": "learns", "slates": str(ROUNDS + 1)}
+    browser.find_element(By.ID, "search").send_keys("MANY 042")
+    assert [row[0] for row in rows(browser, "#bandits")] == [
+        "many/shelf-0042", *(f"many/shelf-{number:04}" for number in range(420, 430))
+    ]  # fmt: skip
+    paints = "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    print(f"first contentful paint with {MANY} bandits: {browser.execute_script(paints):.0f} ms")
+    assert browser.get_log("browser") == []
+
+
+def test_it_asks_for_a_key_and_keeps_it_for_the_tab_alone(browser: Chrome, tmp_path: Path) -> None:
+    keys = print_keys(ring(key("second", "acme", [Scope.OPERATE]), key("third", "*", [Scope.RECOMMEND])))
+    (tmp_path / "keys.json").write_text(keys, encoding="utf-8")
+    with serving(tmp_path / "data", CONSOLE, f"--keys-file={tmp_path / 'keys.json'}") as locked:
+        opened(browser, locked)
+        assert said(browser) == "The service asks for a key."
+        use(browser, shown("third"))
+        until(lambda: "operate" in said(browser), what="the scope is asked for")
+        use(browser, shown("second"), tenant="acme")
+        until(lambda: said(browser) == "", what="it is let in")
+        kept = browser.execute_script("return [{...sessionStorage}, {...localStorage}, document.cookie]")
+        assert kept == [{"topk-bandit key": shown("second"), "topk-bandit tenant": "acme"}, {}, ""]
+        assert shown("second") not in browser.current_url
+        use(browser, "", tenant="")
+        until(lambda: said(browser) == "The service asks for a key.", what="the key is forgotten")
+    browser.get_log("browser")  # a browser tells the console of every 401
+
+
+def use(browser: Chrome, text: str, *, tenant: str = "") -> None:
+    for name, value in (("key", text), ("tenant", tenant)):
+        field = browser.find_element(By.ID, name)
+        field.clear()
+        field.send_keys(value)
+    field.send_keys(Keys.ENTER)
+
+
+def test_nothing_can_be_changed_there(shop: Shop) -> None:
+    for call in ("BanditService/DeleteBandit", "BanditService/CreateBandit", "OperatorService/ImportEvents"):
+        assert refused_or_served(shop.service, "POST", f"/topk_bandit.v1.{call}").status == 404
+    served = refused_or_served(shop.service, "POST", "/topk_bandit.v1.OperatorService/ListBanditOverviews",
+        json.dumps({"parent": "tenants/*"}).encode())  # fmt: skip
+    assert served.status == 200
+    host, _, port = shop.service.http_address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection.request("GET", "/main.js")
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/main.js", "/console.css"])
+def test_its_policy_is_strict(shop: Shop, path: str) -> None:
+    response = refused_or_served(shop.service, "GET", path, b"")
+    policy = response.headers["Content-Security-Policy"]
+    assert response.status == 200
+    assert "default-src 'none'" in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+
+
+def places(shop: Shop) -> tuple[str, str, str]:
+    home = "#/tenants/acme/bandits/home"
+    return "", home, f"{home}/recommendations/{shop.rewarded}"
+
+
+def test_axe_finds_nothing_in_light_and_dark(shop: Shop, browser: Chrome) -> None:
+    if not AXE.is_file() and os.environ.get("CI") != "true":
+        pytest.skip("axe-core is missing: make axe")
+    for place in places(shop):
+        opened(browser, shop.service, place)
+        for summary in browser.find_elements(By.CSS_SELECTOR, "#regret summary"):
+            summary.click()
+        for scheme in ("light", "dark"):
+            emulate_scheme(browser, scheme)
+            assert violations(browser) == []
+
+
+def violations(browser: Chrome) -> list[Any]:
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    run = """const [done] = arguments, told = one => [one.id, one.nodes[0].html];
+        axe.run().then(found => done([found.passes.length, found.violations.map(told)]));"""
+    passed, found = browser.execute_async_script(run)
+    assert passed > 15
+    return list(found)
+
+
+def test_it_is_used_by_keyboard(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service)
+    browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.text == "To the content"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    reached = ""
+    for _ in range(6):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        reached = browser.switch_to.active_element.text
+        if reached == "acme/home":
+            break
+    assert reached == "acme/home"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    until(lambda: browser.find_element(By.TAG_NAME, "h1").text == "acme/home", what="it is opened")
+    assert browser.switch_to.active_element.get_attribute("id") == "main"
+
+
+def test_it_fits_a_phone(shop: Shop, browser: Chrome) -> None:
+    emulate_phone(browser)
+    for place in places(shop):
+        opened(browser, shop.service, place)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE
