@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
@@ -79,15 +80,29 @@ def said(browser: Chrome) -> str:
     return browser.find_element(By.ID, "status").text
 
 
+def heading(browser: Chrome) -> str:
+    return str(browser.execute_script("return document.querySelector('h1').textContent"))
+
+
 def click(browser: Chrome, text: str) -> None:
-    browser.find_element(By.LINK_TEXT, text).click()
-    until(lambda: browser.find_element(By.TAG_NAME, "h1").text.endswith(text), what=f"{text} is opened")
+    until(lambda: clicked(browser, text), what=f"{text} is there")
+    until(lambda: heading(browser).endswith(text), what=f"{text} is opened")
     settled(browser)
 
 
+def clicked(browser: Chrome, text: str) -> bool:
+    """Click a link; the page may replace it meanwhile."""
+    try:
+        browser.find_element(By.LINK_TEXT, text).click()
+    except (NoSuchElementException, StaleElementReferenceException):
+        return False
+    return True
+
+
 def facts(browser: Chrome, section: str) -> dict[str, str]:
-    found = browser.find_elements(By.CSS_SELECTOR, f"#{section} dl.facts div")
-    return {one.find_element(By.TAG_NAME, "dt").text: one.find_element(By.TAG_NAME, "dd").text for one in found}
+    script = """return [...document.querySelectorAll(`#${arguments[0]} dl.facts div`)]
+        .map(one => [...one.children].map(part => part.textContent))"""
+    return dict(browser.execute_script(script, section))
 
 
 def rows(browser: Chrome, selector: str) -> list[list[str]]:
@@ -165,6 +180,17 @@ def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:
     assert browser.find_elements(By.CSS_SELECTOR, "main img") == []
 
 
+def test_a_bandit_without_slates_is_shown(shop: Shop, browser: Chrome) -> None:
+    with shop.service.client(tenant="new") as client:
+        client.create_bandit("empty", slate_size=2, item_capacity=4, context_dimension=3)
+    opened(browser, shop.service, "#/tenants/new/bandits/empty")
+    assert facts(browser, "figures")["Slates"] == "0"
+    assert "No slate was given out" in browser.find_element(By.ID, "best").text
+    assert browser.get_log("browser") == []
+    with shop.service.client(tenant="new") as client:
+        client.delete_bandit("empty")
+
+
 def test_what_is_not_there_is_said(shop: Shop, browser: Chrome) -> None:
     opened(browser, shop.service, "#/tenants/acme/bandits/none")
     assert said(browser) == "tenants/acme/bandits/none not found"
@@ -177,13 +203,14 @@ def test_all_of_a_thousand_bandits_are_found(shop: Shop, browser: Chrome) -> Non
         list(threads.map(create, range(MANY)))
     opened(browser, shop.service)
     until(lambda: len(rows(browser, "#bandits")) == MANY + 1, what="all are listed")
-    assert browser.find_element(By.ID, "found").text == "1,001 bandits"
+    assert browser.find_element(By.ID, "found").text == "1,001 bandits: 1 learning, 1,000 resting"
     home = dict(zip(("name", "state", "slates"), rows(browser, "#bandits")[0], strict=False))
     assert home == {"name": "acme/home", "state": "learns", "slates": str(ROUNDS + 1)}
     browser.find_element(By.ID, "search").send_keys("MANY 042")
     assert [row[0] for row in rows(browser, "#bandits")] == [
         "many/shelf-0042", *(f"many/shelf-{number:04}" for number in range(420, 430))
     ]  # fmt: skip
+    assert browser.find_element(By.ID, "found").text == "11 of 1,001 bandits"
     paints = "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
     print(f"first contentful paint with {MANY} bandits: {browser.execute_script(paints):.0f} ms")
     assert browser.get_log("browser") == []
@@ -277,7 +304,7 @@ def test_it_is_used_by_keyboard(shop: Shop, browser: Chrome) -> None:
             break
     assert reached == "acme/home"
     browser.switch_to.active_element.send_keys(Keys.ENTER)
-    until(lambda: browser.find_element(By.TAG_NAME, "h1").text == "acme/home", what="it is opened")
+    until(lambda: heading(browser) == "acme/home", what="it is opened")
     assert browser.switch_to.active_element.get_attribute("id") == "main"
 
 

@@ -23,7 +23,7 @@ function charts(points) {
     ]),
     chart("reward", "Mean reward in each interval", ends, [of("mean reward", "meanReward")]),
     chart("exploration", "Share of slates that explored", ends, [of("explored", "exploredShare")], { show: share }),
-    chart("joins", "Join rate: slates that ended with a reward", ends, [of("join rate", "joinRate")], { show: share }),
+    chart("joins", "Join rate of slates that ended", ends, [of("join rate", "joinRate")], { show: share }),
     chart("rounds", "Slates and rewards, added up", ends, [
       { name: "slates", values: points.map((point) => Number(point.recommendationCount)) },
       { name: "rewards learned", values: points.map((point) => Number(point.observationCount)) },
@@ -66,10 +66,9 @@ const hyperparameters = (told) => facts([
   ["At the edge of its range", told.edgesReached.join(", ") || "none"],
 ]);
 
-function slates({ slates: best }, asked) {
+function slates({ slates: best }) {
   const rows = best.map((slate, at) => [String(at + 1), slate.itemIds.join(", "), number(slate.mean), number(slate.standardDeviation)]);
-  const when = asked.context || asked.features ? "For the request of the newest slate." : "For a request without a context.";
-  return [soft(when), table("Best slates", ["#Rank", "Slate", "#Mean", "#Spread"], rows)];
+  return [soft("For the context of the newest slate."), table("Best slates", ["#Rank", "Slate", "#Mean", "#Spread"], rows)];
 }
 
 // How often each item was shown at each position of the given slates.
@@ -162,17 +161,19 @@ export class Bandit {
   async ask(told, signal) {
     const events = await newestEvents(this.name, Number(told.logPosition), signal);
     const recommended = events.filter(({ type }) => type === "recommended");
-    const request = recommended.length ? asked(recommended.at(-1).request.context) : {};
-    const nothing = soft("No slate was given out in the newest 1,000 events.");
-    replace(this.places.shown, ...(recommended.length ? mostShown(recommended) : [nothing]));
-    replace(this.places.newest, recommended.length ? recent(this.name, recommended, events) : nothing.cloneNode(true));
-    replace(this.places.best, ...(await this.best(request, signal)));
+    if (recommended.length === 0) {
+      for (const place of ["best", "shown", "newest"]) replace(this.places[place], soft("No slate was given out in the newest 1,000 events."));
+      return;
+    }
+    replace(this.places.shown, ...mostShown(recommended));
+    replace(this.places.newest, recent(this.name, recommended, events));
+    replace(this.places.best, ...(await this.best(asked(recommended.at(-1).request.context), signal)));
   }
 
   // The best slates, or why there are none now: the worker takes few such calls at once, and too few items may be available.
   async best(request, signal) {
     try {
-      return slates(await topSlates(this.name, request, signal), request);
+      return slates(await topSlates(this.name, request, signal));
     } catch (error) {
       if (!["failed_precondition", "resource_exhausted", "invalid_argument"].includes(error.code)) throw error;
       return [soft(error.message)];

@@ -6,11 +6,14 @@ import { bytes, count, number, share } from "./figures.js";
 
 const COLUMNS = ["Bandit", "State", "#Slates", "#Rewards", "#Mean reward", "#Regret bound", "#Estimated regret", "#Explored", "#Waiting", "#Late", "#Items", "#Memory"];
 
+const SAID = { bad: "behind", good: "learning", new: "without a reward", resting: "resting" };
+const MOST_BEHIND = 1000;
+
 // The state in words: what is wrong first.
 export function stateOf({ glance, logPosition }) {
   if (!glance) return ["rests", "resting"];
   const behind = Number(logPosition) - Number(glance.modelVersion);
-  if (behind > 1000) return [`${count(behind)} events behind`, "bad"];
+  if (behind > MOST_BEHIND) return [`${count(behind)} events behind`, "bad"];
   if (Number(glance.observationCount) === 0) return ["no reward yet", "new"];
   return ["learns", "good"];
 }
@@ -33,6 +36,7 @@ function figures(overview) {
 class Row {
   constructor(name) {
     this.text = short(name).toLowerCase();
+    this.kind = "";
     this.state = element("span", {});
     this.cells = COLUMNS.slice(2).map(() => element("td", { class: "figure" }));
     const link = element("a", { href: addressOf(name) }, short(name));
@@ -42,7 +46,8 @@ class Row {
   show(overview) {
     const [words, kind] = stateOf(overview);
     if (this.state.textContent !== words) this.state.textContent = words;
-    this.state.className = `state ${kind}`;
+    this.kind = kind;
+    this.state.className = kind;
     figures(overview).forEach((text, at) => {
       if (this.cells[at].textContent !== text) this.cells[at].textContent = text;
     });
@@ -92,6 +97,7 @@ export class List {
     return row.element;
   }
 
+  // How many bandits are in which state, and how many are shown.
   sift() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
@@ -99,7 +105,10 @@ export class List {
       row.hidden = !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }
-    const said = words.length ? `${count(shown)} of ${count(this.rows.size)}` : `${count(this.rows.size)} bandits`;
+    const kinds = [...this.rows.values()].map(({ kind }) => kind);
+    const states = Object.entries(SAID).map(([kind, say]) => [kinds.filter((one) => one === kind).length, say]);
+    const all = `${count(kinds.length)} bandits: ${states.filter(([many]) => many).map(([many, say]) => `${count(many)} ${say}`).join(", ")}`;
+    const said = words.length ? `${count(shown)} of ${count(kinds.length)} bandits` : kinds.length ? all : "no bandits";
     if (this.found.textContent !== said) this.found.textContent = said;
   }
 }

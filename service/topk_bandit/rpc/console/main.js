@@ -9,17 +9,26 @@ const main = document.getElementById("main"), status = document.getElementById("
 const keyField = document.getElementById("key"), tenantField = document.getElementById("tenant"), updating = document.getElementById("updating");
 const PLACE = /^#\/(tenants\/[\w.-]+\/bandits\/[\w.-]+)(?:\/recommendations\/([^/]+))?$/;
 
-let view, asking = new AbortController(), timer, failures = 0;
+let view, asking = new AbortController(), busy = false, timer, failures = 0;
 
 function viewOf(hash) {
   const found = PLACE.exec(hash);
   if (!found) return new List(main, tenantField.value.trim());
-  return found[2] ? new Recommendation(main, found[1], decodeURIComponent(found[2])) : new Bandit(main, found[1]);
+  return found[2] ? new Recommendation(main, found[1], decoded(found[2])) : new Bandit(main, found[1]);
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function open({ focus = true } = {}) {
   asking.abort();
   asking = new AbortController();
+  busy = false;
   failures = 0;
   main.setAttribute("aria-busy", "true");
   view = viewOf(location.hash);
@@ -29,8 +38,10 @@ function open({ focus = true } = {}) {
 }
 
 async function ask() {
+  if (busy) return;
   clearTimeout(timer);
   const { signal } = asking;
+  busy = true;
   try {
     await view.update(signal);
     if (signal.aborted) return;
@@ -41,6 +52,7 @@ async function ask() {
     failures += 1;
     say(told(error));
   }
+  busy = false;
   main.setAttribute("aria-busy", "false");
   const wait = view.period * Math.min(2 ** failures, 12);
   timer = setTimeout(() => (updating.checked && !document.hidden ? ask() : undefined), wait);
@@ -54,9 +66,7 @@ function told({ code, message }) {
 
 // Only what is new is said, so that a screen reader is not told the same at each update.
 function say(text) {
-  if (status.textContent === text) return;
-  status.className = text ? "bad" : "soft";
-  status.textContent = text;
+  if (status.textContent !== text) status.textContent = text;
 }
 
 document.getElementById("bar").addEventListener("submit", (event) => {
