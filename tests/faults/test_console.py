@@ -8,6 +8,7 @@ import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -174,6 +175,54 @@ def test_it_does_not_update_unless_it_is_wanted(shop: Shop, browser: Chrome) -> 
     until(lambda: browser.execute_script("return asked") > 0, what="it asks again")
 
 
+def test_it_is_sorted_by_what_is_pressed(shop: Shop, browser: Chrome) -> None:
+    with shop.service.client(tenant="zoo") as client:
+        client.create_bandit("busy", slate_size=2, item_capacity=4)
+        client.upsert_items("busy", ["a", "b", "c"])
+        for _ in range(ROUNDS + 20):
+            client.recommend("busy")
+    opened(browser, shop.service)
+
+    def order(label: str) -> list[str]:
+        press = """const named = one => one.textContent === arguments[0];
+            const button = [...document.querySelectorAll('th button')].find(named);
+            button.click(); return button.parentElement.getAttribute('aria-sort')"""
+        assert browser.execute_script(press, label) in {"ascending", "descending"}
+        return [row[0] for row in rows(browser, "#bandits")]
+
+    assert order("Slates") == ["zoo/busy", "acme/home"]
+    assert order("Slates") == ["acme/home", "zoo/busy"]
+    assert order("Rewards") == ["acme/home", "zoo/busy"]
+    with shop.service.client(tenant="zoo") as client:
+        client.delete_bandit("busy")
+    until(lambda: len(rows(browser, "#bandits")) == 1, what="it is gone")
+
+
+def test_it_can_be_read_under_load(shop: Shop, browser: Chrome) -> None:
+    stopped = Event()
+    learner = Thread(target=keep_learning, args=(shop.service, stopped))
+    learner.start()
+    try:
+        opened(browser, shop.service)
+        click(browser, "load/home")
+        until(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#regret polyline")) == 2, what="regret is drawn")
+        before = facts(browser, "figures")["Slates"]
+        until(lambda: facts(browser, "figures")["Slates"] != before, what="it updates by itself")
+        browser.execute_script("document.querySelector('#newest a').click()")  # which moves while it is read
+        until(lambda: len(rows(browser, "#why [aria-label='What adds up to the mean']")) > 3, what="it is explained")
+        assert browser.get_log("browser") == []
+    finally:
+        stopped.set()
+        learner.join()
+        with shop.service.client(tenant="load") as client:
+            client.delete_bandit("home")
+
+
+def keep_learning(service: Service, stopped: Event) -> None:
+    while not stopped.wait(0.2):
+        learn(service, tenant="load", rounds=5)
+
+
 def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:
     opened(browser, shop.service, "#/tenants/acme/bandits/home")
     assert HOSTILE in [row[0] for row in rows(browser, "#shown")]
@@ -297,7 +346,7 @@ def test_it_is_used_by_keyboard(shop: Shop, browser: Chrome) -> None:
     assert browser.switch_to.active_element.text == "To the content"
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     reached = ""
-    for _ in range(6):
+    for _ in range(20):
         browser.switch_to.active_element.send_keys(Keys.TAB)
         reached = browser.switch_to.active_element.text
         if reached == "acme/home":

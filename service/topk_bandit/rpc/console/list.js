@@ -18,18 +18,22 @@ export function stateOf({ glance, logPosition }) {
   return ["learns", "good"];
 }
 
+const NOTHING = [-Infinity, ""];
+
 const short = (name) => name.split("/").filter((_, at) => at % 2).join("/");
 
 export const addressOf = (name) => `#/${name}`;
 
-function figures(overview) {
-  const { glance, pendingCount, lateRewardCount } = overview;
-  const stored = [count(pendingCount), count(lateRewardCount)];
-  if (!glance) return ["", "", "", "", "", "", ...stored, "", ""];
-  const slates = Number(glance.recommendationCount), rewards = Number(glance.observationCount);
+// What the columns from the third on show: numbers to sort by, and what is read. What rests has few.
+function figures({ glance, pendingCount, lateRewardCount }) {
+  const waiting = [Number(pendingCount), count(pendingCount)], late = [Number(lateRewardCount), count(lateRewardCount)];
+  if (!glance) return [...Array(6).fill(NOTHING), waiting, late, NOTHING, NOTHING];
+  const slates = Number(glance.recommendationCount), rewards = Number(glance.observationCount), memory = Number(glance.memoryBytes);
+  const explored = Number(glance.exploredCount) / slates;
   return [
-    count(slates), count(rewards), rewards ? number(glance.meanReward) : "–", number(glance.regretBoundSum), number(glance.estimatedRegretSum),
-    slates ? share(Number(glance.exploredCount) / slates) : "–", ...stored, count(glance.itemCount), bytes(glance.memoryBytes),
+    [slates, count(slates)], [rewards, count(rewards)], rewards ? [glance.meanReward, number(glance.meanReward)] : NOTHING,
+    [glance.regretBoundSum, number(glance.regretBoundSum)], [glance.estimatedRegretSum, number(glance.estimatedRegretSum)],
+    slates ? [explored, share(explored)] : NOTHING, waiting, late, [glance.itemCount, count(glance.itemCount)], [memory, bytes(memory)],
   ];
 }
 
@@ -48,7 +52,9 @@ class Row {
     if (this.state.textContent !== words) this.state.textContent = words;
     this.kind = kind;
     this.state.className = kind;
-    figures(overview).forEach((text, at) => {
+    const all = figures(overview);
+    this.values = [this.text, words, ...all.map(([value]) => value)];
+    all.forEach(([, text], at) => {
       if (this.cells[at].textContent !== text) this.cells[at].textContent = text;
     });
   }
@@ -64,37 +70,56 @@ export class List {
     this.search = element("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", oninput: () => this.sift() });
     this.found = element("p", { class: "soft", role: "status", id: "found" }, "");
     this.body = element("tbody");
-    const head = COLUMNS.map((name) => element("th", { scope: "col", class: name.startsWith("#") ? "figure" : undefined }, name.replace("#", "")));
+    this.head = COLUMNS.map((name, at) => element("th", { scope: "col", class: name.startsWith("#") ? "figure" : undefined },
+      element("button", { type: "button", onclick: () => this.sortBy(at) }, name.replace("#", ""))));
+    this.sorting = { at: 0, down: false };
     parent.replaceChildren(
       element("h1", {}, this.title),
       element("div", { class: "search", role: "search" }, element("label", { for: "search" }, "Search"), this.search, this.found),
       element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Bandits at a glance" },
-        element("table", { id: "bandits" }, element("caption", { class: "hidden" }, "Bandits at a glance"), element("thead", {}, element("tr", {}, head)), this.body)),
+        element("table", { id: "bandits" }, element("caption", { class: "hidden" }, "Bandits at a glance"), element("thead", {}, element("tr", {}, this.head)), this.body)),
       soft("A bandit that rests has no model in the memory of the worker that answered; opening it brings it back."),
     );
   }
 
   async update(signal) {
     const known = new Set();
-    let before = null;
     for await (const page of overviews(this.tenant, signal)) {
       for (const overview of page) {
         known.add(overview.name);
-        before = this.place(overview, before);
+        this.show(overview);
       }
+      this.order();
       this.sift();
     }
     for (const [name, row] of this.rows) if (!known.has(name)) { row.element.remove(); this.rows.delete(name); }
     this.sift();
   }
 
-  place(overview, before) {
-    let row = this.rows.get(overview.name);
-    if (!row) this.rows.set(overview.name, (row = new Row(overview.name)));
-    row.show(overview);
-    const next = before ? before.nextSibling : this.body.firstChild;
-    if (next !== row.element) this.body.insertBefore(row.element, next);
-    return row.element;
+  show(overview) {
+    if (!this.rows.has(overview.name)) this.rows.set(overview.name, new Row(overview.name));
+    this.rows.get(overview.name).show(overview);
+  }
+
+  // By a column: names upwards and figures downwards at first, and the other way round the next time.
+  sortBy(at) {
+    const down = this.sorting.at === at ? !this.sorting.down : COLUMNS[at].startsWith("#");
+    this.sorting = { at, down };
+    this.head.forEach((one, column) => (column === at ? one.setAttribute("aria-sort", down ? "descending" : "ascending") : one.removeAttribute("aria-sort")));
+    this.order();
+  }
+
+  // Rows that stand right are not moved, and what is focused stays so.
+  order() {
+    const { at, down } = this.sorting, sign = down ? -1 : 1, held = document.activeElement;
+    const compare = (one, other) => (one === other ? 0 : one < other ? -1 : 1);
+    const rows = [...this.rows.values()].sort((one, other) => sign * compare(one.values[at], other.values[at]) || compare(one.text, other.text));
+    let next = this.body.firstChild;
+    for (const { element: row } of rows) {
+      if (row === next) next = next.nextSibling;
+      else this.body.insertBefore(row, next);
+    }
+    if (this.body.contains(held) && document.activeElement !== held) held.focus({ preventScroll: true });
   }
 
   // How many bandits are in which state, and how many are shown.

@@ -9,6 +9,9 @@ const main = document.getElementById("main"), status = document.getElementById("
 const keyField = document.getElementById("key"), tenantField = document.getElementById("tenant"), updating = document.getElementById("updating");
 const PLACE = /^#\/(tenants\/[\w.-]+\/bandits\/[\w.-]+)(?:\/recommendations\/([^/]+))?$/;
 
+// How many times as long as an answer took nothing is asked: long lists are asked for less often.
+const REST = 20;
+
 let view, asking = new AbortController(), busy = false, timer, failures = 0;
 
 function viewOf(hash) {
@@ -40,7 +43,7 @@ function open({ focus = true } = {}) {
 async function ask() {
   if (busy) return;
   clearTimeout(timer);
-  const { signal } = asking;
+  const { signal } = asking, began = performance.now();
   busy = true;
   try {
     await view.update(signal);
@@ -54,7 +57,7 @@ async function ask() {
   }
   busy = false;
   main.setAttribute("aria-busy", "false");
-  const wait = view.period * Math.min(2 ** failures, 12);
+  const wait = Math.max(view.period * Math.min(2 ** failures, 12), (performance.now() - began) * REST);
   timer = setTimeout(() => (updating.checked && !document.hidden ? ask() : undefined), wait);
 }
 
