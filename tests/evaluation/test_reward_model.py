@@ -91,6 +91,27 @@ def test_rewards_without_noise_are_told_in_full() -> None:
         assert model.expected(log, target).mean() == pytest.approx(truth, abs=0.03)
 
 
+def test_rewards_that_only_count_items_are_told_whatever_was_shown() -> None:
+    """Without noise, and alike at every position: the likelihood wants a covariance of positions that is singular."""
+    for seed in range(44):
+        rng = np.random.default_rng(seed)
+        count = int(rng.integers(40, 215))
+        cut = int(rng.integers(count))
+        best = np.array([rng.permutation(6)[:3]] * count, dtype=np.int32)
+        best[cut:] = rng.permutation(6)[:3]
+        slates = best.copy()
+        for row in slates:
+            if rng.random() < 0.05:
+                row[:] = rng.permutation(6)[:3]
+            elif rng.random() < 0.2:
+                row[rng.integers(3)] = rng.choice([item for item in range(6) if item not in row])
+        rewards = np.isin(slates, rng.permutation(6)[:2]).sum(axis=1).astype(float)
+        shown = {"best": best, "near_share": 0.04, "uniform_share": 0.01}
+        log = slate_log(np.ones((count, 1)), np.ones((count, 6), dtype=bool), slates, rewards, **shown)
+        model = learn_rewards(log)
+        assert np.abs(model.residuals(log)[count // 2 :]).mean() <= rewards.std() + 1e-9
+
+
 def test_what_is_too_little_or_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidArgumentError, match="at least 10 requests"):
         learn_rewards(small_log(9))

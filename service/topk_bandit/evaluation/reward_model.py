@@ -34,6 +34,9 @@ _STEPS = 10
 _MOST_COEFFICIENTS = 5000
 _SAME, _SMALLEST = 1e-12, 1e-200
 _WIDE = 100.0
+_FLOOR = 1e-8
+_LEAST_NOISE = 1e-6
+"""Of the rewards' variance; with less of it the sums would be too near to singular for the numbers that they are in."""
 
 
 class Features:
@@ -205,8 +208,14 @@ def _likely_prior(log: SlateLog, features: Features, folds: tuple[Fold, ...]) ->
         spread = np.asarray(np.linalg.inv(gram / prior.noise + prior.precision(features)), dtype=float)
         mean = spread @ products / prior.noise
         missed = squares - 2.0 * mean @ products + mean @ gram @ mean + float((spread * gram).sum())
-        prior = _next_prior(prior, features, mean, spread, noise=max(missed / len(log), _SAME * variance))
+        prior = _next_prior(prior, features, mean, spread, noise=max(missed / len(log), _LEAST_NOISE * variance))
     return prior
+
+
+def _with_floor(covariance: FloatArray) -> FloatArray:
+    """Return a covariance that is not singular: rewards without noise may make it so."""
+    floor = max(_FLOOR * float(np.trace(covariance)) / len(covariance), _SMALLEST)
+    return np.asarray(covariance + floor * np.eye(len(covariance)))
 
 
 def _next_prior(prior: Prior, features: Features, mean: FloatArray, spread: FloatArray, *, noise: float) -> Prior:
@@ -215,7 +224,7 @@ def _next_prior(prior: Prior, features: Features, mean: FloatArray, spread: Floa
     effects = mean[:n].reshape(shape)
     moments = np.einsum("jic,lid->jcld", effects, effects)
     moments = (moments + np.einsum("jiclid->jcld", spread[:n, :n].reshape(*shape, *shape))) / features.n_items
-    positions = np.einsum("jcld,dc->jl", moments, np.linalg.inv(prior.parts)) / features.dim
-    parts = np.einsum("jcld,lj->cd", moments, np.linalg.inv(positions)) / features.size
+    positions = _with_floor(np.einsum("jcld,dc->jl", moments, np.linalg.inv(prior.parts)) / features.dim)
+    parts = _with_floor(np.einsum("jcld,lj->cd", moments, np.linalg.inv(positions)) / features.size)
     scale = np.trace(parts) / features.dim
     return Prior(positions * scale, parts / scale, noise, prior.level)
