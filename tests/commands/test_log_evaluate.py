@@ -314,6 +314,28 @@ def test_baseline_slates_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "20 baseline slates are left out" in capsys.readouterr().out
 
 
+def test_propensities_are_those_that_a_reset_led_to() -> None:
+    """Exploration begins anew, and each slate tells by how many rewards its shares had fallen."""
+    found = []
+    falling = replace(BOUGHT, exploration=replace(BOUGHT.exploration, shares_fall_after=10))
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, falling, incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in "abcdef"])
+            for number in range(80):
+                if number == 40:
+                    await worker.bandits.reset_bandit(NAME)
+                model = await worker.residents.follow(NAME)
+                given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, 0.5)))
+                assert given.observations == model.state.remembered == number % 40
+                await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))
+            found.append(await read_store(store, NAME, first=None, last=None))
+
+    run(MemoryStores(), scenario)
+    assert len(read_slates(found[0]).log) == 80
+
+
 def test_imported_rows_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
 
