@@ -206,9 +206,12 @@ def test_it_can_be_read_under_load(shop: Shop, browser: Chrome) -> None:
         opened(browser, shop.service)
         click(browser, "load/home")
         until(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#regret polyline")) == 2, what="regret is drawn")
-        before = facts(browser, "figures")["Slates"]
-        until(lambda: facts(browser, "figures")["Slates"] != before, what="it updates by itself")
-        browser.execute_script("document.querySelector('#newest a').click()")  # which moves while it is read
+        until(lambda: "Slates" in facts(browser, "figures"), what="figures are there")
+        before = facts(browser, "figures").get("Slates")
+        until(lambda: facts(browser, "figures").get("Slates") not in {None, before}, what="it updates by itself")
+        # The newest slate moves while it is read, and its place may be empty for a moment.
+        script = "const newest = document.querySelector('#newest a'); newest?.click(); return newest !== null"
+        until(lambda: browser.execute_script(script), what="a slate is there")
         until(lambda: len(rows(browser, "#why [aria-label='What adds up to the mean']")) > 3, what="it is explained")
         assert browser.get_log("browser") == []
     finally:
