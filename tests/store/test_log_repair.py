@@ -44,6 +44,8 @@ def die_with_entries(store: EmbeddedStore) -> Path:
         for position in range(1, ENTRIES + 1):
             client.xadd("log", {"event": "x" * 50}, id=f"{position}-0")
     os.kill(store.pid, signal.SIGKILL)
+    assert store._process is not None
+    store._process.wait()
     (file,) = store.folder.glob("appendonlydir/*.incr.aof")
     return file
 
