@@ -8,11 +8,12 @@ entry that stands for nothing: it is never listed, and is released before a tena
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, UnavailableError
 from topk_bandit.store.redis.tenant_index import TenantIndex
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.scripts import Script
 
 __all__ = ["Aggregates", "Kind"]
+
+_log = logging.getLogger(__name__)
 
 _PAGE = 256
 
@@ -87,6 +90,7 @@ class Aggregates(Generic[_Name, _Record]):
     def __init__(self, link: Link, kind: Kind[_Name, _Record]) -> None:
         self._link = link
         self._kind = kind
+        self._damaged: set[_Name] = set()
         self.index = TenantIndex(
             link, keys=kind.index, meta=lambda tenant, entry: kind.keys(kind.name(tenant, entry)).meta
         )
@@ -123,16 +127,32 @@ class Aggregates(Generic[_Name, _Record]):
         return known
 
     async def page(self, tenant: str, *, after: str, limit: int) -> tuple[_Record, ...]:
-        """Return up to `limit` of a tenant's whose id sorts after `after` by bytes, in order."""
+        """Return up to `limit` of a tenant's whose id sorts after `after` by bytes, in order, but for damaged ones."""
         records: list[_Record] = []
         while len(records) < limit:
             entries = await self.index.page(tenant, after=after, limit=min(limit - len(records), _PAGE))
             if not entries:
                 break
-            found = await asyncio.gather(*(self.find(self._kind.name(tenant, entry)) for entry in entries))
+            found = await asyncio.gather(*(self._find_whole(self._kind.name(tenant, entry)) for entry in entries))
             records.extend(record for record in found if record is not None)
             after = entries[-1]
         return tuple(records)
+
+    async def _find_whole(self, name: _Name) -> _Record | None:
+        """Return what has this name, or None, also for one that is damaged: it hides no other, and is told once."""
+        try:
+            return await self.find(name)
+        except CorruptDataError as error:
+            if name not in self._damaged:
+                self._damaged.add(name)
+                noun = self._kind.noun
+                _log.error(
+                    "a %s is damaged, and left out of lists until it is deleted: %s",
+                    noun,
+                    error,
+                    extra={noun: str(name)},
+                )
+            return None
 
     async def reserve(self, name: _Name, *, incarnation: str, quota: int) -> int:
         """Reserve what is about to be created; return when, by the store's clock, or raise `ExhaustedError`."""
@@ -152,8 +172,16 @@ class Aggregates(Generic[_Name, _Record]):
         return self._kind.read(name, *meta)
 
     async def delete(self, script: Script, name: _Name, *arguments: str) -> None:
-        """Run a script that deletes the incarnation which is its last argument; then release the index's entry."""
-        incarnation = (await self.get(name)).incarnation
-        await self._link.run_durably(script, self._kind.keys(name).all, (*arguments, incarnation))
+        """Run a script that deletes the incarnation which is its last argument; then release the index's entry.
+
+        Of what is damaged all keys are removed, whatever is in them.
+        """
+        keys, incarnation = self._kind.keys(name).all, None
+        try:
+            incarnation = (await self.get(name)).incarnation
+            await self._link.run_durably(script, keys, (*arguments, incarnation))
+        except CorruptDataError:
+            await self._link.call("UNLINK", *keys)
+            self._damaged.discard(name)
         with suppress(UnavailableError):
             await self.index.release(name.tenant, self._kind.entry(name), incarnation=incarnation)

@@ -53,9 +53,13 @@ class TenantIndex:
             reservation = await self._try_reserve(tenant, entry, incarnation, quota)
         return reservation
 
-    async def release(self, tenant: str, entry: str, *, incarnation: str) -> None:
-        """Take out what was deleted, unless another attempt to create it has reserved the entry since."""
-        await self._release(tenant, [(entry.encode(), f"{incarnation} ".encode())])
+    async def release(self, tenant: str, entry: str, *, incarnation: str | None) -> None:
+        """Take out what was deleted, unless another attempt to create it has reserved the entry since.
+
+        None stands for any incarnation: nobody knows that of what was damaged.
+        """
+        reserved = "" if incarnation is None else f"{incarnation} "
+        await self._release(tenant, [(entry.encode(), reserved.encode())])
 
     async def page(self, tenant: str, *, after: str, limit: int) -> Sequence[str]:
         """Return up to `limit` ids that sort after `after` by bytes, in order."""
