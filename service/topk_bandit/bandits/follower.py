@@ -75,7 +75,7 @@ class Follower:
                                    +---------------------------->  lagging
                                      snapshot and long tail
 
-        loading, current, lagging  ->  broken           an event can't be folded: logged and counted
+        loading, current, lagging  ->  broken           an event can't be read or folded: logged and counted
         broken                     ->  current, lagging  it can be after all; tried again at each look
         any                        ->  resting, absent  not used for long, or others need the memory
         any                        ->  absent           there is no such bandit, or nothing to load it from

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -37,16 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _repair(given: argparse.Namespace) -> int:
     from topk_bandit.store.log_repair import examine_log, repair_log  # noqa: PLC0415 - other commands need not wait
 
-    if not given.yes:
-        report = examine_log(given.data_dir)
-        print(_told(report))  # noqa: T201 - what a person at a terminal reads
-        if not report.is_good:
-            raise InvalidArgumentError("--yes", "nothing was changed; what comes after that is lost then")
-        return 0
-    report, copied = repair_log(given.data_dir)
-    print(_told(report))  # noqa: T201
-    if copied is not None:
-        print(f"cut off {report.n_bytes - report.good_bytes} bytes; the log as it was is in {copied}")  # noqa: T201
+    report, copied = repair_log(given.data_dir) if given.yes else (examine_log(given.data_dir), None)
+    cut = f"cut off {report.n_bytes - report.good_bytes} bytes; the log as it was is in {copied}"
+    print_lines([_told(report), *([cut] if copied else [])], sys.stdout)
+    if not (given.yes or report.is_good):
+        raise InvalidArgumentError("--yes", "nothing was changed; what comes after that is lost then")
     return 0
 
 

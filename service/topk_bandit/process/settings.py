@@ -279,7 +279,7 @@ class Settings:
     console_listen: Address | None = _setting(
         None,
         _address_or_off,
-        "where operators look at bandits in a browser, such as 127.0.0.1:50090; empty: nowhere",
+        "where operators look at bandits in a browser, such as 127.0.0.1:50091; empty: nowhere",
         metavar="HOST:PORT",
     )
     workers: int = _setting(1, _whole(1, 256), "how many processes serve calls", metavar="COUNT")

@@ -347,7 +347,10 @@ class Store(Protocol):
         ...
 
     async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
-        """Return up to `limit` bandits of `tenant` whose id sorts after `after` (by bytes), in order."""
+        """Return up to `limit` bandits of `tenant` whose id sorts after `after` (by bytes), in order.
+
+        One whose record is damaged is left out, and hides no other.
+        """
         ...
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:

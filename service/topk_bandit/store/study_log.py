@@ -155,7 +155,10 @@ class StudyStore(Protocol):
         ...
 
     async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
-        """Return up to `limit` studies of `tenant` whose id sorts after `after` (by bytes), in order."""
+        """Return up to `limit` studies of `tenant` whose id sorts after `after` (by bytes), in order.
+
+        One whose record is damaged is left out, and hides no other.
+        """
         ...
 
     async def delete_study(self, name: StudyName) -> None:
