@@ -72,6 +72,7 @@ def settled(browser: Chrome) -> None:
 
 def opened(browser: Chrome, service: Service, place: str = "") -> Chrome:
     browser.get("about:blank")  # an address that differs behind its # alone would load nothing anew
+    browser.get_log("browser")  # what the page before told, whose bandit may be gone meanwhile
     browser.get(f"http://{service.console_address}/{place}")
     settled(browser)
     return browser
@@ -235,12 +236,13 @@ def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:
 def test_a_bandit_without_slates_is_shown(shop: Shop, browser: Chrome) -> None:
     with shop.service.client(tenant="new") as client:
         client.create_bandit("empty", slate_size=2, item_capacity=4, context_dimension=3)
-    opened(browser, shop.service, "#/tenants/new/bandits/empty")
-    assert facts(browser, "figures")["Slates"] == "0"
-    assert "No slate was given out" in browser.find_element(By.ID, "best").text
-    assert browser.get_log("browser") == []
-    with shop.service.client(tenant="new") as client:
-        client.delete_bandit("empty")
+        try:
+            opened(browser, shop.service, "#/tenants/new/bandits/empty")
+            assert facts(browser, "figures")["Slates"] == "0"
+            assert "No slate was given out" in browser.find_element(By.ID, "best").text
+            assert browser.get_log("browser") == []
+        finally:
+            client.delete_bandit("empty")
 
 
 def test_what_is_not_there_is_said(shop: Shop, browser: Chrome) -> None:
