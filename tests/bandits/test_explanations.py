@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def operators_of(worker: Worker) -> AsyncIterator[Operators]:
     with ThreadPoolExecutor(1) as executor:
-        yield Operators(worker.store, worker.residents, executor, quotas=TenantQuotas(worker.store, Quotas()))
+        yield Operators(
+            worker.store, worker.residents, executor, quotas=TenantQuotas(worker.store, Quotas()), clock_ms=lambda: 0
+        )
 
 
 def total(reasons: Reasons) -> float:

@@ -44,7 +44,9 @@ def test_a_live_model_is_the_fold_of_its_log_whole_or_trimmed() -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             with ThreadPoolExecutor(1) as executor:
-                operators = Operators(store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()))
+                operators = Operators(
+                    store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()), clock_ms=lambda: 0
+                )
                 with pytest.raises(NotFoundError):
                     await operators.verify(NAME)
                 shop = Shop(worker, stores, np.random.default_rng(21))
@@ -70,7 +72,9 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
             with ThreadPoolExecutor(1) as executor:
-                operators = Operators(store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()))
+                operators = Operators(
+                    store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()), clock_ms=lambda: 0
+                )
                 shop = Shop(worker, stores, np.random.default_rng(22))
                 await shop.create()
                 await shop.trade(40)
@@ -145,7 +149,9 @@ def test_few_long_calls_at_once_and_others_are_refused() -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             with ThreadPoolExecutor(1) as executor:
-                operators = Operators(store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()))
+                operators = Operators(
+                    store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()), clock_ms=lambda: 0
+                )
                 shop = Shop(worker, stores, np.random.default_rng(25))
                 await shop.create()
                 await shop.trade(10)

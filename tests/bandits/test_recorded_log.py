@@ -25,6 +25,7 @@ LOG = read_slice(
     str(RECORDED["first_position"]).encode(),
     str(RECORDED["log_position"]).encode(),
     [entry.encode() for entry in RECORDED["entries"]],
+    [],
     start=1,
 )
 SNAPSHOT = decode_snapshot(base64.b64decode(RECORDED["snapshot"]))
@@ -43,7 +44,7 @@ def test_the_recording_has_all_that_can_be_in_a_log() -> None:
     }
     ended = [logged.event for logged in LOG.events if isinstance(logged.event, Expired)]
     assert {expired.default_reward for expired in ended} == {None, 0.25}
-    assert (len(LOG.events), LOG.log_position, SCHEMA) == (174, 174, 11)
+    assert (len(LOG.events), LOG.log_position, SCHEMA) == (174, 174, 12)
 
 
 def test_a_recorded_log_is_replayed_to_the_posterior_that_it_had() -> None:

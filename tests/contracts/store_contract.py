@@ -37,11 +37,13 @@ from topk_bandit.domain.bandits import (
     BanditName,
     BanditReset,
     BanditSettings,
+    EventSkipped,
     Expired,
     Imported,
     Item,
     ItemsChanged,
     Lapsed,
+    LoggedEvent,
     Recommended,
     RewardAmended,
     RewardCollected,
@@ -72,6 +74,7 @@ from topk_bandit.store.log import (
     ImportProgress,
     Loss,
     RecordStatus,
+    Skip,
     Snapshot,
 )
 
@@ -94,6 +97,17 @@ COME_TO = {
     Aggregation.MEAN: (0.1 + 1e16 - 0.2 + 0.3) / 4,
     Aggregation.MAX: 1e16,
 }
+
+
+def skip_of(record: BanditRecord, position: int) -> Skip:
+    return Skip(
+        position,
+        EventSkipped("a bit flipped", 1_764_000_000_000),
+        at_ms=record.created_ms,
+        incarnation=record.incarnation,
+        revision=record.revision,
+        items_position=record.items_position,
+    )
 
 
 async def create(
@@ -503,6 +517,58 @@ class StoreContract:
             lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
             made = await store.finish_arrival(other, await arrive(store, other, lines, at_once=100), quota=9)
             assert (made.log_position, made.revision) == (4, 4)
+
+        run(stores, scenario)
+
+    def test_an_event_is_passed_over_and_what_it_could_have_told_is_told_anew(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            for one in ("one", "two"):
+                await record(store, one)
+            skip = skip_of(await store.get_bandit(NAME), 3)
+            before = await whole_log(store, NAME)
+            for stale in (
+                replace(skip, revision=9),
+                replace(skip, items_position=9),
+                replace(skip, incarnation="another"),
+            ):
+                assert not await store.skip_event(NAME, stale)
+            for position in (0, 1, 5):
+                with pytest.raises(NotReadyError, match=f"no event {position} that can be passed over"):
+                    await store.skip_event(NAME, replace(skip, position=position))
+            with pytest.raises(NotFoundError):
+                await store.skip_event(ABSENT, skip)
+            assert await whole_log(store, NAME) == before
+            told = ItemsChanged(upserted=ITEMS, retired=("fig",)), SettingsChanged(SETTINGS)
+            assert await store.skip_event(NAME, replace(skip, items=told[0], settings=told[1]))
+            after = await store.get_bandit(NAME)
+            assert (after.log_position, after.items_position, after.revision) == (6, 6, 2)
+            passed_over = LoggedEvent(3, skip.at_ms, skip.event)
+            log = await whole_log(store, NAME)
+            assert log[:4] == [*before[:2], passed_over, before[3]]
+            assert [logged.event for logged in log[4:]] == [told[1], told[0]]
+            assert await store.skip_event(NAME, skip), "what was passed over stays so"
+            assert await store.get_bandit(NAME) == after
+            for start, limit in ((1, 9), (3, 1), (2, 2), (4, 9)):
+                part = await store.read_log(NAME, start=start, limit=limit)
+                assert part.events == tuple(log[start - 1 : start - 1 + limit])
+                assert part.skipped == {3}
+            assert await store.skip_event(NAME, skip_of(after, 4))
+            assert (await store.read_log(NAME, start=1, limit=1)).skipped == {3, 4}
+
+        run(stores, scenario)
+
+    def test_a_bandit_that_is_brought_back_has_what_was_passed_over_in_its_log(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            await record(store, "one")
+            await store.skip_event(NAME, skip_of(await store.get_bandit(NAME), 3))
+            lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
+            await store.finish_arrival(other, await arrive(store, other, lines, at_once=100), quota=9)
+            assert await whole_log(store, other) == await whole_log(store, NAME)
+            assert (await store.read_log(other, start=1, limit=1)).skipped == frozenset()
 
         run(stores, scenario)
 

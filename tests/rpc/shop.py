@@ -34,6 +34,7 @@ from topk_bandit.domain.operators import (
     ModelSource,
     QuotaUse,
     RankedSlate,
+    SkipReceipt,
     TenantStats,
     Verification,
 )
@@ -62,6 +63,7 @@ class Loop:
     rewards: dict[str, float] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     resets: list[str] = field(default_factory=list)
+    skipped: list[tuple[int, str]] = field(default_factory=list)
     imports: dict[str, ImportProgress] = field(default_factory=dict)
 
     @property
@@ -313,6 +315,10 @@ class Shop:
     async def verify(self, name: BanditName) -> Verification:
         await self._enter("verify", name)
         return Verification(0, 7, "1", "2", "paper", "1", "3", "paper", "posterior")
+
+    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
+        (await self._enter("skip_event", name)).skipped.append((position, reason))
+        return SkipReceipt(position, 9, "" if position < 9 else "nine")
 
     async def export_events(
         self, name: BanditName, *, start: int, limit: int, incarnation: str

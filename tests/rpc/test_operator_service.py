@@ -340,3 +340,21 @@ def test_lines_and_cursors_that_nobody_gave_out_are_refused() -> None:
         assert (await client.import_events("new", (), import_id="one", first_line=0)).next_line == 0
 
     run(scenario)
+
+
+def test_an_event_is_passed_over_where_the_learner_stands_alone() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await trade(client, 4)
+        with pytest.raises(FailedPrecondition, match="follows the log to its end") as raised:
+            await client.skip_event("home", 5, reason="why not")
+        assert raised.value.reason == "LEARNER_NOT_STUCK"
+        with pytest.raises(NotFound):
+            await client.skip_event("nowhere", 5, reason="why not")
+        for position, reason, field in ((0, "why", "position"), (-1, "why", "position"), (5, "", "reason")):
+            with pytest.raises(InvalidArgument, match=field):
+                await client.skip_event("home", position, reason=reason)
+        for bad in ("x" * 513, "a\nb"):
+            with pytest.raises(InvalidArgument, match="reason"):
+                await client.skip_event("home", 5, reason=bad)
+
+    run(scenario)

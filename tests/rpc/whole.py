@@ -75,7 +75,7 @@ async def served(
                 priors=Notebook(),
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
-            Operators(store, residents, executor, quotas=in_store),
+            Operators(store, residents, executor, quotas=in_store, clock_ms=lambda: 0),
             hooks=Ledger(),
             access=Access(None),
             quotas=quotas,

@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     BanditSettings,
     ConstantBeta,
     Event,
+    EventSkipped,
     Expired,
     Exploration,
     Imported,
@@ -129,6 +130,7 @@ events = st.one_of(
     st.builds(BanditCreated, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
     st.builds(SettingsChanged, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
     st.builds(BanditReset, texts),
+    st.builds(EventSkipped, texts, counts),
     st.builds(
         ItemsChanged,
         upserted=st.lists(st.builds(Item, texts, st.booleans(), named), max_size=4).map(tuple),
@@ -364,6 +366,7 @@ NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for
         BanditCreated(SETTINGS),
         BanditCreated(EVERYTHING, PRIOR),
         BanditReset("reset-1"),
+        EventSkipped("a bit flipped", 1_764_000_000_000),
         SettingsChanged(EVERYTHING, PRIOR),
         ItemsChanged((Item("a"), Item("b", available=False, features=NAMED)), ("c",)),
         Activated("r", SHOWN, instead=True),

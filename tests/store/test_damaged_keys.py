@@ -18,10 +18,18 @@ from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imp
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Aggregation, BanditName, Imported, Item
+from topk_bandit.domain.bandits import (
+    Aggregation,
+    BanditName,
+    EventSkipped,
+    Imported,
+    Item,
+    ItemsChanged,
+    SettingsChanged,
+)
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.studies import DesignCancelled, RankingAnswer
-from topk_bandit.store.log import Correctable, Snapshot
+from topk_bandit.store.log import Correctable, Skip, Snapshot
 from topk_bandit.store.redis import scripts as module
 from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.scripts import Script
@@ -114,6 +122,13 @@ async def recommend(store: Store, *ids: str, items_position: int = 2) -> None:
         )
 
 
+async def skip(store: Store, position: int) -> None:
+    record = await store.get_bandit(NAME)
+    looked_at = record.incarnation, record.revision, record.items_position
+    told = SettingsChanged(record.settings), ItemsChanged(tuple(await store.list_items(NAME)))
+    assert await store.skip_event(NAME, Skip(position, EventSkipped("why", 1), 1, *looked_at, *told))
+
+
 async def use_bandits(store: Store) -> Sequence[str]:
     """Call each script about bandits, those with several ways through them in each; return the lines of one."""
     plain = settings(requires_activation=True, reward_aggregation=Aggregation.MEAN, default_reward=0.5)
@@ -141,7 +156,10 @@ async def use_bandits(store: Store) -> Sequence[str]:
     await store.update_settings(NAME, quick, revision=1)
     for request_id in ("one", "one", "two"):
         await store.reset_bandit(NAME, request_id=request_id)
-    await recommend(store, "overdue", "open", "tardy")
+    await skip(store, 4)
+    await skip(store, 3)
+    newest = (await store.get_bandit(NAME)).items_position
+    await recommend(store, "overdue", "open", "tardy", items_position=newest)
     await store.record_reward(NAME, "open", 1.0, reward_id="one")
     await asyncio.sleep(0.05)
     await store.record_reward(NAME, "tardy", 1.0, reward_id="one")

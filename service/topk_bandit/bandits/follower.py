@@ -258,7 +258,7 @@ class Follower:
 
     async def _read_after_model(self) -> tuple[Model | None, LogSlice] | None:
         """Return the published model and the log from its last event on; None without one, or if the log is another."""
-        if self.model is None:
+        if self.model is None or await self._is_overtaken(self.model):
             return None
         written = self._recent.end  # by now: what is written while the log is read may not be in it
         part = await self._store.read_log(self.name, start=self.model.version, limit=EVENTS_PER_READ)
@@ -274,6 +274,14 @@ class Follower:
         _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
         self._hooks.log_replaced(str(self.name))
         return None
+
+    async def _is_overtaken(self, model: Model) -> bool:
+        """Tell whether another worker, which could fold what this one can't, has saved a snapshot since."""
+        if self.state is not FollowerState.BROKEN:
+            return False
+        if (await self._store.get_bandit(self.name)).snapshot_position <= model.version:
+            return False
+        return any(snapshot.position > model.version for snapshot in await self._store.load_snapshots(self.name))
 
     async def _note_loss(self, part: LogSlice) -> None:
         """Find out what is gone of the log, and tell the store, the log of operations and the metrics."""
@@ -398,9 +406,12 @@ class Follower:
 def _is_same_log(part: LogSlice, model: Model) -> bool:
     """Tell whether a slice of the log that begins with a model's last event is of the log that the model folded.
 
-    After a failover a log can be shorter than what was folded, or have other events in the same places.
+    After a failover a log can be shorter than what was folded, or have other events in the same places; and an event
+    that could be folded here, and was damaged later, may have been passed over.
     """
-    return part.incarnation == model.incarnation and part.events[:1] == (model.last,)
+    passed_over = {position for position in part.skipped if position <= model.version}
+    is_same = part.incarnation == model.incarnation and part.events[:1] == (model.last,)
+    return is_same and passed_over <= model.skipped
 
 
 def _now() -> float:

@@ -23,6 +23,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
     BanditReset,
+    EventSkipped,
     Expired,
     Imported,
     ItemsChanged,
@@ -108,6 +109,9 @@ class Model:
         Events folded since the last checkpoint; 0 at one.
     history
         How the totals grew.
+    skipped
+        Positions of events that an operator had passed over. What comes after them may tell of slates and items that
+        the model does not know.
     """
 
     incarnation: str
@@ -123,6 +127,7 @@ class Model:
     items_position: int = 0
     since_checkpoint: int = 0
     history: History = field(default_factory=History)
+    skipped: frozenset[int] = frozenset()
 
     @property
     def version(self) -> int:
@@ -133,7 +138,8 @@ class Model:
     def open_slates(self) -> int:
         """How many recommendations are shown, and neither rewarded nor expired; the store knows which."""
         tally = self.tally
-        return tally.recommendations - tally.inactive - tally.lapsed - tally.expirations - self.rewarded_slates
+        ended = tally.lapsed + tally.expirations + self.rewarded_slates
+        return max(tally.recommendations - tally.inactive - ended, 0)  # more may end than are known to have begun
 
     @property
     def rewarded_slates(self) -> int:
@@ -271,13 +277,13 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
     match logged.event:
         case BanditCreated():
             raise CorruptDataError(f"event {logged.position} creates the bandit again")
-        case SettingsChanged() | BanditReset() as event:
-            return _change_bandit(model, event, at_ms=logged.at_ms)
+        case SettingsChanged() | BanditReset():
+            return _change_bandit(model, logged.event, at_ms=logged.at_ms)
         case ItemsChanged() as change:
             return replace(_change_items(model, change, at_ms=logged.at_ms), items_position=logged.position)
         case Recommended() as recommended:
             return _open_slate(model, recommended)
-        case Activated() | Lapsed() | RewardCollected() | RewardAmended():
+        case Activated() | Lapsed() | RewardCollected() | RewardAmended() | EventSkipped():
             return _follow_slate(model, logged)
         case Rewarded() | Expired() as end:
             return _end_slate(_check_open(model, logged), end, at_ms=logged.at_ms)
@@ -288,13 +294,16 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
 def _change_bandit(model: Model, event: SettingsChanged | BanditReset, *, at_ms: int) -> Model:
     if isinstance(event, BanditReset):
         return _forget(model, at_ms=at_ms)
-    settings, encoder = event.settings, model.encoder
+    settings, known, encoder = event.settings, model.settings, model.encoder
+    if model.skipped and event.prior is None and settings.prior_digest not in {"", known.prior_digest}:
+        # The event that had the prior was passed over: the one before stays.
+        settings = replace(settings, prior_study=known.prior_study, prior_digest=known.prior_digest)
     state = _make_room(model.state.with_half_life(half_life_of(settings)), settings, at_ms=at_ms)
     changed = replace(model, settings=settings, state=state)
     if encoder is not None and settings.context_schema is not None:
         changed = _recode(changed, encoder.with_schema(settings.context_schema))
     changed = _grow_item_features(changed)
-    return changed if settings.prior_digest == model.settings.prior_digest else _adopt_prior(changed, event.prior)
+    return changed if settings.prior_digest == known.prior_digest else _adopt_prior(changed, event.prior)
 
 
 def _forget(model: Model, *, at_ms: int) -> Model:
@@ -341,6 +350,8 @@ def _adopt_prior(model: Model, prior: Prior | None) -> Model:
 
 def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     """Return the model whose new items have places, and whose prior mean has the prior's utilities of them."""
+    if model.skipped:
+        change = replace(change, retired=tuple(filter(model.items.knows, change.retired)))
     wanted = len(model.items.find_new(change))
     items, state = make_room(model.items, model.state, wanted, settings=model.settings, at_ms=at_ms)
     items = items.apply(change)
@@ -366,10 +377,12 @@ def _take_features(model: Model, change: ItemsChanged) -> Model:
 def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
     inactive = model.settings.requires_activation
-    ranking = model.items.find_indices(recommendation.slate)
-    model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
+    is_known = not model.skipped or model.items.have_places(recommendation.slate)
+    if is_known:
+        ranking = model.items.find_indices(recommendation.slate)
+        model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
     model = _observe(model, event.request.context)
-    if not inactive:
+    if is_known and not inactive:
         model = _show_slate(model, recommendation.recommendation_id, event.request.context, recommendation.slate)
     return replace(
         model,
@@ -393,12 +406,12 @@ def _show_slate(model: Model, recommendation_id: str, context: Context, slate: S
 
 
 def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
-    """Take in what happened to a slate beside its beginning and its end."""
+    """Take in what happened to a slate beside its beginning and its end, or that this is not known."""
     tally = model.tally
     if isinstance(logged.event, Activated | Lapsed):
-        if not tally.inactive:
+        if not (tally.inactive or model.skipped):
             raise CorruptDataError(f"event {logged.position} is about an inactive recommendation, and there is none")
-        tally = replace(tally, inactive=tally.inactive - 1)
+        tally = replace(tally, inactive=max(tally.inactive - 1, 0))
     match logged.event:
         case Activated(recommendation_id, shown, instead):
             model = replace(model, tally=replace(tally, shown_otherwise=tally.shown_otherwise + instead))
@@ -407,6 +420,8 @@ def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
             return replace(model, tally=replace(tally, lapsed=tally.lapsed + 1))
         case RewardAmended() as amended:
             return _correct_reward(model, amended)
+        case EventSkipped():
+            return replace(model, skipped=model.skipped | {logged.position})
     return model
 
 
@@ -436,7 +451,7 @@ def _recode(model: Model, encoder: Encoder) -> Model:
 
 
 def _check_open(model: Model, logged: LoggedEvent) -> Model:
-    if not model.open_slates:
+    if not (model.open_slates or model.skipped):
         raise CorruptDataError(f"event {logged.position} ends a recommendation, and none is open")
     return model
 
@@ -493,6 +508,10 @@ def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Sh
 def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> Model:
     """Learn from slates that were shown elsewhere; all of their features are seen before one is encoded."""
     encoder = model.encoder
+    if model.skipped:
+        slates = [slate for slate in slates if model.items.have_places(slate.slate)]
+    if not slates:
+        return model
     for slate in slates:
         if encoder is not None and isinstance(slate.context, Features):
             encoder = encoder.observe(slate.context)

@@ -1,7 +1,7 @@
 """The use cases of those who operate the service: what it did, and why.
 
-All but one look, and change nothing: a bandit can be taken in. What takes long is computed on a thread of its own, so
-that no slate waits for it.
+All but two look, and change nothing: a bandit can be taken in, and an event passed over. What takes long is computed on
+a thread of its own, so that no slate waits for it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
+from topk_bandit.bandits.skips import Skips
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError
 from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, Verification
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.operators import BanditOverview, EventPage, RankedSlate, TenantStats
+    from topk_bandit.domain.operators import BanditOverview, EventPage, RankedSlate, SkipReceipt, TenantStats
     from topk_bandit.store.log import Store
 
 __all__ = ["Operators"]
@@ -54,15 +55,26 @@ class Operators:
         Where logs are replayed and slates ranked.
     quotas
         What tenants may have.
+    clock_ms
+        The time at which an event is passed over.
     """
 
-    def __init__(self, store: Store, residents: Residents, executor: Executor, *, quotas: TenantQuotas) -> None:
+    def __init__(
+        self,
+        store: Store,
+        residents: Residents,
+        executor: Executor,
+        *,
+        quotas: TenantQuotas,
+        clock_ms: Callable[[], int],
+    ) -> None:
         self._store = store
         self._residents = residents
         self._overviews = Overviews(store, residents, quotas)
         self._executor = executor
         self._arrivals = Arrivals(store, executor, limits=residents.limits, quotas=quotas)
         self._replays = Replays(store, executor, limits=residents.limits)
+        self._skips = Skips(store, residents, clock_ms=clock_ms)
         self._long_calls = 0
 
     async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
@@ -164,6 +176,10 @@ class Operators:
     async def import_events(self, name: BanditName, sent: LinesOfBandit) -> ArrivalReceipt:
         """Take in lines of a bandit; see `Arrivals.take`."""
         return await self._arrivals.take(name, sent)
+
+    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
+        """Pass over an event that can't be read or folded; see `Skips.skip_event`."""
+        return await self._skips.skip_event(name, position, reason=reason)
 
     @contextmanager
     def _long_call(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Recommended, RewardCollected, Rewarded
+from topk_bandit.domain.bandits import EventSkipped, Recommended, RewardCollected, Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,6 +91,8 @@ class RecentEvents:
         return Gone(after=kept, end=max(self.end, kept), rewards=tuple(rewards))
 
     def _agrees(self, logged: LoggedEvent) -> bool:
+        if isinstance(logged.event, EventSkipped):
+            return True
         known, now = self._known[logged.position], _known_of(logged)
         return known in {now, replace(now, at_ms=None)}
 

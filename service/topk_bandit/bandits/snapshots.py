@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
-SCHEMA = 11
+SCHEMA = 12
 """Number of the layout of a model; a reader refuses any other."""
 
 
@@ -164,6 +164,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "items_taken": 0 if model.item_features is None else model.item_features.taken,
         "noise_at_edge": checkpoint.noise_at_edge,
         "tally": asdict(model.tally),
+        "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
         "last": {
             "position": model.last.position,
@@ -208,6 +209,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         item_features=item_features,
         items_position=header["items_position"],
         history=_read_history(header, arrays),
+        skipped=frozenset(header["skipped"]),
     )
 
 

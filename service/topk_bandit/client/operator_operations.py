@@ -22,6 +22,7 @@ from topk_bandit.client.operator_values import (
     QuotaUse,
     RankedSlate,
     Reasons,
+    SkippedEvent,
     TenantStats,
     TopSlates,
     Verification,
@@ -111,6 +112,11 @@ class OperatorOperations:
             bandit=self._name(bandit), import_id=import_id, first_line=first_line, lines=lines
         )
         return Operation(OperatorServiceStub, "ImportEvents", request, _imported)
+
+    def skip(self, bandit: str, position: int, *, reason: str) -> Operation[SkippedEvent]:
+        """Have an event passed over."""
+        request = pb.SkipEventRequest(bandit=self._name(bandit), position=position, reason=reason)
+        return Operation(OperatorServiceStub, "SkipEvent", request, _skipped)
 
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
@@ -211,6 +217,10 @@ def _state(response: pb.ExportStateResponse) -> Page[str]:
 
 def _imported(response: pb.ImportEventsResponse) -> ImportedLines:
     return ImportedLines(response.next_line, response.log_position)
+
+
+def _skipped(response: pb.SkipEventResponse) -> SkippedEvent:
+    return SkippedEvent(response.model_version, response.log_position, response.problem)
 
 
 def _events(response: pb.ExportEventsResponse) -> EventPage:

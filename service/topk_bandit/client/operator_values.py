@@ -27,6 +27,7 @@ __all__ = [
     "QuotaUse",
     "RankedSlate",
     "Reasons",
+    "SkippedEvent",
     "TenantStats",
     "TopSlates",
     "Verification",
@@ -187,6 +188,25 @@ class EventPage:
     events: tuple[ExportedEvent, ...]
     next_cursor: str
     log_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedEvent:
+    """Where a learner stands after an event was passed over.
+
+    Attributes
+    ----------
+    model_version
+        The log position that it has learned up to.
+    log_position
+        Position of the newest event.
+    problem
+        Why it has not learned further; empty if it has.
+    """
+
+    model_version: int
+    log_position: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)

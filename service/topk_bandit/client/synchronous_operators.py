@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Explanation,
         HistoryPoint,
         ImportedLines,
+        SkippedEvent,
         TenantStats,
         TopSlates,
         Verification,
@@ -154,3 +155,10 @@ class Operators(BaseClient):
         """
         work = self._operators.lines(bandit, lines, import_id=import_id, first_line=first_line)
         return self._run(work, timeout)
+
+    def skip_event(self, bandit: str, position: int, *, reason: str, timeout: float | None = None) -> SkippedEvent:
+        """Have an event passed over that can't be read or folded, and at which the bandit's learner stands.
+
+        `FailedPrecondition` (LEARNER_NOT_STUCK) if it does not stand there.
+        """
+        return self._run(self._operators.skip(bandit, position, reason=reason), timeout)

@@ -41,6 +41,7 @@ __all__ = [
     "BanditStats",
     "ConstantBeta",
     "Event",
+    "EventSkipped",
     "Expired",
     "Exploration",
     "HyperparameterStats",
@@ -506,6 +507,14 @@ class BanditReset:
 
 
 @dataclass(frozen=True, slots=True)
+class EventSkipped:
+    """An operator had the event that stood here passed over, for this reason and at this time: it can't be folded."""
+
+    reason: str
+    skipped_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is."""
 
@@ -527,6 +536,7 @@ Event: TypeAlias = (
     | RewardAmended
     | Expired
     | Imported
+    | EventSkipped
 )
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "QuotaUse",
     "RankedSlate",
     "Reasons",
+    "SkipReceipt",
     "TenantStats",
     "Verification",
 ]
@@ -277,6 +278,25 @@ class Verification:
     replayed_posterior_digest: str
     replayed_arithmetic: str
     difference: str
+
+
+@dataclass(frozen=True, slots=True)
+class SkipReceipt:
+    """Where a learner stands after an event was passed over.
+
+    Attributes
+    ----------
+    version
+        Log position that its model has folded.
+    log_position
+        Position of the newest event.
+    problem
+        Why it ends before that; empty if it does not.
+    """
+
+    version: int
+    log_position: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)

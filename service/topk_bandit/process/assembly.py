@@ -254,7 +254,7 @@ def _assembled(
         Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         bandits,
         studies,
-        Operators(store, residents, threads.inspecting, quotas=in_store),
+        Operators(store, residents, threads.inspecting, quotas=in_store, clock_ms=_clock_ms),
         hooks=metrics,
         access=_access(settings, stack),
         quotas=quotas,

@@ -107,6 +107,7 @@ RULES: Mapping[str, Rule] = {
         ExportEvents=Rule(Scope.OPERATE, "bandit"),
         ExportState=Rule(Scope.OPERATE, "bandit"),
         ImportEvents=Rule(Scope.MANAGE, "bandit", audited=True),
+        SkipEvent=Rule(Scope.MANAGE, "bandit", audited=True),
     ),
     **_rules(
         "google.longrunning.Operations",

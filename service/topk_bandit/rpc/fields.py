@@ -29,6 +29,7 @@ __all__ = [
     "page_token",
     "quoted",
     "reward_value",
+    "sentence",
     "size",
     "study_name",
     "tenant_name",
@@ -110,6 +111,15 @@ def opaque_id(path: str, text: str) -> str:
     if len(text) > _MAX_ID_LENGTH:
         problem = f"has {len(text)} characters; at most {_MAX_ID_LENGTH} are allowed: {quoted(text)}"
         raise InvalidArgumentError(path, problem)
+    if _CONTROL.search(text):
+        raise InvalidArgumentError(path, f"holds a control character or a line separator: {quoted(text)}")
+    return text
+
+
+def sentence(path: str, text: str, *, most_bytes: int) -> str:
+    """Return a text that somebody reads, which may not be empty, nor longer than so many bytes of UTF-8."""
+    if not 1 <= len(text.encode()) <= most_bytes:
+        raise InvalidArgumentError(path, f"must have 1 to {most_bytes} bytes")
     if _CONTROL.search(text):
         raise InvalidArgumentError(path, f"holds a control character or a line separator: {quoted(text)}")
     return text

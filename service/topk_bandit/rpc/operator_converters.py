@@ -40,6 +40,7 @@ __all__ = [
     "lines_request",
     "overview_page",
     "overviews_to_proto",
+    "skip_request",
     "state_page",
     "state_to_proto",
     "tenant_page",
@@ -59,6 +60,7 @@ _LINES = 1000
 _MOST_LINES = 10**12
 _DIGITS = 18
 _LAST_POSITION = 2**63 - 1
+_REASON_BYTES = 512
 """The largest start_position that a message can hold; stores take no larger ones."""
 
 _SOURCES = {
@@ -315,3 +317,10 @@ def lines_request(request: pb.ImportEventsRequest) -> tuple[BanditName, LinesOfB
     if request.lines:
         fields.size("lines", len(request.lines), most=_LINES)
     return name, LinesOfBandit(import_id, first_line, tuple(request.lines))
+
+
+def skip_request(request: pb.SkipEventRequest) -> tuple[BanditName, int, str]:
+    """Return of which bandit a SkipEvent has an event passed over, which one, and why."""
+    name = fields.bandit_name("bandit", request.bandit)
+    position = fields.integer("position", request.position, low=1, high=_LAST_POSITION)
+    return name, position, fields.sentence("reason", request.reason, most_bytes=_REASON_BYTES)

@@ -24,7 +24,7 @@ READ_ONLY_OPERATOR_METHODS = frozenset(
     f"/{service.full_name}/{method.name}"
     for service in pb.DESCRIPTOR.services_by_name.values()
     for method in service.methods
-    if method.name != "ImportEvents"
+    if method.name not in {"ImportEvents", "SkipEvent"}
 )
 
 
@@ -93,3 +93,11 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         """Take in lines of a bandit."""
         receipt = await self._use_cases.import_events(*converters.lines_request(request))
         return pb.ImportEventsResponse(next_line=receipt.next_line, log_position=receipt.log_position)
+
+    async def SkipEvent(self, request: pb.SkipEventRequest, _context: Context) -> pb.SkipEventResponse:
+        """Have an event passed over."""
+        name, position, reason = converters.skip_request(request)
+        receipt = await self._use_cases.skip_event(name, position, reason=reason)
+        return pb.SkipEventResponse(
+            model_version=receipt.version, log_position=receipt.log_position, problem=receipt.problem
+        )

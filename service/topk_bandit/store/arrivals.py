@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     Aggregation,
     BanditCreated,
     BanditReset,
+    EventSkipped,
     Expired,
     Imported,
     ItemsChanged,
@@ -208,6 +209,8 @@ def _take_event(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> No
             revision = arrival.revision + (position > arrival.as_of)
             told = encode_settings(settings).decode()
             arriving.arrival = replace(arriving.arrival, settings=told, revision=revision)
+        case EventSkipped():
+            pass
         case BanditReset():
             revision = arrival.revision + (position > arrival.as_of)
             arriving.arrival = replace(arriving.arrival, revision=revision)

@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     BanditReset,
     BanditSettings,
     ConstantBeta,
+    EventSkipped,
     Expired,
     Exploration,
     Imported,
@@ -404,6 +405,7 @@ _TAGS: dict[type[Event], str] = {
     Rewarded: "rewarded",
     Expired: "expired",
     Imported: "imported",
+    EventSkipped: "event_skipped",
 }
 _LEFT_OUT = ("prior",)
 _decode_event: Callable[[bytes], Event] = decoder(

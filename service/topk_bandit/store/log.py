@@ -18,13 +18,16 @@ if TYPE_CHECKING:
         ActivationReceipt,
         BanditName,
         BanditSettings,
+        EventSkipped,
         Imported,
         Item,
+        ItemsChanged,
         LoggedEvent,
         Prior,
         Recommendation,
         RecommendationRequest,
         RewardReceipt,
+        SettingsChanged,
     )
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
@@ -34,6 +37,7 @@ __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
     "MOST_IMPORT_PARTS",
     "MOST_REWARDS",
+    "MOST_SKIPPED",
     "BanditRecord",
     "Correctable",
     "Expiry",
@@ -45,6 +49,7 @@ __all__ = [
     "Loss",
     "RecordOutcome",
     "RecordStatus",
+    "Skip",
     "Snapshot",
     "Store",
     "StoreReport",
@@ -55,6 +60,9 @@ DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
 
 MOST_REWARDS = 32
 """So many rewards of one recommendation are taken, late ones counted."""
+
+MOST_SKIPPED = 256
+"""So many events of what is left of a log may be skipped."""
 
 MOST_IMPORT_PARTS = 100_000
 """So many parts of imports a bandit remembers: some ten megabytes, and 10^8 rows if they are sent by the thousand."""
@@ -242,12 +250,43 @@ class LogSlice:
     first_position, log_position
         Oldest position still kept (events before it are only in snapshots) and newest position. Both as of the same
         moment as `events`. `log_position` is 0 only in a store that holds no such bandit any more.
+    skipped
+        The positions whose events were passed over by `Store.skip_event`, wherever in the log they are.
     """
 
     incarnation: str
     first_position: int
     log_position: int
     events: tuple[LoggedEvent, ...]
+    skipped: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """An event to pass over, and what is told anew because the event could have told it.
+
+    Attributes
+    ----------
+    position
+        Where the event stands.
+    event
+        What stands there from now on.
+    at_ms
+        The time that it has there: that of the event before it.
+    incarnation, revision, items_position
+        Of the bandit, when this was put together.
+    settings, items
+        Told anew, at the end of the log; None for what the event can't have changed.
+    """
+
+    position: int
+    event: EventSkipped
+    at_ms: int
+    incarnation: str
+    revision: int
+    items_position: int
+    settings: SettingsChanged | None = None
+    items: ItemsChanged | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,6 +621,24 @@ class Store(Protocol):
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """Return up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        ...
+
+    async def skip_event(self, name: BanditName, skip: Skip) -> bool:
+        """Put `EventSkipped` in the place of an event that can't be read or folded; append what `skip` tells anew.
+
+        What the event was stays in the store, and is not read again. A place that was skipped before stays as it is.
+        Returns False, and changes nothing, when items or settings have changed since `skip` was put together.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        NotReadyError
+            EVENT_NOT_SKIPPABLE: the position is the first one, which makes the bandit, or none of what is left of the
+            log.
+        ExhaustedError
+            SKIP_COUNT: `MOST_SKIPPED` events of what is left of the log were skipped already.
+        """
         ...
 
     async def note_loss(

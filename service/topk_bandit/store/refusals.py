@@ -18,7 +18,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.store.codec import canonical
-from topk_bandit.store.log import MOST_IMPORT_PARTS, MOST_REWARDS
+from topk_bandit.store.log import MOST_IMPORT_PARTS, MOST_REWARDS, MOST_SKIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,12 +42,18 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "activation_exists": lambda _, key: ConflictError(
         "ACTIVATION_EXISTS", f"recommendation {key} is active with another slate"
     ),
+    "skip_count": lambda name, _: ExhaustedError(
+        "SKIP_COUNT", f"{MOST_SKIPPED} events of the log of {name} were passed over already", retry_after=None
+    ),
     "wrong_slate": lambda _, size: InvalidArgumentError(
         "shown_item_ids", f"must name {size} items, as many as the slate has"
     ),
     "arrival_replaced": lambda name, _: ConflictError("ARRIVAL_REPLACED", f"another import into {name} has begun"),
     "arrived": lambda name, _: ConflictError("BANDIT_ARRIVED", f"{name} exists: an import makes its bandit anew"),
     "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),
+    "event_not_skippable": lambda name, position: NotReadyError(
+        "EVENT_NOT_SKIPPABLE", f"what is left of the log of {name} has no event {position} that can be passed over"
+    ),
     "full": lambda name, told: quota_refusal(Quota.BANDITS, name.tenant, told),
     "import_count": lambda name, _: ExhaustedError(
         "IMPORT_COUNT", f"{name} has taken {MOST_IMPORT_PARTS} parts of imports", retry_after=None

@@ -400,3 +400,23 @@ class ImportEventsResponse(_message.Message):
     next_line: int
     log_position: int
     def __init__(self, next_line: _Optional[int] = ..., log_position: _Optional[int] = ...) -> None: ...
+
+class SkipEventRequest(_message.Message):
+    __slots__ = ("bandit", "position", "reason")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    position: int
+    reason: str
+    def __init__(self, bandit: _Optional[str] = ..., position: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class SkipEventResponse(_message.Message):
+    __slots__ = ("model_version", "log_position", "problem")
+    MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    model_version: int
+    log_position: int
+    problem: str
+    def __init__(self, model_version: _Optional[int] = ..., log_position: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...

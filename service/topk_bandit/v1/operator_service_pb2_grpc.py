@@ -27,10 +27,10 @@ if _version_not_supported:
 
 class OperatorServiceStub:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents.
+    ImportEvents and SkipEvent.
 
-    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
+    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
@@ -90,14 +90,19 @@ class OperatorServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsResponse.FromString,
                 _registered_method=True)
+        self.SkipEvent = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/SkipEvent',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.SkipEventRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.SkipEventResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents.
+    ImportEvents and SkipEvent.
 
-    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
+    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
@@ -188,6 +193,18 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SkipEvent(self, request, context):
+        """SkipEvent has an event passed over that can't be read or folded, and at which the bandit's learner stands: the log has
+        event_skipped in its place, with the reason, and the learner goes on. Items and settings, which the event could have changed,
+        are told anew at the log's end; a reward that was in it is not learned. What the event was stays in the store. An event that
+        was passed over before stays so. FAILED_PRECONDITION (LEARNER_NOT_STUCK) if the answering worker's learner does not stand
+        before that event, and (EVENT_NOT_SKIPPABLE) for the one that makes the bandit. RESOURCE_EXHAUSTED (SKIP_COUNT) if 256 events
+        of what is left of the log were passed over already.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -241,6 +258,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsResponse.SerializeToString,
             ),
+            'SkipEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.SkipEvent,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.SkipEventRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.SkipEventResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'topk_bandit.v1.OperatorService', rpc_method_handlers)
@@ -251,10 +273,10 @@ def add_OperatorServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class OperatorService:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents.
+    ImportEvents and SkipEvent.
 
-    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
+    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
@@ -518,6 +540,33 @@ class OperatorService:
             '/topk_bandit.v1.OperatorService/ImportEvents',
             topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsRequest.SerializeToString,
             topk__bandit_dot_v1_dot_operator__service__pb2.ImportEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SkipEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/SkipEvent',
+            topk__bandit_dot_v1_dot_operator__service__pb2.SkipEventRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.SkipEventResponse.FromString,
             options,
             channel_credentials,
             insecure,

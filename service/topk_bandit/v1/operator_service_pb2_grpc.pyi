@@ -30,10 +30,10 @@ GRPC_VERSION: str
 
 class OperatorServiceStub:
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents.
+    ImportEvents and SkipEvent.
 
-    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
+    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
@@ -84,14 +84,22 @@ class OperatorServiceStub:
     (BANDIT_ARRIVED) if there is a bandit of this name, and (ARRIVAL_REPLACED) if another import into it has begun.
     FAILED_PRECONDITION (IMPORT_GAP) if the import goes on with another line. DeleteBandit drops what has arrived.
     """
+    SkipEvent: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.SkipEventRequest, _operator_service_pb2.SkipEventResponse]
+    """SkipEvent has an event passed over that can't be read or folded, and at which the bandit's learner stands: the log has
+    event_skipped in its place, with the reason, and the learner goes on. Items and settings, which the event could have changed,
+    are told anew at the log's end; a reward that was in it is not learned. What the event was stays in the store. An event that
+    was passed over before stays so. FAILED_PRECONDITION (LEARNER_NOT_STUCK) if the answering worker's learner does not stand
+    before that event, and (EVENT_NOT_SKIPPABLE) for the one that makes the bandit. RESOURCE_EXHAUSTED (SKIP_COUNT) if 256 events
+    of what is left of the log were passed over already.
+    """
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents.
+    ImportEvents and SkipEvent.
 
-    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
+    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
@@ -139,13 +147,21 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     (BANDIT_ARRIVED) if there is a bandit of this name, and (ARRIVAL_REPLACED) if another import into it has begun.
     FAILED_PRECONDITION (IMPORT_GAP) if the import goes on with another line. DeleteBandit drops what has arrived.
     """
+    SkipEvent: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.SkipEventRequest, _operator_service_pb2.SkipEventResponse]  # type: ignore[assignment]
+    """SkipEvent has an event passed over that can't be read or folded, and at which the bandit's learner stands: the log has
+    event_skipped in its place, with the reason, and the learner goes on. Items and settings, which the event could have changed,
+    are told anew at the log's end; a reward that was in it is not learned. What the event was stays in the store. An event that
+    was passed over before stays so. FAILED_PRECONDITION (LEARNER_NOT_STUCK) if the answering worker's learner does not stand
+    before that event, and (EVENT_NOT_SKIPPABLE) for the one that makes the bandit. RESOURCE_EXHAUSTED (SKIP_COUNT) if 256 events
+    of what is left of the log were passed over already.
+    """
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents.
+    ImportEvents and SkipEvent.
 
-    Where operators ask for keys, they need the scope operate, and for ImportEvents manage, for the tenant that a call names. Calls across tenants
-    need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
+    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
+    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
     VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
     """
 
@@ -250,6 +266,20 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         INVALID_ARGUMENT on lines[n] if that one stands for nothing or can't follow, and nothing of the part is taken. ALREADY_EXISTS
         (BANDIT_ARRIVED) if there is a bandit of this name, and (ARRIVAL_REPLACED) if another import into it has begun.
         FAILED_PRECONDITION (IMPORT_GAP) if the import goes on with another line. DeleteBandit drops what has arrived.
+        """
+
+    @_abc_1.abstractmethod
+    def SkipEvent(
+        self,
+        request: _operator_service_pb2.SkipEventRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_service_pb2.SkipEventResponse, _abc.Awaitable[_operator_service_pb2.SkipEventResponse]]:
+        """SkipEvent has an event passed over that can't be read or folded, and at which the bandit's learner stands: the log has
+        event_skipped in its place, with the reason, and the learner goes on. Items and settings, which the event could have changed,
+        are told anew at the log's end; a reward that was in it is not learned. What the event was stays in the store. An event that
+        was passed over before stays so. FAILED_PRECONDITION (LEARNER_NOT_STUCK) if the answering worker's learner does not stand
+        before that event, and (EVENT_NOT_SKIPPABLE) for the one that makes the bandit. RESOURCE_EXHAUSTED (SKIP_COUNT) if 256 events
+        of what is left of the log were passed over already.
         """
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -44,7 +44,7 @@ def add_commands(commands: _Commands) -> None:
 
 
 def _add_events(commands: _Commands) -> None:
-    words = _words(commands, "events", "export a bandit's log, import it, or follow it")
+    words = _words(commands, "events", "export a bandit's log, import it, follow it, or pass over a bad event")
     export = _with_bandit(_word(words, "export", "write a bandit down, one JSON event a line or as Parquet"))
     where = export.add_mutually_exclusive_group()
     where.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
@@ -61,6 +61,11 @@ def _add_events(commands: _Commands) -> None:
     brought.add_argument("--as", dest="bandit", metavar="TENANT/BANDIT", help="its name (default: as it was exported)")
     _finish(brought, "events import")
     _finish(tail, "events tail")
+    skip = _with_bandit(_word(words, "skip", "pass over the event at which a learner stands, for good"))
+    skip.add_argument("position", type=int, metavar="POSITION", help="where it stands in the log")
+    skip.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
+    skip.add_argument("--yes", action="store_true", help="do it; without it nothing is passed over")
+    _finish(skip, "events skip")
 
 
 def _add_backup(commands: _Commands) -> None:

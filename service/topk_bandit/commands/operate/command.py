@@ -127,6 +127,16 @@ def _tail_events(given: argparse.Namespace) -> Iterable[str]:
         yield from tailed(client, name.bandit, first=given.first, count=given.count)
 
 
+def _skip_event(given: argparse.Namespace) -> Iterable[str]:
+    name = bandit_named(given.bandit)
+    if not given.yes:
+        raise InvalidArgumentError("--yes", f"what event {given.position} of {given.bandit} told is not learned then")
+    with connect(given, name.tenant) as client:
+        stands = client.skip_event(name.bandit, given.position, reason=given.reason)
+    told = f"passed over event {given.position}: learned up to {stands.model_version} of {stands.log_position} events"
+    return [f"{told}; {stands.problem}" if stands.problem else told]
+
+
 def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit)
     if not given.yes:
@@ -178,6 +188,7 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "backup": backup,
     "events export": _export_events,
     "events import": _import_events,
+    "events skip": _skip_event,
     "events tail": _tail_events,
     "replay": _replay,
     "restore": restore,

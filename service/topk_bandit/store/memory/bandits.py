@@ -38,6 +38,7 @@ from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
     MOST_REWARDS,
+    MOST_SKIPPED,
     BanditRecord,
     Expiry,
     Holdings,
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
         RecommendationRequest,
     )
     from topk_bandit.store.arriving import Arriving
-    from topk_bandit.store.log import Correctable, ImportPart
+    from topk_bandit.store.log import Correctable, ImportPart, Skip
 
 __all__ = ["MemoryStore"]
 
@@ -110,6 +111,7 @@ class _Bandit:
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
     arrived: str = ""
     reset_by: str = ""
+    skipped: frozenset[int] = frozenset()
 
     def record(self) -> BanditRecord:
         return BanditRecord(
@@ -618,7 +620,31 @@ class MemoryStore(Store):
             first_position=bandit.first_position,
             log_position=bandit.log_position,
             events=tuple(bandit.events[offset : offset + limit]) if offset >= 0 else (),
+            skipped=bandit.skipped,
         )
+
+    async def skip_event(self, name: BanditName, skip: Skip) -> bool:
+        """See `Store.skip_event`."""
+        bandit, position = self._bandit(name), skip.position
+        if position in bandit.skipped:
+            return True
+        looked_at = skip.incarnation, skip.revision, skip.items_position
+        if (bandit.incarnation, bandit.revision, bandit.items_position) != looked_at:
+            return False
+        if not max(2, bandit.first_position) <= position <= bandit.log_position:
+            raise refusal("event_not_skippable", name, position)
+        left = frozenset(one for one in bandit.skipped if one >= bandit.first_position)
+        if len(left) >= MOST_SKIPPED:
+            raise refusal("skip_count", name)
+        bandit.skipped = left | {position}
+        bandit.events[position - bandit.first_position] = LoggedEvent(position, skip.at_ms, skip.event)
+        bandit.revision += 1
+        now_ms = self._clock_ms()
+        if skip.settings is not None:
+            self._append(bandit, skip.settings, at_ms=now_ms)
+        if skip.items is not None:
+            bandit.items_position = self._append(bandit, skip.items, at_ms=now_ms)
+        return True
 
     async def note_loss(
         self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]

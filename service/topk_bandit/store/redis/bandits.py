@@ -44,6 +44,7 @@ from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
     MOST_REWARDS,
+    MOST_SKIPPED,
     Expiry,
     ImportOutcome,
     ImportProgress,
@@ -70,7 +71,16 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Imported, Item, Prior, Recommendation, RecommendationRequest
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
-    from topk_bandit.store.log import BanditRecord, Correctable, Holdings, ImportPart, LogSlice, Snapshot, StoreReport
+    from topk_bandit.store.log import (
+        BanditRecord,
+        Correctable,
+        Holdings,
+        ImportPart,
+        LogSlice,
+        Skip,
+        Snapshot,
+        StoreReport,
+    )
     from topk_bandit.store.recorded import Recorded
 
 __all__ = ["RedisStore"]
@@ -405,6 +415,27 @@ class RedisStore(Store):
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return read_slice(*parts, start=start)
+
+    async def skip_event(self, name: BanditName, skip: Skip) -> bool:
+        """See `Store.skip_event`."""
+        keys = self._keys.bandit(name)
+        anew = ("" if event is None else encode_event(event) for event in (skip.settings, skip.items))
+        looked_at = (skip.incarnation, skip.revision, skip.items_position)
+        (status, *_), _ = await self._bandits.tell(
+            scripts.SKIP_EVENT,
+            name,
+            (keys.meta, keys.log),
+            (
+                *self._announcing(name),
+                skip.position,
+                encode_event(skip.event),
+                skip.at_ms,
+                *looked_at,
+                *anew,
+                MOST_SKIPPED,
+            ),
+        )
+        return bool(status == b"ok")
 
     async def note_loss(
         self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]

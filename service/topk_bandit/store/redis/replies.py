@@ -106,7 +106,13 @@ def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommenda
 
 @verified
 def read_slice(
-    incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[Any], *, start: int
+    incarnation: bytes,
+    first_position: bytes,
+    log_position: bytes,
+    entries: Sequence[Any],
+    skipped: Sequence[bytes],
+    *,
+    start: int,
 ) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps.
 
@@ -117,6 +123,7 @@ def read_slice(
         first_position=int(first_position),
         log_position=int(log_position),
         events=_readable(entries, start=start),
+        skipped=frozenset(map(int, skipped)),
     )
 
 

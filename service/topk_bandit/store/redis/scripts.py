@@ -59,6 +59,7 @@ RESET_BANDIT = _load("bandit/reset_bandit")
 SAVE_SNAPSHOT = _load("bandit/save_snapshot")
 SCAN_IMPORTS = _load("bandit/scan_imports")
 SCAN_SLATES = _load("bandit/scan_slates")
+SKIP_EVENT = _load("bandit/skip_event")
 SLOWEST_FOLLOWER = _load("bandit/slowest_follower")
 UPDATE_SETTINGS = _load("bandit/update_settings")
 

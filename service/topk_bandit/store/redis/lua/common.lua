@@ -75,12 +75,22 @@ end
 
 local newest = nil  -- the log's newest position, once this script knows it
 
--- Append an event behind the newest one, with a checksum of all that a reader is given of it: 16 hexadecimal digits of the
--- SHA-1 of "position-0 at_ms deadline_ms event". The deadline is left out of most. Returns the position.
+-- Return the first 16 hexadecimal digits of the SHA-1 of an entry's text without its checksum, and that text.
+local function checksum_of(position, at_ms, deadline_ms, event)
+  local told = position .. '-0 ' .. at_ms .. ' ' .. deadline_ms .. ' ' .. event
+  return string.sub(redis.sha1hex(told), 1, 16), told
+end
+
+-- Return an entry as `entry_text` does.
+local function checked_text(...)
+  return table.concat({checksum_of(...)}, ' ')
+end
+
+-- Append an event behind the newest one, with a checksum of all that a reader is given of it. The deadline is left out of
+-- most. Returns the position.
 local function append(meta, log, at_ms, event, deadline_ms)
   newest = text(whole(meta, newest or redis.call('HGET', meta, 'log_position')) + 1)
-  local told = newest .. '-0 ' .. text(at_ms) .. ' ' .. (deadline_ms or '-') .. ' ' .. event
-  local checksum = string.sub(redis.sha1hex(told), 1, 16)
+  local checksum = checksum_of(newest, text(at_ms), deadline_ms or '-', event)
   local deadline = deadline_ms and {'deadline_ms', deadline_ms} or {}
   write('XADD', log, newest .. '-0', 'at_ms', text(at_ms), 'event', event, 'checksum', checksum, unpack(deadline))
   write('HSET', meta, 'log_position', newest)
@@ -92,6 +102,15 @@ end
 local function entry_text(entry)
   local at_ms, event, checksum, deadline_ms = entry[2][2], entry[2][4], entry[2][6], entry[2][8]
   return table.concat({checksum or '-', entry[1], at_ms or '-', deadline_ms or '-', event or '-'}, ' ')
+end
+
+-- Return what a reader is given where events are passed over, by position.
+local function skipped_of(meta, packed)
+  local is_read, skipped = pcall(cjson.decode, packed or '{}')
+  if not is_read or type(skipped) ~= 'table' then
+    refuse(meta)
+  end
+  return skipped
 end
 
 -- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what

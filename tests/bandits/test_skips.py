@@ -1,0 +1,251 @@
+"""Events that an operator has passed over: the learner goes on, and knows the items and settings that the store has."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import (
+    LIMITS,
+    NAME,
+    Archive,
+    Shop,
+    assert_same,
+    replayed,
+    request,
+    running_worker,
+    settles,
+)
+from tests.contracts.harness import MemoryStores, RedisStores, run, whole_log
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.operators import Operators
+from topk_bandit.bandits.snapshots import decode_model, encode_model
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
+from topk_bandit.domain.bandits import (
+    EventSkipped,
+    Item,
+    ItemsChanged,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
+from topk_bandit.domain.errors import CorruptDataError, NotReadyError
+from topk_bandit.domain.quotas import Quotas
+from topk_bandit.store.redis.keys import KeySpace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import redis
+    from tests.bandits.harness import Worker
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.log import Store
+
+NOW_MS = 1_764_000_000_000
+SKIPPED = EventSkipped("a bit flipped", NOW_MS)
+
+
+def operators_of(worker: Worker, executor: ThreadPoolExecutor) -> Operators:
+    quotas = TenantQuotas(worker.store, Quotas())
+    return Operators(worker.store, worker.residents, executor, quotas=quotas, clock_ms=lambda: NOW_MS)
+
+
+def known_items(model: Model) -> dict[str, bool]:
+    known = [item_id for item_id in model.items.ids if item_id is not None and model.items.knows(item_id)]
+    return {item_id: item_id in model.items.available for item_id in known}
+
+
+def passed_over(models: Sequence[Model], log: Sequence[LoggedEvent], position: int) -> Model:
+    """Return the model of a log of which one event, and then those that can't follow without it, are passed over."""
+    model, last = models[position - 2], models[-1]
+    for logged in log[position - 1 :]:
+        skipped = LoggedEvent(logged.position, model.last.at_ms, SKIPPED)
+        try:
+            model = fold(model, skipped if logged.position == position else logged)
+        except CorruptDataError:
+            model = fold(model, skipped)
+    present = known_items(last)
+    told = tuple(Item(item_id, available=shown) for item_id, shown in present.items())
+    before = known_items(models[position - 2])
+    anew: list[Event] = [SettingsChanged(last.settings), ItemsChanged(told, tuple(sorted(before.keys() - present)))]
+    for event in anew:
+        model = fold(model, LoggedEvent(model.version + 1, last.last.at_ms, event))
+    return model
+
+
+def check_passed_over(models: Sequence[Model], log: Sequence[LoggedEvent], position: int) -> None:
+    model, last, is_change = passed_over(models, log, position), models[-1], position in changes_in(log)
+    assert position in model.skipped
+    assert known_items(model) == known_items(last)
+    no_prior = {"prior_study": "", "prior_digest": ""}
+    assert replace(model.settings, **no_prior) == replace(last.settings, **no_prior)
+    assert 0 <= model.open_slates <= last.open_slates + 1
+    assert is_change or len(model.skipped) == 1, "without one slate or reward all others can be folded"
+    lost = last.state.observations - model.state.observations
+    assert is_change or 0 <= lost <= 1
+    checkpoint = replace(model, state=model.state.refit(model.last.at_ms), since_checkpoint=0)
+    assert_same(decode_model(encode_model(checkpoint), limits=LIMITS), checkpoint)
+
+
+def changes_in(log: Sequence[LoggedEvent]) -> list[int]:
+    return [logged.position for logged in log[1:] if isinstance(logged.event, ItemsChanged | SettingsChanged)]
+
+
+def test_whatever_event_is_passed_over_the_learner_goes_on_and_knows_items_and_settings() -> None:
+    stores = MemoryStores()
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop, archive = Shop(worker, stores, np.random.default_rng(3)), Archive(store)
+            await shop.create()
+            await shop.trade(260, archive=archive)
+            log = archive.events
+        models, changes = replayed("first", log), changes_in(log)
+        others = np.setdiff1d(np.arange(2, len(log) + 1), changes)
+        assert len(changes) > 20
+        for position in [*changes, *np.random.default_rng(4).choice(others, size=30, replace=False).tolist()]:
+            check_passed_over(models, log, position)
+
+    run(stores, scenario)
+
+
+class DamagedLog:
+    """The log of a bandit in a server, one entry of which is spoilt."""
+
+    def __init__(self, client: redis.Redis, key: str) -> None:
+        self._client, self._key = client, key
+
+    def spoil(self, position: int, *, gone: bool) -> None:
+        written = self._client.xrange(self._key)
+        self._client.delete(self._key)
+        for entry_id, fields in written:
+            at = int(entry_id.partition(b"-")[0])
+            event = fields[b"event"].replace(b'"', b"'") if at == position else fields[b"event"]
+            if not (gone and at == position):
+                self._client.xadd(self._key, {**fields, b"event": event}, id=entry_id)
+
+
+KINDS = {"recommended": Recommended, "rewarded": Rewarded, "items": ItemsChanged, "settings": SettingsChanged}
+
+
+@asynccontextmanager
+async def another_worker(store: Store) -> AsyncIterator[tuple[Worker, Operators]]:
+    """Run a worker that looks at a log when it is told to, and never by itself."""
+    with ThreadPoolExecutor(1) as executor:
+        async with running_worker(store, look_seconds=600.0) as worker:
+            yield worker, operators_of(worker, executor)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(kind: str, *, gone: bool) -> None:
+    """A worker that could fold the event when it was whole begins anew, so that all have the same model."""
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as first, another_worker(store) as (second, operators):
+            shop = Shop(first, stores, np.random.default_rng(1))
+            await shop.create()
+            for _ in range(12):
+                shown = await shop.recommend()
+                await first.recommender.reward(NAME, shown.recommendation_id, float(shop.rng.normal()))
+            await first.bandits.upsert_items(NAME, [Item("new"), Item("i1", available=False)])
+            await first.bandits.retire_items(NAME, ["i2"])
+            await first.bandits.update_bandit(NAME, lambda settings: replace(settings, item_capacity=20))
+            await shop.recommend()
+            log = await whole_log(store, NAME)
+            # Not the last one: a worker that knows it would take it for lost.
+            bad = max(logged.position for logged in log[:-1] if isinstance(logged.event, KINDS[kind]))
+            assert (await first.residents.follow(NAME)).version == len(log)
+            with server.client() as client:
+                DamagedLog(client, key).spoil(bad, gone=gone)
+            with pytest.raises(CorruptDataError):
+                await second.residents.follow(NAME)
+            receipt = await operators.skip_event(NAME, bad, reason="a bit flipped")
+            assert receipt.problem == ""
+            assert receipt.version == receipt.log_position == (await store.get_bandit(NAME)).log_position
+            assert (await whole_log(store, NAME))[bad - 1].event == SKIPPED
+            again = await operators.skip_event(NAME, bad, reason="again")
+            assert again == receipt, "what was passed over stays so"
+            one, other = await first.residents.follow(NAME), await second.residents.follow(NAME)
+            assert_same(one, other)
+            assert one.skipped == {bad}
+            assert known_items(one) == {item.item_id: item.available for item in await store.list_items(NAME)}
+            assert one.settings == (await store.get_bandit(NAME)).settings
+            assert first.hooks.counts["logs replaced"] == 1
+            assert first.hooks.counts["lost events"] == second.hooks.counts["lost events"] == 0
+            fresh = await first.recommender.recommend(NAME, request())
+            await first.recommender.reward(NAME, fresh.recommendation_id, 1.0)
+            after = await second.residents.follow(NAME)
+            assert_same(after, await first.residents.follow(NAME))
+            assert after.state.observations == one.state.observations + 1
+
+    with running_server(valkey_binary()) as server:
+        stores = RedisStores(server.url)
+        key = KeySpace(stores.prefix).bandit(NAME).log
+        run(stores, scenario)
+
+
+def test_a_learner_that_does_not_stand_there_passes_over_nothing() -> None:
+    async def scenario(store: Store) -> None:
+        async with another_worker(store) as (worker, operators):
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            for _ in range(3):
+                await shop.recommend()
+            before = await whole_log(store, NAME)
+            for position in (1, 3, len(before), len(before) + 1):
+                with pytest.raises(NotReadyError, match="follows the log to its end") as raised:
+                    await operators.skip_event(NAME, position, reason="why not")
+                assert raised.value.reason == "LEARNER_NOT_STUCK"
+            with server.client() as client:
+                DamagedLog(client, key).spoil(4, gone=False)
+            async with another_worker(store) as (_, others):
+                with pytest.raises(NotReadyError, match=r"stands at event 3 and can't go on: .*checksum"):
+                    await others.skip_event(NAME, 5, reason="the one after")
+                assert (await others.skip_event(NAME, 4, reason="this one")).problem == ""
+
+    with running_server(valkey_binary()) as server:
+        stores = RedisStores(server.url)
+        key = KeySpace(stores.prefix).bandit(NAME).log
+        run(stores, scenario)
+
+
+def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_can_not_read() -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as first, another_worker(store) as (second, _):
+            shop = Shop(first, stores, np.random.default_rng(1))
+            await shop.create()
+            await shop.recommend()
+            await second.residents.follow(NAME)
+            await shop.recommend()
+            shown = await shop.recommend()
+            await first.residents.follow(NAME)
+            with server.client() as client:
+                DamagedLog(client, key).spoil(4, gone=True)
+            with pytest.raises(CorruptDataError):
+                await second.residents.follow(NAME)
+            for _ in range(400):
+                await first.recommender.reward(NAME, shown.recommendation_id, 1.0)
+                shown = await shop.recommend()
+            await until_saved(first, store)
+            assert_same(await second.residents.follow(NAME), await first.residents.follow(NAME))
+
+    async def until_saved(worker: Worker, store: Store) -> None:
+        async with asyncio.timeout(60):
+            while not (await store.get_bandit(NAME)).snapshot_position or not await settles(worker):
+                await asyncio.sleep(0.01)
+
+    with running_server(valkey_binary()) as server:
+        stores = RedisStores(server.url)
+        key = KeySpace(stores.prefix).bandit(NAME).log
+        run(stores, scenario)
