@@ -13,7 +13,6 @@ import logging
 import select
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -31,6 +30,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process import pulse
+from topk_bandit.process.call_threads import CallThreads
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
@@ -124,7 +124,7 @@ class _Threads:
     @classmethod
     def start(cls, stack: AsyncExitStack) -> Self:
         def pool(count: int, name: str) -> Executor:
-            return stack.enter_context(ThreadPoolExecutor(count, thread_name_prefix=name))
+            return stack.enter_context(CallThreads(count, thread_name_prefix=name))
 
         return cls(
             deciding=pool(DECISION_THREADS, "decide"),
