@@ -41,11 +41,14 @@ class Call:
         The call itself, in the caller's trace or a fresh one.
     parent
         The caller's span; None when it told none.
+    resource
+        What it is about, by name; empty until that is known.
     """
 
     request_id: str
     span: SpanIds
     parent: SpanIds | None = None
+    resource: str = ""
 
 
 CURRENT_CALL: ContextVar[Call | None] = ContextVar("CURRENT_CALL", default=None)

@@ -83,11 +83,11 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
     """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
+        metrics = _metrics(settings, spec, stack)
         threads = _Threads.start(stack)
         await _compile(threads.deciding, connection)
         beating = loop.create_task(_beat(connection))
         stack.callback(beating.cancel)
-        metrics = Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
         url = await _store_url(connection)
         stopped = asyncio.Event()
         loop.add_reader(connection.fileno(), stopped.set)
@@ -109,6 +109,17 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         await stopped.wait()
         loop.remove_reader(connection.fileno())
         await servers.drain(settings.drain_seconds)
+
+
+def _metrics(settings: Settings, spec: WorkerSpec, stack: AsyncExitStack) -> Metrics:
+    """Return hooks that count, and that make spans too if traces are asked for."""
+    if not settings.traces:
+        return Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+    from topk_bandit.process.traces import TracingMetrics  # noqa: PLC0415 - of an extra, and not small
+
+    tracing = TracingMetrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+    stack.callback(tracing.close)
+    return tracing
 
 
 @dataclass(frozen=True, slots=True)

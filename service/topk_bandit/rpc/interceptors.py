@@ -29,7 +29,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.rpc.access import RULES
+from topk_bandit.rpc.access import LONGEST_NAME, RULES
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
 
@@ -292,7 +292,7 @@ class GuardedMethod:
         code = grpc.StatusCode.OK
         try:
             context.set_trailing_metadata(metadata_of(call))
-            outcome = await self._outcome(payload, context, started)
+            outcome = await self._outcome(payload, context, started, call)
             if isinstance(outcome, Failure):
                 await _abort(context, outcome, call)
         except grpc.aio.AbortError:
@@ -306,7 +306,7 @@ class GuardedMethod:
             CURRENT_CALL.reset(token)
         return outcome
 
-    async def _outcome(self, payload: bytes, context: Context, started: float) -> bytes | Failure:
+    async def _outcome(self, payload: bytes, context: Context, started: float, call: Call) -> bytes | Failure:
         try:
             admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
         except (UnauthenticatedError, ForbiddenError) as error:
@@ -316,7 +316,7 @@ class GuardedMethod:
         if refusal is not None:
             return self._failure(refusal)
         try:
-            work = self._work(payload, context, admission, started)
+            work = self._work(payload, context, admission, started, call)
             return await self._in_flight.run(work, place, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
@@ -324,12 +324,15 @@ class GuardedMethod:
     def _beyond_rate(self, tenant: str) -> QuotaError | None:
         return self._guard.call_quotas.refusal(tenant, self._room.rate) if tenant else None
 
-    async def _work(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes | Failure:
+    async def _work(
+        self, payload: bytes, context: Context, admission: Admission, started: float, call: Call
+    ) -> bytes | Failure:
         outcome: bytes | Failure | None = None
         try:
             outcome = await self._answered(payload, context, admission, started)
         finally:
             # What is told is what was done, whether or not the client was there to hear it.
+            call.resource = admission.resource[:LONGEST_NAME]
             given_up = grpc.StatusCode.CANCELLED if outcome is None else grpc.StatusCode.OK
             admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
         return outcome
