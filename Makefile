@@ -170,7 +170,7 @@ lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 		pyproject.toml requirements/build.in -o requirements/runtime.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev --extra experiments \
-		--extra ratings --extra rivals -o requirements/dev.lock
+		--extra ratings --extra rivals --extra traces -o requirements/dev.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/dev.lock --group docs -o requirements/docs.lock
 

@@ -192,9 +192,10 @@ async def running_worker(
     budget: MemoryBudget | None = None,
     look_seconds: float = 0.2,
     now: Callable[[], float] = time.monotonic,
+    hooks: RecordedHooks | None = None,
 ) -> AsyncIterator[Worker]:
     """Run a worker on a store until the end of the block."""
-    hooks, notebook = RecordedHooks(), Notebook()
+    hooks, notebook = hooks or RecordedHooks(), Notebook()
 
     def new_id() -> str:
         return f"id-{next(_births)}"

@@ -7,11 +7,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tests.bandits.harness import NAME, SETTINGS, Shop, assert_same, rebuilt, request, running_worker, settles
+from tests.bandits.harness import (
+    NAME,
+    SETTINGS,
+    RecordedHooks,
+    Shop,
+    assert_same,
+    rebuilt,
+    request,
+    running_worker,
+    settles,
+)
 from tests.contracts.harness import RedisStores, run
 
 from topk_bandit.bandits.resident import Resident
 from topk_bandit.domain.bandits import Expired, RewardOutcome
+from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +50,32 @@ def test_what_one_worker_takes_in_the_other_learns(stores: Stores) -> None:
             await until(lambda: settles(far))
             assert_same(await far.residents.get_model(NAME), await rebuilt(store))
             assert far.hooks.learned_rewards == [1.0, -2.0]
+
+    run(stores, scenario)
+
+
+def test_what_is_followed_in_the_background_is_of_no_call(stores: Stores) -> None:
+    class Witness(RecordedHooks):
+        def followed(self, bandit: str, lag_events: int, waiting_seconds: float) -> None:
+            super().followed(bandit, lag_events, waiting_seconds)
+            seen.append(CURRENT_CALL.get())
+
+    seen: list[Call | None] = []
+    call = Call("r-1", SpanIds("t" * 32, "s" * 16, sampled=False))
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as near, running_worker(store, hooks=Witness()) as far:
+            shop = Shop(near, stores, np.random.default_rng(1))
+            await shop.create()
+            CURRENT_CALL.set(call)
+            await far.residents.get_model(NAME)
+            assert call in seen
+            CURRENT_CALL.set(None)
+            seen.clear()
+            await near.recommender.reward(NAME, (await shop.recommend()).recommendation_id, 1.0)
+            await until(lambda: settles(far))
+            assert seen
+            assert call not in seen
 
     run(stores, scenario)
 

@@ -86,6 +86,41 @@ def test_a_configured_process_logs_and_warns_on_standard_error_only(style: str) 
         assert lines[0].endswith("INFO    a: shown n=1")
 
 
+SERVING = """
+import logging, sys
+from concurrent.futures import wait
+from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds
+from topk_bandit.process.call_threads import CallThreads
+from topk_bandit.process.logs import configure
+
+configure(sys.argv[1], level="INFO")
+log = logging.getLogger("a")
+with CallThreads(2) as threads:
+    log.info("before")
+    token = CURRENT_CALL.set(Call("r-1", SpanIds("t" * 32, "s" * 16, sampled=False)))
+    log.info("in the call", extra={"bandit": "b"})
+    wait([threads.submit(log.info, "%s, in a thread", "in the call")])
+    CURRENT_CALL.reset(token)
+    wait([threads.submit(log.info, "after, in a thread")])
+    log.info("after")
+"""
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_what_is_logged_while_a_call_is_served_has_its_ids(style: str) -> None:
+    run = subprocess.run([sys.executable, "-c", SERVING, style], capture_output=True, text=True, check=True)
+    ids = {"request_id": "r-1", "trace_id": "t" * 32, "span_id": "s" * 16}
+    before, within, thread, thread_after, after = run.stderr.splitlines()
+    if style == "text":
+        assert within.endswith("in the call bandit=b " + " ".join(f"{name}={text}" for name, text in ids.items()))
+        assert not any("r-1" in line for line in (before, thread_after, after))
+        return
+    assert {"bandit": "b", **ids}.items() <= json.loads(within).items()
+    assert ids.items() <= json.loads(thread).items()
+    for line in (before, thread_after, after):
+        assert list(json.loads(line)) == ["time", "level", "logger", "message"]
+
+
 CALLER = """
 import os, sys, time, grpc
 call = grpc.insecure_channel(sys.argv[1]).unary_unary("/service/call")

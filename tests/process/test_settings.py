@@ -55,6 +55,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "shares_fall_after": ("40", 40),
     "log_level": ("debug", "DEBUG"),
     "log_format": ("text", "text"),
+    "traces": ("true", True),
     "insecure": ("True", True),
 }
 
@@ -124,6 +125,7 @@ BAD = [
     ("tls_certificate", "/nowhere.pem", "'/nowhere.pem' is not a file"),
     ("tls_private_key", "/", "'/' is not a file"),
     ("keys_file", "/nowhere.json", "'/nowhere.json' is not a file"),
+    ("traces", "http://collector:4318", "'http://collector:4318' is neither true nor false"),
     ("insecure", "yes", "'yes' is neither true nor false"),
 ]
 
@@ -183,6 +185,7 @@ def test_the_defaults() -> None:
         shares_fall_after=500,
         log_level="INFO",
         log_format="json",
+        traces=False,
         tls_certificate=None,
         tls_private_key=None,
         keys_file=None,

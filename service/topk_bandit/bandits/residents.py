@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
@@ -174,7 +175,7 @@ class Residents:
         if resident is None:
             resident = Resident(self._new_follower(name), look_seconds=self._look_seconds, now=now)
             self._residents[name] = resident
-            resident.task = asyncio.create_task(self._run(resident))
+            resident.task = asyncio.create_task(self._run(resident), context=Context())
         resident.used_at = now
         self._sizes.touch(name)
         return resident

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,9 @@ class TenantQuotas:
         return self._measured.get(tenant)
 
     def _begin(self, tenant: str) -> asyncio.Task[None]:
-        task = self._measuring[tenant] = asyncio.create_task(self._measure(tenant, self._added(tenant)))
+        task = self._measuring[tenant] = asyncio.create_task(
+            self._measure(tenant, self._added(tenant)), context=Context()
+        )
         task.add_done_callback(lambda _: self._measuring.pop(tenant, None))
         return task
 

@@ -13,8 +13,7 @@ __all__ = ["missing", "needed"]
 
 def missing(module: str, purpose: str, *, extra: str = "experiments") -> str:
     """Return what to tell of a module that is not installed, and how to install it; nothing if it is there."""
-    package = module.partition(".")[0]
-    return "" if find_spec(package) else _problem(package, purpose, extra)
+    return "" if _is_there(module) else _problem(module.partition(".")[0], purpose, extra)
 
 
 def needed(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # noqa: ANN401 - of what may not be there
@@ -32,6 +31,13 @@ def needed(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # 
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         raise ConfigurationError(_problem(package, purpose, extra)) from None
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that it is in
+        return False
 
 
 def _problem(package: str, purpose: str, extra: str) -> str:

@@ -13,7 +13,6 @@ import logging
 import select
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -31,6 +30,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process import pulse
+from topk_bandit.process.call_threads import CallThreads
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
@@ -83,11 +83,11 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
     """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
+        metrics = _metrics(settings, spec, stack)
         threads = _Threads.start(stack)
         await _compile(threads.deciding, connection)
         beating = loop.create_task(_beat(connection))
         stack.callback(beating.cancel)
-        metrics = Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
         url = await _store_url(connection)
         stopped = asyncio.Event()
         loop.add_reader(connection.fileno(), stopped.set)
@@ -111,6 +111,17 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         await servers.drain(settings.drain_seconds)
 
 
+def _metrics(settings: Settings, spec: WorkerSpec, stack: AsyncExitStack) -> Metrics:
+    """Return hooks that count, and that make spans too if traces are asked for."""
+    if not settings.traces:
+        return Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+    from topk_bandit.process.traces import TracingMetrics  # noqa: PLC0415 - of an extra, and not small
+
+    tracing = TracingMetrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+    stack.callback(tracing.close)
+    return tracing
+
+
 @dataclass(frozen=True, slots=True)
 class _Threads:
     """The threads that a worker computes in, by what they do."""
@@ -124,7 +135,7 @@ class _Threads:
     @classmethod
     def start(cls, stack: AsyncExitStack) -> Self:
         def pool(count: int, name: str) -> Executor:
-            return stack.enter_context(ThreadPoolExecutor(count, thread_name_prefix=name))
+            return stack.enter_context(CallThreads(count, thread_name_prefix=name))
 
         return cls(
             deciding=pool(DECISION_THREADS, "decide"),

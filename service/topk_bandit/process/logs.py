@@ -1,7 +1,7 @@
 """Logs on standard error: one JSON object per line for machines, or one line of text for a terminal.
 
 A record is one line, whatever is in it: control characters are escaped, and in text only an exception takes lines of
-its own. A value that JSON does not have is written as text.
+its own. A value that JSON does not have is written as text. What is logged while a call is served has the call's ids.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
+
+from topk_bandit.domain.calls import CURRENT_CALL
 
 __all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure"]
 
@@ -85,9 +87,19 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(_LEFT_OUT)
 
 
+def _add_call(record: logging.LogRecord) -> bool:
+    """Give a record the ids of the call that is being served, if one is."""
+    call = CURRENT_CALL.get()
+    if call is not None:
+        record.request_id = call.request_id
+        record.trace_id, record.span_id, _ = call.span
+    return True
+
+
 def configure(style: LogFormat, *, level: str) -> None:
     """Send this process's warnings, and its records from `level` upwards, to standard error."""
     handler = logging.StreamHandler()
+    handler.addFilter(_add_call)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

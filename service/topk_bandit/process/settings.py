@@ -28,6 +28,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.optional import missing
 from topk_bandit.domain.quotas import CALL_QUOTAS, Quota
 from topk_bandit.store.redis.url import StoreUrl
 
@@ -53,6 +54,7 @@ _LISTENERS = {
     "metrics_listen": "metrics are",
     "console_listen": "the console is",
 }
+_SENDS_TRACES = "opentelemetry.exporter.otlp.proto.http"
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
@@ -425,6 +427,14 @@ class Settings:
     log_format: Literal["json", "text"] = _setting(
         "json", _choice("json", "text"), "how log records are written", metavar="{json,text}"
     )
+    traces: bool = _setting(
+        False,  # noqa: FBT003 - it is what is set
+        _switch,
+        "send spans of calls to an OpenTelemetry collector, as OpenTelemetry's own variables say, such as "
+        "OTEL_EXPORTER_OTLP_ENDPOINT; needs topk-bandit[traces]",
+        metavar="{true,false}",
+        told="false",
+    )
     tls_certificate: Path | None = _setting(
         None,
         _file,
@@ -514,6 +524,7 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
         name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
         raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
     _check_durability(values, origins)
+    _check_traces(values, origins)
     _check_call_quotas(values, origins)
     taken: dict[object, str] = {}
     for name, what in _LISTENERS.items():
@@ -535,6 +546,13 @@ def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) 
         raise ConfigurationError(f"{name}: the embedded store has no replicas for {wanted}; give a redis_url")
     if wanted.synced and values.get("fsync") == "everysec":
         raise ConfigurationError(f"{name}: {wanted} needs fsync always, not everysec")
+
+
+def _check_traces(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
+    """Refuse to send what needs packages that are not installed."""
+    name = _named("traces", origins.get("traces"))
+    if values.get("traces") and (problem := missing(_SENDS_TRACES, name, extra="traces")):
+        raise ConfigurationError(problem)
 
 
 def _check_call_quotas(values: Mapping[str, object], origins: Mapping[str, str]) -> None:

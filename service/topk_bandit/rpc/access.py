@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
     Metadata = Iterable[tuple[str, str | bytes]]
 
-__all__ = ["AUDIT_LOGGER", "RULES", "Access", "Admission", "Rule"]
+__all__ = ["AUDIT_LOGGER", "LONGEST_NAME", "RULES", "Access", "Admission", "Rule"]
 
 AUDIT_LOGGER = "topk_bandit.audit"
 _audit = logging.getLogger(AUDIT_LOGGER)
 
 _ANYBODY = Key("", EVERY_TENANT, frozenset(Scope))
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
+"""So much of a name is told that was not checked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +173,14 @@ class Admission:
     ----------
     tenant
         The one that its key is for; empty when that is for every tenant.
+    resource
+        What it is about, as its request names it; empty until that is parsed, and for what is about nothing.
     """
 
     def __init__(self, key: Key, rule: Rule | None, method: str) -> None:
         self._key, self._rule, self._method = key, rule, method
         self.tenant = "" if key.tenant == EVERY_TENANT else key.tenant
-        self._resource = ""
+        self.resource = ""
 
     def permit(self, request: Any) -> None:  # noqa: ANN401 - a message of the method's own type
         """Permit what was parsed.
@@ -191,12 +194,12 @@ class Admission:
         """
         if self._rule is None:
             return
-        self._resource = self._rule.resource(request)
+        self.resource = self._rule.resource(request)
         if self._key.tenant == EVERY_TENANT:
             return
-        if self._resource == fields.ALL_TENANTS:
+        if self.resource == fields.ALL_TENANTS:
             raise ForbiddenError("TENANT_NEEDED", "a key for every tenant is needed")
-        needed = fields.tenant_of(self._rule.field, self._resource)
+        needed = fields.tenant_of(self._rule.field, self.resource)
         if needed != self._key.tenant:
             raise ForbiddenError("TENANT_NEEDED", f"{self._rule.field}: a key for tenants/{needed} is needed")
 
@@ -205,10 +208,10 @@ class Admission:
         if self._rule is None or not self._rule.audited:
             return
         told = {"key": self._key.id, "tenant": self._tenant(), "method": self._method.removeprefix("/")}
-        _audit.info("audit", extra={**told, "resource": self._resource[:_LONGEST_NAME], "outcome": outcome})
+        _audit.info("audit", extra={**told, "resource": self.resource[:LONGEST_NAME], "outcome": outcome})
 
     def _tenant(self) -> str:
         try:
-            return fields.tenant_of("name", self._resource)
+            return fields.tenant_of("name", self.resource)
         except InvalidArgumentError:
             return ""

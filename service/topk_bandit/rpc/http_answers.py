@@ -8,7 +8,7 @@ from google.rpc.status_pb2 import Status
 
 from topk_bandit.rpc.json_messages import error_to_json
 
-__all__ = ["COMPRESSED_FROM_BYTES", "JSON", "PROTO", "problem", "refusal", "success", "wrong_method"]
+__all__ = ["COMPRESSED_FROM_BYTES", "JSON", "PROTO", "problem", "refusal", "success", "wrong_kind", "wrong_method"]
 
 JSON, PROTO = "application/json", "application/proto"
 COMPRESSED_FROM_BYTES = 1024
@@ -25,6 +25,13 @@ def success(request: web.BaseRequest, body: bytes) -> web.Response:
 def problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
     """Return an error without details; `http_status` is the code's unless told otherwise."""
     return refusal(Status(code=code.value[0], message=message), http_status=http_status)
+
+
+def wrong_kind() -> web.Response:
+    """Return what is told to a request whose body is of a kind that no call takes."""
+    refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
+    refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
+    return refused
 
 
 def wrong_method(told: str, *, allowed: str) -> web.Response:

@@ -17,8 +17,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.call_ids import ID_HEADERS, call_of, metadata_of
 from topk_bandit.rpc.faces import CALLS
-from topk_bandit.rpc.http_answers import JSON, PROTO, problem, refusal, success, wrong_method
+from topk_bandit.rpc.http_answers import JSON, PROTO, problem, refusal, success, wrong_kind, wrong_method
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
     from aiohttp.web_protocol import RequestHandler
 
+    from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.faces import Face
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
 
     Metadata = tuple[tuple[str, str], ...]
-    Guarded = Callable[[bytes, Any], Awaitable[bytes]]
+    Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
 
 __all__ = ["HttpServer"]
 
@@ -48,7 +50,10 @@ LINGER_SECONDS = 1.0
 MOST_TOLD = 200
 _PREFLIGHT_SECONDS = "7200"
 _DETAILS = "grpc-status-details-bin"
-_ALLOWED_HEADERS = "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id"
+_ALLOWED_HEADERS = (
+    "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, Traceparent"
+)
+_EXPOSED_HEADERS = "Retry-After, X-Request-Id, Traceparent"
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -173,7 +178,7 @@ class HttpServer:
         origin = request.headers.get("Origin")
         if origin is not None and self._allows(origin):
             response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = "Retry-After"
+            response.headers["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
         if self._origins:
             response.headers.add("Vary", "Origin")
         return response
@@ -188,30 +193,29 @@ class HttpServer:
             return self._preflight(request)
         if request.method != "POST":
             return wrong_method("calls are made with POST", allowed="POST, OPTIONS")
+        call = call_of((name, shown) for name in ID_HEADERS for shown in request.headers.getall(name, ()))
         guarded = method.get(request.content_type)
-        if guarded is None:
-            refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
-            refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
-            return refused
-        return await self._call(request, guarded)
+        response = wrong_kind() if guarded is None else await self._call(request, guarded, call)
+        response.headers.update(metadata_of(call))
+        return response
 
     def _show(self, request: web.BaseRequest) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
             return wrong_method("this is for reading", allowed="GET, HEAD")
         return self._documents[request.path].answer(request)
 
-    async def _call(self, request: web.BaseRequest, guarded: Guarded) -> web.Response:
+    async def _call(self, request: web.BaseRequest, guarded: Guarded, call: Call) -> web.Response:
         try:
-            call = _HttpCall.of(request, clock=self._clock)
+            context = _HttpCall.of(request, clock=self._clock)
             # A stranger's body is thrown away: the guard refuses the call without it.
-            known = self._access.find(call.invocation_metadata()) is not None
+            known = self._access.find(context.invocation_metadata()) is not None
             payload = await self._read(request) if known else b""
-            async with asyncio.timeout(call.time_remaining()):
-                answer = await guarded(payload, call)
+            async with asyncio.timeout(context.time_remaining()):
+                answer = await guarded(payload, context, call)
         except _RefusedError as refused:
             return refused.response
         except grpc.aio.AbortError:
-            return refusal(call.status)
+            return refusal(context.status)
         except TimeoutError:
             return problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
         return success(request, answer)
@@ -324,6 +328,9 @@ class _HttpCall:
     def invocation_metadata(self) -> Metadata:
         """Return the headers that tell who calls."""
         return self._metadata
+
+    def set_trailing_metadata(self, _metadata: Metadata) -> None:
+        """Leave the call's ids: the server tells them with each answer, also where the guard was not asked."""
 
     def time_remaining(self) -> float | None:
         """Return the seconds until the deadline, None without one."""

@@ -19,6 +19,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
+from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.errors import (
     ExhaustedError,
     ForbiddenError,
@@ -28,12 +29,14 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.rpc.access import RULES
+from topk_bandit.rpc.access import LONGEST_NAME, RULES
+from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.access import Access, Admission, Rule
     from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
@@ -54,7 +57,7 @@ class RpcHooks(Protocol):
     """Where telemetry attaches. Hooks are cheap and don't raise; `code` is the name of a gRPC status code."""
 
     def rpc_started(self, service: str, method: str) -> None:
-        """Note that a call arrived."""
+        """Note that a call arrived; it is current, and its span may be replaced by one that is kept elsewhere."""
 
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call ended: with its status, or because its client stopped waiting."""
@@ -279,16 +282,19 @@ class GuardedMethod:
         self._room = room
         self._to_its_end = to_its_end
 
-    async def call(self, payload: bytes, context: Context) -> bytes:
-        """Answer one call."""
+    async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
+        """Answer one call, whose ids are in its metadata where its door has not read them."""
         guard = self._guard
         started = guard.clock()
+        call = call or call_of(context.invocation_metadata())
+        token = CURRENT_CALL.set(call)
         guard.hooks.rpc_started(self._service, self._method)
         code = grpc.StatusCode.OK
         try:
-            outcome = await self._outcome(payload, context, started)
+            context.set_trailing_metadata(metadata_of(call))
+            outcome = await self._outcome(payload, context, started, call)
             if isinstance(outcome, Failure):
-                await _abort(context, outcome)
+                await _abort(context, outcome, call)
         except grpc.aio.AbortError:
             code = context.code()
             raise
@@ -297,9 +303,10 @@ class GuardedMethod:
             raise
         finally:
             guard.hooks.rpc_handled(self._service, self._method, code.name, guard.clock() - started)
+            CURRENT_CALL.reset(token)
         return outcome
 
-    async def _outcome(self, payload: bytes, context: Context, started: float) -> bytes | Failure:
+    async def _outcome(self, payload: bytes, context: Context, started: float, call: Call) -> bytes | Failure:
         try:
             admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
         except (UnauthenticatedError, ForbiddenError) as error:
@@ -309,7 +316,7 @@ class GuardedMethod:
         if refusal is not None:
             return self._failure(refusal)
         try:
-            work = self._work(payload, context, admission, started)
+            work = self._work(payload, context, admission, started, call)
             return await self._in_flight.run(work, place, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
@@ -317,12 +324,15 @@ class GuardedMethod:
     def _beyond_rate(self, tenant: str) -> QuotaError | None:
         return self._guard.call_quotas.refusal(tenant, self._room.rate) if tenant else None
 
-    async def _work(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes | Failure:
+    async def _work(
+        self, payload: bytes, context: Context, admission: Admission, started: float, call: Call
+    ) -> bytes | Failure:
         outcome: bytes | Failure | None = None
         try:
             outcome = await self._answered(payload, context, admission, started)
         finally:
             # What is told is what was done, whether or not the client was there to hear it.
+            call.resource = admission.resource[:LONGEST_NAME]
             given_up = grpc.StatusCode.CANCELLED if outcome is None else grpc.StatusCode.OK
             admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
         return outcome
@@ -368,9 +378,9 @@ class GuardedMethod:
             raise InvalidArgumentError("request", problem) from error
 
 
-async def _abort(context: Context, failure: Failure) -> NoReturn:
+async def _abort(context: Context, failure: Failure, call: Call) -> NoReturn:
     rich = rpc_status.to_status(status(failure))
-    await context.abort(rich.code, rich.details, rich.trailing_metadata)
+    await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
 
 
 def _code_of_cancellation(remaining: float | None, *, elapsed: float) -> grpc.StatusCode:

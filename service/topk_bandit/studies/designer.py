@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from contextlib import suppress
+from contextvars import Context
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ class Designer:
     def begin(self, name: StudyName) -> None:
         """Compute a study's design as soon as a thread is free, unless another worker has claimed it by then."""
         if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._claim(name))
+            self._tasks[name] = asyncio.create_task(self._claim(name), context=Context())
 
     def abandon(self, name: StudyName) -> None:
         """Stop computing a design that was ended by someone else."""
