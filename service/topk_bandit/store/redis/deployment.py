@@ -265,7 +265,10 @@ class _Cluster:
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
+        # The client itself closes nothing while it has yet to find out anew which servers there are.
         await self._client.aclose()
+        await self._client.nodes_manager.aclose()
+        await self._client.nodes_manager.aclose("startup_nodes")
 
     async def _ask_primaries(self, *command: str) -> dict[str, Any]:
         await self._client.initialize()
