@@ -48,6 +48,7 @@ from topk_bandit.client import (
 from topk_bandit.client.errors import error_of_call, error_of_entry
 from topk_bandit.domain import errors
 from topk_bandit.domain.bandits import BanditName, ConstantBeta, Exploration, PaperBeta
+from topk_bandit.domain.durability import FSYNC, Durability
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
@@ -253,6 +254,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         reward_aggregation=Aggregation.MAX,
         requires_activation=True,
         baseline_item_ids=("c", "a", "b"),
+        durability=Durability(synced=True, replicas=2),
     )
     assert bandit == Bandit(
         name="home",
@@ -276,6 +278,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         baseline_item_ids=("c", "a", "b"),
         context_schema=None,
         item_schema=None,
+        durability=Durability(synced=True, replicas=2),
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)
     assert client.get_bandit("home") == bandit
@@ -318,6 +321,8 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
         assert client.update_bandit("home", reward_aggregation=kind).reward_aggregation is kind
     assert client.update_bandit("home", requires_activation=True).requires_activation
     assert not client.update_bandit("home", requires_activation=None).requires_activation
+    assert client.update_bandit("home", durability=FSYNC).durability == FSYNC
+    assert client.update_bandit("home", durability=None).durability is None
     assert client.update_bandit("home", reward_aggregation=None).reward_aggregation is Aggregation.FIRST
     assert (before.baseline_item_ids, after.baseline_item_ids) == ((), ())
     assert client.update_bandit("home", baseline_item_ids=["a"]).baseline_item_ids == ("a",)

@@ -20,6 +20,7 @@ from topk_bandit.domain.bandits import (
     PaperBeta,
     RewardRange,
 )
+from topk_bandit.domain.durability import FSYNC, Durability
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -76,6 +77,7 @@ EVERYTHING: dict[str, Any] = {
     "prior_study": "tenants/acme/studies/tastes",
     "reward_aggregation": pb.REWARD_AGGREGATION_MEAN,
     "requires_activation": True,
+    "durability": "fsync",
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -89,8 +91,10 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         reward_range=RewardRange(-1.5, 0.0, clamp=True),
         reward_aggregation=Aggregation.MEAN,
         requires_activation=True,
+        durability=FSYNC,
     )
     assert answer.requires_activation
+    assert answer.durability == "fsync"
     assert answer.reward_aggregation == pb.REWARD_AGGREGATION_MEAN
     assert settings_of(server) == expected
     assert answer.reward_range == EVERYTHING["reward_range"]
@@ -199,6 +203,8 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["reward_range"], {"reward_range": pb.RewardRange(min=0.0, max=1.0)}, {"reward_range": RewardRange(0.0, 1.0)}),
     (["reward_range"], {}, {"reward_range": None}),
     (["requires_activation"], {"requires_activation": True}, {"requires_activation": True}),
+    (["durability"], {"durability": "replicated:2"}, {"durability": Durability(synced=True, replicas=2)}),
+    (["durability"], {"durability": ""}, {"durability": None}),
     (
         ["reward_aggregation"],
         {"reward_aggregation": pb.REWARD_AGGREGATION_SUM},

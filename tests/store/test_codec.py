@@ -43,6 +43,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
     Shown,
 )
+from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
 from topk_bandit.store import codec
@@ -71,6 +72,7 @@ all_settings = st.builds(
     reward_aggregation=st.sampled_from(Aggregation),
     reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
     baseline_item_ids=text_tuples,
+    durability=st.sampled_from([None, IN_MEMORY, FSYNC, Durability(synced=True, replicas=9)]),
 )
 priors = st.builds(
     Prior,
@@ -311,6 +313,7 @@ MAY_BE_MISSING = {
     "baseline_item_ids",
     "context_schema",
     "item_schema",
+    "durability",
 }
 
 
@@ -349,6 +352,7 @@ EVERYTHING = replace(
     reward_aggregation=Aggregation.SUM,
     requires_activation=True,
     baseline_item_ids=("a", "b"),
+    durability=Durability(synced=True, replicas=2),
     context_schema=(Feature("n", Numeric(0.5, 1.5)), Feature("b", Boolean()), Feature("v", Vector(2, 0.5))),
     item_schema=(Feature("c", Categorical(("x",))), Feature("l", LabelSet((), 8))),
 )

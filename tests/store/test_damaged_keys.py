@@ -220,13 +220,18 @@ def calls(server: RunningServer) -> list[Call]:
     """Each call that a store makes in a life with a bit of everything."""
     recorder = Recorder(server.client())
     with pytest.MonkeyPatch.context() as patch:
-        run = Link.run
+        run, run_durably = Link.run, Link.run_durably
 
         async def noted(link: Link, script: Script, keys: Any, arguments: Any = ()) -> Any:  # noqa: ANN401
             recorder.note(script, keys, arguments)
             return await run(link, script, keys, arguments)
 
+        async def noted_too(link: Link, script: Script, keys: Any, arguments: Any = (), *, meta: str) -> Any:  # noqa: ANN401
+            recorder.note(script, keys, arguments)
+            return await run_durably(link, script, keys, arguments, meta=meta)
+
         patch.setattr(Link, "run", noted)
+        patch.setattr(Link, "run_durably", noted_too)
         asyncio.run(use_everything(server.unix_url))
     return recorder.calls
 

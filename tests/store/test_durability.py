@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +15,9 @@ from tests.contracts.harness import RedisStores, run, whole_log
 from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request
 from tests.servers import free_port, redis_binary, running_cluster, running_pair, running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Imported, Item, Rewarded, RewardOutcome
+from topk_bandit.domain.bandits import BanditName, Imported, Item, Rewarded, RewardOutcome
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
-from topk_bandit.domain.errors import NotDurableError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, NotDurableError, UnavailableError
 from topk_bandit.store.log import RecordStatus
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.waits import waits
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     import redis
     from tests.servers import RunningServer
 
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.store.log import Store
 
 PART = import_part()
 ROWS = Imported(PART.import_id, PART.first_row, PAST)
 REPLICATED = Durability(synced=True, replicas=1)
+OTHER = BanditName(NAME.tenant, "other")
 CLASSES = {"memory": IN_MEMORY, "fsync": FSYNC, "replicated:1": REPLICATED}
 
 
@@ -155,6 +158,81 @@ def test_the_disk_is_waited_for() -> None:
                 await store.record_reward(NAME, "one", 1.0)
 
         run(RedisStores(server.unix_url, timeout=0.5, durability=FSYNC), scenario)
+
+
+def with_class(durability: Durability | None) -> BanditSettings:
+    return replace(SETTINGS, durability=durability)
+
+
+async def receipt_of(store: Store, one: str) -> Durability:
+    receipt = await store.record_reward(NAME, one, 1.0)
+    assert receipt.outcome is RewardOutcome.ACCEPTED
+    return receipt.durability
+
+
+@pytest.mark.parametrize("usual", CLASSES.values(), ids=CLASSES)
+def test_a_bandit_may_have_a_class_of_its_own(pair: tuple[RunningServer, RunningServer], usual: Durability) -> None:
+    """Whoever has not heard of a change waits for what it knew, notices, and waits for what is asked for."""
+
+    async def scenario(store: Store, other: Store) -> None:
+        revision = (await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)).revision
+        await furnish_more(store, *"abcdefghi")
+        ids = iter("abcdefghi")
+        for own in (REPLICATED, FSYNC, IN_MEMORY, None):
+            revision = (await store.update_settings(NAME, with_class(own), revision=revision)).revision
+            required = own or usual
+            assert await receipt_of(store, next(ids)) == required
+            # More than is needed may have been waited for, once.
+            assert await receipt_of(other, next(ids)) >= required
+            assert (await other.record_reward(NAME, "a", 1.0)).durability == required
+
+    async def furnish_more(store: Store, *ids: str) -> None:
+        for one in ids:
+            await store.record_recommendation(
+                NAME, request(), recommendation(one), incarnation="first", items_position=0
+            )
+
+    run(RedisStores(pair[0].unix_url, timeout=1.0, durability=usual), scenario, connections=2)
+
+
+def test_only_the_bandit_that_asks_for_a_replica_waits_for_it(pair: tuple[RunningServer, RunningServer]) -> None:
+    primary, replica = pair
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, with_class(REPLICATED), incarnation="first", quota=9)
+        await store.create_bandit(OTHER, SETTINGS, incarnation="first", quota=9)
+        for name in (NAME, OTHER):
+            await store.record_recommendation(
+                name, request(), recommendation("one"), incarnation="first", items_position=0
+            )
+        with hanging(replica):
+            with pytest.raises(NotDurableError, match="0 of 1 replicas"):
+                await store.record_reward(NAME, "one", 1.0)
+            assert (await store.record_reward(OTHER, "one", 1.0)).durability == FSYNC
+            with pytest.raises(NotDurableError, match="0 of 1 replicas"):
+                await store.change_items(NAME, upserted=ITEMS, retired=[])
+            # What needs no replica any more is not refused for the lack of one.
+            changed = await store.update_settings(NAME, SETTINGS, revision=1)
+            assert changed.settings == SETTINGS
+        receipt = await store.record_reward(NAME, "one", 1.0)
+        assert (receipt.outcome, receipt.durability) == (RewardOutcome.DUPLICATE, FSYNC)
+
+    run(RedisStores(primary.unix_url, timeout=1.0, durability=FSYNC), scenario)
+
+
+def test_a_class_that_is_none_is_not_guessed() -> None:
+    with running_server(valkey_binary(), "--appendfsync", "always") as server:
+        stores = RedisStores(server.unix_url, durability=FSYNC)
+
+        async def scenario(store: Store) -> None:
+            await furnish(store, "one")
+            with server.client() as client:
+                client.hset(KeySpace(stores.prefix).bandit(NAME).meta, "durability", "fast")
+            for _ in range(2):
+                with pytest.raises(CorruptDataError, match="unknown durability"):
+                    await store.record_reward(NAME, "one", 1.0)
+
+        run(stores, scenario)
 
 
 def test_waits_end_before_the_call_does() -> None:

@@ -17,7 +17,7 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
-from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, UnavailableError
+from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.learning.usual_contexts import NO_CONTEXTS
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.learning.encoding import Encoder
     from topk_bandit.store.log import BanditRecord, ImportProgress, Store
 
@@ -89,6 +90,7 @@ class Bandits:
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """Create a bandit, or return the equal one that is there."""
         self._check_item_schema(settings)
+        await self._check_durability(settings.durability)
         resolved, prior = await self._resolve_prior(name, settings)
         quota = self._quotas.limit(name.tenant, Quota.BANDITS)
         try:
@@ -121,6 +123,8 @@ class Bandits:
             check_growth(record.settings.context_schema, changed.context_schema)
             check_growth(record.settings.item_schema, changed.item_schema, field=ITEM_SCHEMA_FIELD, may_begin=True)
             self._check_item_schema(changed)
+            if changed.durability != record.settings.durability:
+                await self._check_durability(changed.durability)
             settings, prior = await self._resolve_prior(name, changed)
             try:
                 updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
@@ -129,6 +133,15 @@ class Bandits:
             await self._residents.follow(name)
             return updated
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
+
+    async def _check_durability(self, durability: Durability | None) -> None:
+        """Refuse a bandit's own class if the store's settings can't keep it; replicas may be away for now."""
+        if durability is None:
+            return
+        problems = (await self._store.check(durability)).problems
+        if problems:
+            message = f"the store can't keep {durability}. {' '.join(problems)}"
+            raise NotReadyError("DURABILITY_NOT_KEPT", message)
 
     async def reset_bandit(self, name: BanditName, *, request_id: str = "") -> BanditRecord:
         """Forget what a bandit learned from rewards, once for a request id; items, settings and open slates stay.

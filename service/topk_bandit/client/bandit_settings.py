@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Feature
 
 __all__ = ["AGGREGATIONS", "BanditChanges", "BanditSettings", "settings_mask", "settings_message"]
@@ -59,6 +60,8 @@ class BanditSettings(TypedDict, total=False):
         What is shown where too few candidates are left.
     context_schema, item_schema
         The features that requests have, and that items may have.
+    durability
+        What is awaited before a write is acknowledged.
     """
 
     constant_beta: float | None
@@ -76,6 +79,7 @@ class BanditSettings(TypedDict, total=False):
     baseline_item_ids: Iterable[str] | None
     context_schema: Iterable[Feature] | None
     item_schema: Iterable[Feature] | None
+    durability: Durability | None
 
 
 class BanditChanges(BanditSettings, total=False):
@@ -117,6 +121,7 @@ def settings_message(settings: Mapping[str, Any], *, parent: str) -> bandit_pb.B
         baseline_item_ids=get("baseline_item_ids"),
         context_schema=schema_message(get("context_schema")),
         item_schema=schema_message(get("item_schema")),
+        durability=str(get("durability") or ""),
     )
 
 

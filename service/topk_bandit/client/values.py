@@ -204,6 +204,8 @@ class Bandit:
         The features that requests have; None where they have a context of numbers.
     item_schema
         The features that items may have; None where they are known by their ids alone.
+    durability
+        What is awaited before a write is acknowledged; None for what the service awaits.
     """
 
     name: str
@@ -227,6 +229,7 @@ class Bandit:
     baseline_item_ids: tuple[str, ...]
     context_schema: tuple[Feature, ...] | None
     item_schema: tuple[Feature, ...] | None
+    durability: Durability | None
 
 
 @dataclass(frozen=True, slots=True)

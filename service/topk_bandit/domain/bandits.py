@@ -212,6 +212,8 @@ class BanditSettings:
         The features that contexts are encoded from; None for contexts that callers encode.
     item_schema
         The features that items may have; None for items that are known by their ids alone.
+    durability
+        What is awaited before a write of the bandit is acknowledged; None for what the service awaits.
     """
 
     item_capacity: int
@@ -230,6 +232,7 @@ class BanditSettings:
     baseline_item_ids: tuple[str, ...] = ()
     context_schema: FeatureSchema | None = None
     item_schema: FeatureSchema | None = None
+    durability: Durability | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,20 @@ The classes are nested: each withstands what the one before does. `docs/operatio
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 __all__ = ["FSYNC", "IN_MEMORY", "Durability"]
 
 
-@dataclass(frozen=True, slots=True)
+_WORDS = re.compile(r"(memory)|(fsync)|replicated:([1-9])")
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Durability:
     """Where a write is when it is acknowledged, besides the memory of the server that took it.
+
+    Of two classes the larger one withstands what the smaller one does.
 
     Attributes
     ----------
@@ -24,6 +30,14 @@ class Durability:
 
     synced: bool = False
     replicas: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Durability:
+        """Return the class of this name, "memory", "fsync" or "replicated:N", or raise ValueError."""
+        match = _WORDS.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is none of memory, fsync, replicated:1 to replicated:9")
+        return cls(synced=not match[1], replicas=int(match[3] or 0))
 
     def __str__(self) -> str:
         """Return the class as settings have it."""

@@ -229,10 +229,7 @@ def _durability(value: object) -> Durability | None:
         return value
     if value == "":
         return None
-    match = re.fullmatch(r"(memory)|(fsync)|replicated:([1-9])", str(value))
-    if match is None:
-        raise ValueError(f"{value!r} is none of memory, fsync, replicated:1 to replicated:9")
-    return Durability(synced=not match[1], replicas=int(match[3] or 0))
+    return Durability.parse(str(value))
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

@@ -20,6 +20,7 @@ from topk_bandit.domain.bandits import (
     PaperBeta,
     RewardRange,
 )
+from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
 from topk_bandit.rpc import fields
@@ -90,6 +91,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         baseline_item_ids=_check_baseline(_baseline(bandit), slate_size=slate_size),
         context_schema=schema,
         item_schema=_item_schema(bandit),
+        durability=_durability(bandit),
     )
     return _with_default_in_range(settings)
 
@@ -111,6 +113,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         baseline_item_ids=settings.baseline_item_ids,
         context_schema=None if settings.context_schema is None else schema_to_proto(settings.context_schema),
         item_schema=None if settings.item_schema is None else schema_to_proto(settings.item_schema),
+        durability=str(settings.durability or ""),
     )
 
 
@@ -238,6 +241,16 @@ def _reward_aggregation(bandit: pb.Bandit) -> Aggregation:
     return kind
 
 
+def _durability(bandit: pb.Bandit) -> Durability | None:
+    if not bandit.durability:
+        return None
+    try:
+        return Durability.parse(bandit.durability)
+    except ValueError:
+        problem = f"is none of memory, fsync, replicated:1 to replicated:9: {fields.quoted(bandit.durability)}"
+        raise InvalidArgumentError("bandit.durability", problem) from None
+
+
 def _with_default_in_range(settings: BanditSettings) -> BanditSettings:
     """Return settings whose default reward is one that could be posted."""
     default, taken = settings.default_reward, settings.reward_range
@@ -281,6 +294,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "item_capacity": {"item_capacity": lambda bandit: _item_capacity(bandit, low=1)},
     "baseline_item_ids": {"baseline_item_ids": _baseline},
     "item_schema": {"item_schema": _item_schema},
+    "durability": {"durability": _durability},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")
 

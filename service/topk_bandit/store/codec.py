@@ -43,6 +43,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
     Shown,
 )
+from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.store.documents import (
@@ -247,6 +248,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         "baseline_item_ids": settings.baseline_item_ids or None,
         "context_schema": None if contexts is None else schema_document(contexts),
         "item_schema": None if items is None else schema_document(items),
+        "durability": None if settings.durability is None else str(settings.durability),
     }
     return {
         "item_capacity": settings.item_capacity,
@@ -296,6 +298,7 @@ class _Settings(Layout):
     baseline_item_ids: Annotated[tuple[str, ...], Meta(min_length=1)] | UnsetType = UNSET
     context_schema: SchemaLayout | UnsetType = UNSET
     item_schema: SchemaLayout | UnsetType = UNSET
+    durability: Annotated[str, Meta(pattern=r"^(memory|fsync|replicated:[1-9])$")] | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
@@ -320,6 +323,7 @@ class _Settings(Layout):
             baseline_item_ids=known(self.baseline_item_ids) or (),
             context_schema=read(self.context_schema),
             item_schema=read(self.item_schema),
+            durability=None if self.durability is UNSET else Durability.parse(self.durability),
         )
 
 

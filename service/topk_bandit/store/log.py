@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RewardReceipt,
         SettingsChanged,
     )
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
     from topk_bandit.store.recorded import Recorded
@@ -731,8 +732,8 @@ class Store(Protocol):
         """
         ...
 
-    async def check(self) -> StoreReport:
-        """Report what the store is and what keeps it from keeping its promises."""
+    async def check(self, durability: Durability | None = None) -> StoreReport:
+        """Report what the store is and what keeps it from keeping its promises, in a class or in the service's."""
         ...
 
     async def close(self) -> None:

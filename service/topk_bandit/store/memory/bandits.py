@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         Recommendation,
         RecommendationRequest,
     )
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
     from topk_bandit.store.log import Correctable, ImportPart, Skip
 
@@ -775,7 +776,7 @@ class MemoryStore(Store):
         finally:
             self._listeners.discard(listener)
 
-    async def check(self) -> StoreReport:
+    async def check(self, durability: Durability | None = None) -> StoreReport:  # noqa: ARG002 - it keeps none
         """See `Store.check`."""
         return StoreReport(
             server="memory", version="1", role="master", mode="standalone", problems=(), clock_ms=self._clock_ms()

@@ -105,7 +105,7 @@ class Aggregates(Generic[_Name, _Record]):
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
     ) -> tuple[Any, Durability]:
         """Run a script whose writes are acknowledged to somebody; return its answer, and how durable they are."""
-        reply, durability = await self._link.run_durably(script, keys, arguments)
+        reply, durability = await self._link.run_durably(script, keys, arguments, meta=self._kind.keys(name).meta)
         return self._accepted(name, reply), durability
 
     def _accepted(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
@@ -179,7 +179,8 @@ class Aggregates(Generic[_Name, _Record]):
         keys, incarnation = self._kind.keys(name).all, None
         try:
             incarnation = (await self.get(name)).incarnation
-            await self._link.run_durably(script, keys, (*arguments, incarnation))
+            meta = self._kind.keys(name).meta
+            await self._link.run_durably(script, keys, (*arguments, incarnation), meta=meta)
         except CorruptDataError:
             await self._link.call("UNLINK", *keys)
             self._damaged.discard(name)

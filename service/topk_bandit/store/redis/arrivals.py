@@ -84,7 +84,9 @@ class Arrivals:
         for command, key, told in _writes(arriving, retired, progress):
             operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
             operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]
-        recorded, _ = await self._link.run_durably(scripts.RECORD_ARRIVAL, keys.all, operands)
+        recorded, _ = await self._link.run_durably(
+            scripts.RECORD_ARRIVAL, keys.all, operands, meta=self._keys.bandit(name).meta
+        )
         return bool(recorded)
 
     async def load_snapshot(self, name: BanditName) -> bytes:

@@ -541,7 +541,7 @@ class RedisStore(Store):
         """Return the store of studies that shares this one's connections; it is closed with this one."""
         return RedisStudies(self._link, self._keys)
 
-    async def check(self) -> StoreReport:
+    async def check(self, durability: Durability | None = None) -> StoreReport:
         """See `Store.check`."""
         infos = await self._link.ask_primaries("INFO")
         times = await self._link.ask_primaries("TIME")
@@ -549,7 +549,7 @@ class RedisStore(Store):
         return report(
             infos,
             settings=await self._link.read_settings("appendfsync", "min-replicas-to-write"),
-            durability=self._link.durability,
+            durability=durability or self._link.durability,
             mode=self._link.mode,
             clock_ms=seconds * 1000 + microseconds // 1000,
         )
@@ -624,6 +624,7 @@ def _settings_for_scripts(settings: BanditSettings) -> tuple[str | int, ...]:
         "clamps": int(taken is not None and taken.clamp),
         "reward_aggregation": settings.reward_aggregation.value,
         "requires_activation": int(settings.requires_activation),
+        "durability": str(settings.durability or ""),
     }
     return tuple(part for setting in needed.items() for part in setting)
 

@@ -278,16 +278,15 @@ class _Cluster:
     async def _execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:
         """Send them to the server that has the key, wherever that is by now; once more when a connection breaks."""
         await self._client.initialize()
-        node, broken = self._node(key), False
-        first: tuple[Command, ...] = ()
+        node, broken, asking = self._node(key), False, False
         for _ in range(REDIRECTIONS):
-            replies = (await _pipelined(node, (*first, *commands)))[len(first) :]
+            replies = await _pipelined(node, commands, asking=asking)
             match replies[0]:
                 case MovedError() as moved:  # a kind of AskError
                     await self._client.nodes_manager.move_slot(moved)
-                    node, first = self._node(key), ()
+                    node, asking = self._node(key), False
                 case AskError() as ask:
-                    node, first = self._client.get_node(host=ask.host, port=ask.port) or node, (("ASKING",),)
+                    node, asking = self._client.get_node(host=ask.host, port=ask.port) or node, True
                 case TryAgainError():
                     await asyncio.sleep(MOVING_SECONDS)
                 case _:
@@ -297,7 +296,7 @@ class _Cluster:
                     await self._forget_servers()
                     if broken or isinstance(lost, RedisTimeoutError):
                         raise lost
-                    node, first, broken = self._node(key), (), True
+                    node, asking, broken = self._node(key), False, True
         raise ClusterError(f"the server of {key} could not be found")
 
     def _node(self, key: str) -> ClusterNode:
@@ -329,11 +328,16 @@ class _Cluster:
             task.exception()
 
 
-async def _pipelined(node: ClusterNode, commands: Sequence[Command]) -> list[Any]:
-    """Send commands over one connection of a server of a cluster; an error of one is its reply."""
-    sent = [PipelineCommand(position, *command) for position, command in enumerate(commands)]
+async def _pipelined(node: ClusterNode, commands: Sequence[Command], *, asking: bool) -> list[Any]:
+    """Send commands over one connection of a server of a cluster; an error of one is its reply.
+
+    A server that is about to get the key is asked before each of them.
+    """
+    step = 2 if asking else 1
+    told = [part for command in commands for part in (("ASKING",), command)[2 - step :]]
+    sent = [PipelineCommand(position, *command) for position, command in enumerate(told)]
     await node.execute_pipeline(sent)
-    return [command.result for command in sent]
+    return [command.result for command in sent[step - 1 :: step]]
 
 
 def _is_lost(reply: object) -> bool:

@@ -17,6 +17,7 @@ from redis import exceptions as raised
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, ExhaustedError, UnavailableError
 from topk_bandit.store.redis.breaker import Breaker
+from topk_bandit.store.redis.classes import Classes
 from topk_bandit.store.redis.deployment import MAX_CONNECTIONS, open_deployment
 from topk_bandit.store.redis.outage import Outage
 from topk_bandit.store.redis.waits import achieved, waits
@@ -76,7 +77,7 @@ class Link:
     monotonic
         A clock that never goes back, in seconds.
     durability
-        What `run_durably` waits for.
+        What `run_durably` waits for where a bandit has no class of its own.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Link:
         self._deployment = deployment
         self._timeout = timeout
         self.durability = durability
-        self._waits = waits(durability, timeout=timeout)
+        self._classes = Classes(durability)
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._breakers: defaultdict[str, Breaker] = defaultdict(
             lambda: Breaker(cooldown=_COOLDOWN, monotonic=monotonic)
@@ -135,29 +136,43 @@ class Link:
                 return await self._deployment.execute("EVAL", script.source, *operands)
 
     async def run_durably(
-        self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
+        self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = (), *, meta: str
     ) -> tuple[Any, Durability]:
         """Run a script, and wait until what it wrote is as durable as is asked for; return what was achieved too.
+
+        Parameters
+        ----------
+        meta
+            The hash whose field "durability" may ask for another class than the service's, as it is after the script.
 
         Raises
         ------
         NotDurableError
             It was not in time; the script has run.
         """
-        if not self._waits:
-            return await self.run(script, keys, arguments), IN_MEMORY
         operands = (len(keys), *keys, *arguments)
-        async with self._guard(keys[0]):
-            replies = await self._deployment.execute_together(
-                keys[0], (("EVALSHA", script.digest, *operands), *self._waits)
-            )
+        awaited = self._classes.expect(meta)
+        reply, told, *waited = await self._run_and_wait(script, operands, awaited, meta)
+        required = self._classes.note(meta, told)
+        if required > awaited:
+            # Nobody has waited for this write as it needs: the script, which finds its effect there, waits again.
+            awaited = required
+            _, told, *waited = await self._run_and_wait(script, operands, awaited, meta)
+            required = self._classes.note(meta, told)
+        return reply, achieved(awaited, waited, required=required)
+
+    async def _run_and_wait(
+        self, script: Script, operands: Sequence[bytes | str | int], awaited: Durability, meta: str
+    ) -> Sequence[Any]:
+        """Return the answers of a script, of the store to which class its write needs, and of the waits for a class."""
+        behind = (("HGET", meta, "durability"), *waits(awaited, timeout=self._timeout))
+        async with self._guard(meta):
+            replies = await self._deployment.execute_together(meta, (("EVALSHA", script.digest, *operands), *behind))
             if isinstance(replies[0], raised.NoScriptError):
-                replies = await self._deployment.execute_together(
-                    keys[0], (("EVAL", script.source, *operands), *self._waits)
-                )
+                replies = await self._deployment.execute_together(meta, (("EVAL", script.source, *operands), *behind))
             if isinstance(replies[0], Exception):
                 raise replies[0]
-        return replies[0], achieved(self.durability, replies[1:])
+        return replies
 
     async def call(self, command: str, key: str, *arguments: bytes | str | int) -> Any:  # noqa: ANN401
         """Send one command about one key."""

@@ -37,8 +37,8 @@ def waits(durability: Durability, *, timeout: float) -> tuple[_Command, ...]:
     return (*synced, ("WAIT", durability.replicas, wait_ms)) if durability.replicas else synced
 
 
-def achieved(durability: Durability, replies: Sequence[Any]) -> Durability:
-    """Return what was achieved by the answers to `waits`, which is no less than what was asked for.
+def achieved(awaited: Durability, replies: Sequence[Any], *, required: Durability) -> Durability:
+    """Return what was achieved by the answers to the `waits` for a class, which is no less than what is required.
 
     Raises
     ------
@@ -48,13 +48,13 @@ def achieved(durability: Durability, replies: Sequence[Any]) -> Durability:
     for reply in replies:
         if isinstance(reply, raised.ResponseError):
             raise NotDurableError(f"written, but the store can't tell where to: {reply}") from reply
-    synced = durability.synced and replies[0][0] >= 1
-    replicas = int(replies[-1]) if durability.replicas else 0
-    if synced < durability.synced:
+    synced = awaited.synced and replies[0][0] >= 1
+    replicas = int(replies[-1]) if awaited.replicas else 0
+    if synced < required.synced:
         raise NotDurableError("written, but not to the store's disk in time; the same call again finds out")
-    if replicas < durability.replicas:
+    if replicas < required.replicas:
         raise NotDurableError(
-            f"written, but only {replicas} of {durability.replicas} replicas have it in time; "
+            f"written, but only {replicas} of {required.replicas} replicas have it in time; "
             "the same call again finds out"
         )
     return Durability(synced=synced, replicas=replicas)

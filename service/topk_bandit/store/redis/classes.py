@@ -1,0 +1,56 @@
+"""Which class of durability the writes of a bandit need, as far as this worker knows.
+
+A bandit's settings may have a class of their own. Each write that is acknowledged asks for it on the way, so that what
+is known here is only a guess at what to wait for: a write whose class turns out to be stronger is waited for again.
+"""
+
+from __future__ import annotations
+
+from redis.exceptions import ResponseError
+
+from topk_bandit.domain.durability import Durability
+from topk_bandit.domain.errors import CorruptDataError
+
+__all__ = ["Classes"]
+
+_MOST_KNOWN = 100_000
+
+
+class Classes:
+    """What is known of bandits whose class is not the service's, by the key that has it.
+
+    Parameters
+    ----------
+    usual
+        The service's class.
+    """
+
+    def __init__(self, usual: Durability) -> None:
+        self.usual = usual
+        self._known: dict[str, Durability] = {}
+
+    def expect(self, key: str) -> Durability:
+        """Return the class that the writes of a bandit probably need."""
+        return self._known.get(key, self.usual)
+
+    def note(self, key: str, told: object) -> Durability:
+        """Return the class that they need by what the store has told, and remember it.
+
+        Raises
+        ------
+        CorruptDataError
+            What was told is no class.
+        """
+        if isinstance(told, ResponseError):
+            raise told
+        if not told:
+            self._known.pop(key, None)
+            return self.usual
+        try:
+            required = Durability.parse(bytes(told).decode()) if isinstance(told, bytes) else self.usual
+        except ValueError as error:
+            raise CorruptDataError(f"{key} has the unknown durability {told!r}") from error
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = required
+        return required
