@@ -33,6 +33,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.operators import CallStatus, WorkerStatus
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.posterior import Posterior
@@ -233,6 +234,12 @@ async def running_worker(
             hooks=hooks,
             notebook=notebook,
         )
+
+
+def worker_status() -> WorkerStatus:
+    """Return how a worker is that was called twice."""
+    calls = (CallStatus("topk_bandit.v1.RecommenderService/Recommend", 2, 1, median=0.004, p90=0.008, p99=0.008),)
+    return WorkerStatus("0.0", "here/1", 1_000, 12.5, calls)
 
 
 def request(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, replayed, request, running_worker
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, replayed, request, running_worker, worker_status
 from tests.contracts.harness import MemoryStores, run, whole_log
 
 from topk_bandit.bandits.explanations import NEXT_BEST
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 async def operators_of(worker: Worker) -> AsyncIterator[Operators]:
     with ThreadPoolExecutor(1) as executor:
         yield Operators(
-            worker.store, worker.residents, executor, quotas=TenantQuotas(worker.store, Quotas()), clock_ms=lambda: 0
+            worker.store,
+            worker.residents,
+            executor,
+            quotas=TenantQuotas(worker.store, Quotas()),
+            clock_ms=lambda: 0,
+            worker=worker_status,
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, replayed, running_worker
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, replayed, running_worker, worker_status
 from tests.contracts.harness import MemoryStores, run, whole_log
 
 from topk_bandit.bandits import exports
@@ -45,7 +45,12 @@ def test_a_live_model_is_the_fold_of_its_log_whole_or_trimmed() -> None:
         async with running_worker(store) as worker:
             with ThreadPoolExecutor(1) as executor:
                 operators = Operators(
-                    store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()), clock_ms=lambda: 0
+                    store,
+                    worker.residents,
+                    executor,
+                    quotas=TenantQuotas(store, Quotas()),
+                    clock_ms=lambda: 0,
+                    worker=worker_status,
                 )
                 with pytest.raises(NotFoundError):
                     await operators.verify(NAME)
@@ -73,7 +78,12 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
             with ThreadPoolExecutor(1) as executor:
                 operators = Operators(
-                    store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()), clock_ms=lambda: 0
+                    store,
+                    worker.residents,
+                    executor,
+                    quotas=TenantQuotas(store, Quotas()),
+                    clock_ms=lambda: 0,
+                    worker=worker_status,
                 )
                 shop = Shop(worker, stores, np.random.default_rng(22))
                 await shop.create()
@@ -150,7 +160,12 @@ def test_few_long_calls_at_once_and_others_are_refused() -> None:
         async with running_worker(store) as worker:
             with ThreadPoolExecutor(1) as executor:
                 operators = Operators(
-                    store, worker.residents, executor, quotas=TenantQuotas(store, Quotas()), clock_ms=lambda: 0
+                    store,
+                    worker.residents,
+                    executor,
+                    quotas=TenantQuotas(store, Quotas()),
+                    clock_ms=lambda: 0,
+                    worker=worker_status,
                 )
                 shop = Shop(worker, stores, np.random.default_rng(25))
                 await shop.create()

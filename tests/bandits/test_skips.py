@@ -20,6 +20,7 @@ from tests.bandits.harness import (
     request,
     running_worker,
     settles,
+    worker_status,
 )
 from tests.contracts.harness import MemoryStores, RedisStores, run, whole_log
 from tests.servers import running_server, valkey_binary
@@ -57,7 +58,9 @@ SKIPPED = EventSkipped("a bit flipped", NOW_MS)
 
 def operators_of(worker: Worker, executor: ThreadPoolExecutor) -> Operators:
     quotas = TenantQuotas(worker.store, Quotas())
-    return Operators(worker.store, worker.residents, executor, quotas=quotas, clock_ms=lambda: NOW_MS)
+    return Operators(
+        worker.store, worker.residents, executor, quotas=quotas, clock_ms=lambda: NOW_MS, worker=worker_status
+    )
 
 
 def known_items(model: Model) -> dict[str, bool]:

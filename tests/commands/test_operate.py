@@ -128,6 +128,11 @@ def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
     assert told[0].split() == ["bandit_count", "1"]
     assert told[told.index("") + 1].split() == ["quota", "used", "limit"]
     assert ["bandits", "1", "2"] in [line.split() for line in told]
+    status = ask("status")
+    assert status[0].split()[0] == "service"
+    assert ["store", "problems"] in [line.split()[:2] for line in status]
+    assert status[status.index("") + 2].split()[:3] == ["method", "calls", "failed"]
+    assert any(line.startswith("topk_bandit.v1.RecommenderService/Recommend ") for line in status)
     assert ask("tenants", "stats", "nobody", status=1) == ["topk-bandit: NOT_FOUND: tenants/nobody not found"]
     titles, row = ask("bandits", "list")
     assert titles.split()[:3] == ["bandit", "created", "events"]

@@ -18,6 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
 from tests.faults.service import serving, until
 from tests.rpc.keys import key, ring, shown
+from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys
@@ -225,6 +226,38 @@ def test_it_can_be_read_under_load(shop: Shop, browser: Chrome) -> None:
 def keep_learning(service: Service, stopped: Event) -> None:
     while not stopped.wait(0.2):
         learn(service, tenant="load", rounds=5)
+
+
+def test_it_shows_how_the_service_and_its_store_are(shop: Shop, browser: Chrome) -> None:
+    opened(browser, shop.service)
+    told = facts(browser, "service")
+    assert told["Store"].startswith("valkey ")
+    assert (told["Keeps what it acknowledges"], told["Awaited before that"]) == ("yes", "fsync")
+    assert warning(browser) == ""
+    calls = {row[0]: row[1:] for row in rows(browser, "#service")}
+    recommended = calls["RecommenderService/Recommend"]
+    assert int(recommended[0]) > ROUNDS
+    median, p90, p99 = map(float, recommended[2:])
+    assert 0.0 < median <= p90 <= p99
+
+
+def test_it_warns_of_a_store_that_throws_data_away(browser: Chrome, tmp_path: Path) -> None:
+    with (
+        running_server(valkey_binary()) as store,
+        serving(tmp_path, CONSOLE, f"--redis-url={store.url}") as service,
+        store.client() as admin,
+    ):
+        opened(browser, service)
+        assert warning(browser) == ""
+        admin.config_set("maxmemory-policy", "allkeys-lru")
+        until(lambda: "maxmemory-policy is allkeys-lru" in warning(browser), what="it warns")
+        assert facts(browser, "service")["Keeps what it acknowledges"] == "no"
+        admin.config_set("maxmemory-policy", "noeviction")
+        until(lambda: warning(browser) == "", what="the warning goes")
+
+
+def warning(browser: Chrome) -> str:
+    return str(browser.execute_script("return document.querySelector('h1 + p.bad').textContent"))
 
 
 def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tests.bandits.harness import worker_status
+
 from topk_bandit.bandits.imports import ImportReceipt, RowError
 from topk_bandit.domain.bandits import (
     ActivationOutcome,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.imports import RowsOfImport
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.operators import StoreStatus, WorkerStatus
 
 BANDIT_QUOTA = 3
 START_MS = 1_700_000_000_123
@@ -293,6 +296,10 @@ class Shop:
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
         await self._enter("list_tenants")
         return sorted({name.tenant for name in self.loops if name.tenant > after})[:limit]
+
+    async def service_status(self) -> tuple[WorkerStatus, StoreStatus | None]:
+        await self._enter("service_status")
+        return worker_status(), None
 
     async def tenant_stats(self, tenant: str) -> TenantStats:
         await self._enter("tenant_stats")

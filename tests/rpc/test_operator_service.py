@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.bandits.harness import NAME, SETTINGS, running_worker
+from tests.contracts.harness import RedisStores
+from tests.contracts.harness import run as run_on
 from tests.rpc.whole import served
+from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import FailedPrecondition, InvalidArgument, ModelSource, NotFound, categorical, numeric
 from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.durability import FSYNC
 from topk_bandit.domain.operators import HistoryPoint
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.fields import page_token, to_page_token
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from topk_bandit.client import AsyncClient, Recommendation
+    from topk_bandit.store.log import Store
 
 
 def run(scenario: Callable[[AsyncClient], Awaitable[None]]) -> None:
@@ -112,6 +118,40 @@ def test_top_slates_follow_the_rewards() -> None:
         assert raised.value.reason == "TOO_FEW_ITEMS"
 
     run(scenario)
+
+
+def test_a_worker_says_how_it_and_the_store_are() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        told = await client.service_status()
+        assert (told.version, told.worker, told.window) == ("0.0", "here/1", timedelta(seconds=12.5))
+        assert told.start_time == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+        [call] = told.calls
+        assert (call.method.rpartition("/")[2], call.call_count, call.failed_count) == ("Recommend", 2, 1)
+        assert (call.median_seconds, call.p90_seconds, call.p99_seconds) == (0.004, 0.008, 0.008)
+        assert told.store is not None
+        assert (told.store.server, told.store.durability, told.store.mode) == ("memory", "memory", "standalone")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lru"])
+def test_a_worker_says_what_is_wrong_with_the_store_or_that_it_is_away(policy: str) -> None:
+    with running_server(valkey_binary(), "--maxmemory", "64mb") as server:
+
+        async def scenario(store: Store) -> None:
+            async with served(store) as client:
+                with server.client() as admin:
+                    admin.config_set("maxmemory-policy", policy)
+                told = (await client.service_status()).store
+                assert told is not None
+                assert (told.server, told.durability, told.memory_limit_bytes) == ("valkey", "fsync", 64 * 2**20)
+                problems = " ".join(told.problems)
+                assert (f"maxmemory-policy is {policy}" in problems) == (policy != "noeviction")
+                assert "clock is not this machine's" in problems  # where the worker's clock says 1970
+                server.kill()
+                assert (await client.service_status()).store is None
+
+        run_on(RedisStores(server.url, timeout=1.0, durability=FSYNC), scenario)
 
 
 def test_tenants_and_their_bandits_are_listed_in_pages() -> None:

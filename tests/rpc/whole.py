@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tests.bandits.harness import Notebook
+from tests.bandits.harness import Notebook, worker_status
 from tests.rpc.harness import Ledger
 from tests.rpc.studies import studies_of
 
@@ -75,7 +75,7 @@ async def served(
                 priors=Notebook(),
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
-            Operators(store, residents, executor, quotas=in_store, clock_ms=lambda: 0),
+            Operators(store, residents, executor, quotas=in_store, clock_ms=lambda: 0, worker=worker_status),
             hooks=Ledger(),
             access=Access(None),
             quotas=quotas,

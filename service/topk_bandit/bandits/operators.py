@@ -20,8 +20,8 @@ from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.bandits.skips import Skips
-from topk_bandit.domain.errors import ExhaustedError, NotReadyError
-from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, Verification
+from topk_bandit.domain.errors import ExhaustedError, NotReadyError, UnavailableError
+from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, StoreStatus, Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.operators import BanditOverview, EventPage, RankedSlate, SkipReceipt, TenantStats
+    from topk_bandit.domain.operators import (
+        BanditOverview,
+        EventPage,
+        RankedSlate,
+        SkipReceipt,
+        TenantStats,
+        WorkerStatus,
+    )
     from topk_bandit.store.log import Store
 
 __all__ = ["Operators"]
@@ -56,7 +63,9 @@ class Operators:
     quotas
         What tenants may have.
     clock_ms
-        The time at which an event is passed over.
+        The time, by this machine's clock.
+    worker
+        How this worker is.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class Operators:
         *,
         quotas: TenantQuotas,
         clock_ms: Callable[[], int],
+        worker: Callable[[], WorkerStatus],
     ) -> None:
         self._store = store
         self._residents = residents
@@ -75,6 +85,8 @@ class Operators:
         self._arrivals = Arrivals(store, executor, limits=residents.limits, quotas=quotas)
         self._replays = Replays(store, executor, limits=residents.limits)
         self._skips = Skips(store, residents, clock_ms=clock_ms)
+        self._clock_ms = clock_ms
+        self._worker = worker
         self._long_calls = 0
 
     async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
@@ -126,6 +138,22 @@ class Operators:
     async def tenant_stats(self, tenant: str) -> TenantStats:
         """Return what a tenant uses; see `Overviews.of_tenant`."""
         return await self._overviews.of_tenant(tenant)
+
+    async def service_status(self) -> tuple[WorkerStatus, StoreStatus | None]:
+        """Return how this worker is, and how the store is; None while that is away."""
+        try:
+            report = await self._store.check()
+        except UnavailableError:
+            return self._worker(), None
+        return self._worker(), StoreStatus(
+            report.server,
+            report.version,
+            report.mode,
+            str(report.durability),
+            report.problems_at(self._clock_ms() / 1e3),
+            memory_bytes=report.memory_bytes,
+            memory_limit_bytes=report.memory_limit_bytes,
+        )
 
     async def history(self, name: BanditName) -> tuple[HistoryPoint, ...]:
         """Return how a bandit's totals grew, oldest first."""

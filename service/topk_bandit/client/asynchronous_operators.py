@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Explanation,
         HistoryPoint,
         ImportedLines,
+        ServiceStatus,
         SkippedEvent,
         TenantStats,
         TopSlates,
@@ -78,6 +79,10 @@ class AsyncOperators(BaseClient):
     async def tenant_stats(self, *, timeout: float | None = None) -> TenantStats:
         """Return what the client's tenant uses."""
         return await self._run(self._operators.tenant_stats(), timeout)
+
+    async def service_status(self, *, timeout: float | None = None) -> ServiceStatus:
+        """Return how the answering worker and the store are; a key has to be for every tenant."""
+        return await self._run(self._operators.service_status(), timeout)
 
     def list_bandit_overviews(
         self, *, every_tenant: bool = False, containing: str = "", timeout: float | None = None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields as dataclass_fields
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
     BanditOverview,
+    CallStatus,
     EventPage,
     Explanation,
     ExportedEvent,
@@ -22,7 +23,9 @@ from topk_bandit.client.operator_values import (
     QuotaUse,
     RankedSlate,
     Reasons,
+    ServiceStatus,
     SkippedEvent,
+    StoreStatus,
     TenantStats,
     TopSlates,
     Verification,
@@ -76,6 +79,10 @@ class OperatorOperations:
         """Ask what the tenant uses."""
         request = pb.GetTenantStatsRequest(tenant=self._parent)
         return Operation(OperatorServiceStub, "GetTenantStats", request, _tenant_stats)
+
+    def service_status(self) -> Operation[ServiceStatus]:
+        """Ask how a worker and the store are."""
+        return Operation(OperatorServiceStub, "GetServiceStatus", pb.GetServiceStatusRequest(), _service_status)
 
     def overviews(self, token: str, *, every_tenant: bool, containing: str) -> Operation[Page[BanditOverview]]:
         """Return a page of bandits at a glance."""
@@ -168,6 +175,25 @@ def _tenants(response: pb.ListTenantsResponse) -> Page[str]:
 def _tenant_stats(response: pb.GetTenantStatsResponse) -> TenantStats:
     told = {field.name: getattr(response, field.name) for field in dataclass_fields(TenantStats)}
     return TenantStats(**told | {"quotas": tuple(map(_quota_use, response.quotas))})
+
+
+def _service_status(response: pb.GetServiceStatusResponse) -> ServiceStatus:
+    return ServiceStatus(
+        version=response.version,
+        worker=response.worker,
+        start_time=response.start_time.ToDatetime(tzinfo=UTC),
+        window=response.window.ToTimedelta(),
+        calls=tuple(CallStatus(**_fields(CallStatus, one)) for one in response.calls),
+        store=_store_status(response.store) if response.HasField("store") else None,
+    )
+
+
+def _store_status(store: pb.StoreStatus) -> StoreStatus:
+    return StoreStatus(**_fields(StoreStatus, store) | {"problems": tuple(store.problems)})
+
+
+def _fields(kind: type[CallStatus | StoreStatus], message: pb.CallStatus | pb.StoreStatus) -> dict[str, Any]:
+    return {field.name: getattr(message, field.name) for field in dataclass_fields(kind)}
 
 
 def _quota_use(use: pb.QuotaUse) -> QuotaUse:

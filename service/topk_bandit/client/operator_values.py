@@ -9,12 +9,13 @@ from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, QuotaU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from topk_bandit.client.values import Recommendation
 
 __all__ = [
     "BanditOverview",
+    "CallStatus",
     "EventPage",
     "Explanation",
     "ExportedEvent",
@@ -27,7 +28,9 @@ __all__ = [
     "QuotaUse",
     "RankedSlate",
     "Reasons",
+    "ServiceStatus",
     "SkippedEvent",
+    "StoreStatus",
     "TenantStats",
     "TopSlates",
     "Verification",
@@ -124,6 +127,43 @@ class TenantStats:
     recommendation_count: int
     observation_count: int
     quotas: tuple[QuotaUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatus:
+    """How long calls took lately; the fields are described in ``operator_service.proto`` under the same names."""
+
+    method: str
+    call_count: int
+    failed_count: int
+    median_seconds: float
+    p90_seconds: float
+    p99_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """How the store is; the fields are described in ``operator_service.proto`` under the same names."""
+
+    server: str
+    version: str
+    mode: str
+    durability: str
+    problems: tuple[str, ...]
+    memory_bytes: int
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """How the answering worker and the store are; see ``operator_service.proto``. `store` is None while it is away."""
+
+    version: str
+    worker: str
+    start_time: datetime
+    window: timedelta
+    calls: tuple[CallStatus, ...]
+    store: StoreStatus | None
 
 
 @dataclass(frozen=True, slots=True)

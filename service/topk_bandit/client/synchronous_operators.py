@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Explanation,
         HistoryPoint,
         ImportedLines,
+        ServiceStatus,
         SkippedEvent,
         TenantStats,
         TopSlates,
@@ -80,6 +81,10 @@ class Operators(BaseClient):
     def tenant_stats(self, *, timeout: float | None = None) -> TenantStats:
         """Return what the client's tenant uses."""
         return self._run(self._operators.tenant_stats(), timeout)
+
+    def service_status(self, *, timeout: float | None = None) -> ServiceStatus:
+        """Return how the answering worker and the store are; a key has to be for every tenant."""
+        return self._run(self._operators.service_status(), timeout)
 
     def list_bandit_overviews(
         self, *, every_tenant: bool = False, containing: str = "", timeout: float | None = None

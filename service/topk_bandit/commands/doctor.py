@@ -22,8 +22,8 @@ from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.doors import check_doors, open_doors
-from topk_bandit.process.store_watch import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
+from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BanditOverview",
+    "CallStatus",
     "EventPage",
     "Explanation",
     "HistoryPoint",
@@ -22,8 +23,10 @@ __all__ = [
     "RankedSlate",
     "Reasons",
     "SkipReceipt",
+    "StoreStatus",
     "TenantStats",
     "Verification",
+    "WorkerStatus",
 ]
 
 
@@ -317,3 +320,75 @@ class EventPage:
     events: tuple[LoggedEvent, ...]
     next_position: int
     log_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatus:
+    """How long the calls of a method took lately.
+
+    Attributes
+    ----------
+    method
+        Its service and its name.
+    calls, failed
+        How many there were, and how many of them ended with a failure of the service.
+    median, p90, p99
+        Seconds that so many of them took at most.
+    """
+
+    method: str
+    calls: int
+    failed: int
+    median: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """How a worker is.
+
+    Attributes
+    ----------
+    version
+        The service's.
+    worker
+        Tells it from others.
+    start_ms
+        When it was started, by its machine's clock.
+    window_seconds
+        How far back its calls are counted.
+    calls
+        By method, those that were called.
+    """
+
+    version: str
+    worker: str
+    start_ms: int
+    window_seconds: float
+    calls: tuple[CallStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """How the store is.
+
+    Attributes
+    ----------
+    server, version, mode
+        What it is.
+    durability
+        What the service awaits before it acknowledges a write.
+    problems
+        What keeps it from keeping what it acknowledges, for good or for the moment.
+    memory_bytes, memory_limit_bytes
+        What the data of the fullest server take, and what that server may take: 0 where it does not tell.
+    """
+
+    server: str
+    version: str
+    mode: str
+    durability: str
+    problems: tuple[str, ...]
+    memory_bytes: int
+    memory_limit_bytes: int

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import platform
 import select
 import time
 import uuid
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from topk_bandit.bandits.administration import Bandits
@@ -25,6 +28,7 @@ from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, UnavailableError
+from topk_bandit.domain.operators import WorkerStatus
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
@@ -49,9 +53,11 @@ from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
     from multiprocessing.connection import Connection
 
+    from topk_bandit.process.latencies import RecentLatencies
     from topk_bandit.process.settings import Settings
     from topk_bandit.process.worker_spec import FromWorker, ToWorker, WorkerSpec
     from topk_bandit.rpc.tls import ServerCertificate
@@ -265,13 +271,26 @@ def _assembled(
         Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         bandits,
         studies,
-        Operators(store, residents, threads.inspecting, quotas=in_store, clock_ms=_clock_ms),
+        Operators(
+            store,
+            residents,
+            threads.inspecting,
+            quotas=in_store,
+            clock_ms=_clock_ms,
+            worker=_status_of(metrics.latencies),
+        ),
         hooks=metrics,
         access=_access(settings, stack),
         quotas=quotas,
         max_in_flight=settings.max_calls_in_flight,
     )
     return _Servers.of(settings, spec, services, certificate=_certificate(settings, stack))
+
+
+def _status_of(latencies: RecentLatencies) -> Callable[[], WorkerStatus]:
+    """Return what tells how this worker is, which begins now."""
+    version, worker, start_ms = metadata.version("topk-bandit"), f"{platform.node()}/{os.getpid()}", _clock_ms()
+    return lambda: WorkerStatus(version, worker, start_ms, latencies.window_seconds, latencies.summarise())
 
 
 def _access(settings: Settings, stack: AsyncExitStack) -> Access:

@@ -18,6 +18,7 @@ from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignState
 from topk_bandit.process.bandit_gauges import BanditGauges
+from topk_bandit.process.latencies import RecentLatencies
 from topk_bandit.process.metrics_folder import share_metrics
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ _FIRST_CODES = ("OK", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 """Codes whose counts are shown before the first call: what goes well, and what alerts watch."""
 
 _UNKNOWN_METHOD = ("unknown", "unknown")
+_PROBES = "grpc."
 
 
 class Metrics(Hooks):
@@ -83,6 +85,11 @@ class Metrics(Hooks):
         of anything else is counted as unknown, since a caller can make up any number of names.
     clock
         Seconds that never go backwards.
+
+    Attributes
+    ----------
+    latencies
+        How long this worker's calls took lately.
     """
 
     def __init__(
@@ -92,6 +99,7 @@ class Metrics(Hooks):
         methods: Iterable[tuple[str, str]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.latencies = RecentLatencies(clock)
         self._registry = registry
         self._methods = frozenset(methods)
         self._known_series: dict[tuple[object, tuple[str, ...]], Any] = {}
@@ -307,6 +315,8 @@ class Metrics(Hooks):
         call = self._known(service, method)
         self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
         self._series(self._handling, *call).observe(seconds)
+        if not service.startswith(_PROBES):
+            self.latencies.note("/".join(call), code, seconds)
 
     def quota_refused(self, quota: str) -> None:
         """Count a call that was refused for a quota."""

@@ -13,17 +13,17 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.store.log import Store, StoreReport
+    from topk_bandit.store.log import Store
 
-__all__ = ["LARGEST_CLOCK_DIFFERENCE_SECONDS", "StoreHooks", "StoreWatch", "problems_of", "steady_seconds"]
+__all__ = ["StoreHooks", "StoreWatch", "steady_seconds"]
 
 _log = logging.getLogger(__name__)
 
-LARGEST_CLOCK_DIFFERENCE_SECONDS = 5.0
 LOOK_SECONDS = 5.0
 
 
@@ -43,15 +43,6 @@ class StoreHooks(Protocol):
 def steady_seconds() -> float:
     """Return seconds that only ever grow by the time that passes, also while the machine sleeps if it can tell."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def problems_of(report: StoreReport, *, difference: float) -> tuple[str, ...]:
-    """Return what is wrong with a store whose clock is so many seconds ahead of this machine's."""
-    known = (*report.problems, *report.shortages)
-    if abs(difference) <= LARGEST_CLOCK_DIFFERENCE_SECONDS:
-        return known
-    problem = "The store's clock is not this machine's: deadlines follow the one, logs the other; synchronise both."
-    return (*known, problem)
 
 
 class StoreWatch:
@@ -104,7 +95,7 @@ class StoreWatch:
         """
         report = await self._store.check()
         clock = report.clock_ms / 1e3
-        problems = problems_of(report, difference=clock - self._wall())
+        problems = report.problems_at(self._wall())
         self._note_problems(problems)
         self._hooks.store_examined(
             len(problems), memory_bytes=report.memory_bytes, memory_limit_bytes=report.memory_limit_bytes

@@ -102,6 +102,7 @@ RULES: Mapping[str, Rule] = {
         ListTopSlates=Rule(Scope.OPERATE, "bandit"),
         ListTenants=Rule(Scope.OPERATE),
         GetTenantStats=Rule(Scope.OPERATE, "tenant"),
+        GetServiceStatus=Rule(Scope.OPERATE),
         ListBanditOverviews=Rule(Scope.OPERATE, "parent"),
         GetBanditHistory=Rule(Scope.OPERATE, "bandit"),
         VerifyBandit=Rule(Scope.OPERATE, "bandit"),

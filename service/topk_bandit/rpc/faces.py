@@ -46,6 +46,7 @@ CONSOLE = Face(
             "/topk_bandit.v1.OperatorService/ExplainRecommendation",
             "/topk_bandit.v1.OperatorService/ExportEvents",
             "/topk_bandit.v1.OperatorService/GetBanditHistory",
+            "/topk_bandit.v1.OperatorService/GetServiceStatus",
             "/topk_bandit.v1.OperatorService/ListBanditOverviews",
             "/topk_bandit.v1.OperatorService/ListTopSlates",
         }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from google.protobuf.duration_pb2 import Duration
+
 from topk_bandit.bandits.arrivals import LinesOfBandit
 from topk_bandit.bandits.holdings import STAGES, Place
 from topk_bandit.domain.bandits import BanditName
@@ -21,14 +23,17 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import (
         BanditOverview,
+        CallStatus,
         EventPage,
         Explanation,
         HistoryPoint,
         ModelGlance,
         RankedSlate,
         Reasons,
+        StoreStatus,
         TenantStats,
         Verification,
+        WorkerStatus,
     )
 
 __all__ = [
@@ -40,6 +45,7 @@ __all__ = [
     "lines_request",
     "overview_page",
     "overviews_to_proto",
+    "service_status_to_proto",
     "skip_request",
     "state_page",
     "state_to_proto",
@@ -160,6 +166,43 @@ def tenant_stats_to_proto(stats: TenantStats) -> pb.GetTenantStatsResponse:
         recommendation_count=stats.recommendations,
         observation_count=stats.observations,
         quotas=(pb.QuotaUse(quota=one.quota, limit=one.limit, used=one.used) for one in stats.quotas),
+    )
+
+
+def service_status_to_proto(worker: WorkerStatus, store: StoreStatus | None) -> pb.GetServiceStatusResponse:
+    """Return how a worker and the store are."""
+    window = Duration()
+    window.FromMilliseconds(round(worker.window_seconds * 1e3))
+    return pb.GetServiceStatusResponse(
+        version=worker.version,
+        worker=worker.worker,
+        start_time=timestamp(worker.start_ms),
+        window=window,
+        calls=map(_call_status, worker.calls),
+        store=None if store is None else _store_status(store),
+    )
+
+
+def _call_status(call: CallStatus) -> pb.CallStatus:
+    return pb.CallStatus(
+        method=call.method,
+        call_count=call.calls,
+        failed_count=call.failed,
+        median_seconds=call.median,
+        p90_seconds=call.p90,
+        p99_seconds=call.p99,
+    )
+
+
+def _store_status(store: StoreStatus) -> pb.StoreStatus:
+    return pb.StoreStatus(
+        server=store.server,
+        version=store.version,
+        mode=store.mode,
+        durability=store.durability,
+        problems=store.problems,
+        memory_bytes=store.memory_bytes,
+        memory_limit_bytes=store.memory_limit_bytes,
     )
 
 

@@ -57,6 +57,12 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         tenant = fields.tenant_name("tenant", request.tenant)
         return converters.tenant_stats_to_proto(await self._use_cases.tenant_stats(tenant))
 
+    async def GetServiceStatus(
+        self, _request: pb.GetServiceStatusRequest, _context: Context
+    ) -> pb.GetServiceStatusResponse:
+        """Return how this worker and the store are."""
+        return converters.service_status_to_proto(*await self._use_cases.service_status())
+
     async def ListBanditOverviews(
         self, request: pb.ListBanditOverviewsRequest, _context: Context
     ) -> pb.ListBanditOverviewsResponse:

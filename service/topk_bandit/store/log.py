@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from topk_bandit.domain.durability import IN_MEMORY, Durability
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
         RewardReceipt,
         SettingsChanged,
     )
-    from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
     from topk_bandit.store.recorded import Recorded
@@ -332,6 +333,8 @@ class StoreReport:
         The store's clock.
     memory_bytes, memory_limit_bytes
         What the data of the fullest server take, and what that server may take: 0 where it does not tell.
+    durability
+        The class that it is examined for.
     """
 
     server: str
@@ -343,6 +346,18 @@ class StoreReport:
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
     shortages: tuple[str, ...] = ()
+    durability: Durability = IN_MEMORY
+
+    def problems_at(self, now_seconds: float) -> tuple[str, ...]:
+        """Return all that is wrong with the store when this machine's clock shows `now_seconds`."""
+        known = (*self.problems, *self.shortages)
+        if abs(self.clock_ms / 1e3 - now_seconds) <= LARGEST_CLOCK_DIFFERENCE_SECONDS:
+            return known
+        problem = "The store's clock is not this machine's: deadlines follow the one, logs the other; synchronise both."
+        return (*known, problem)
+
+
+LARGEST_CLOCK_DIFFERENCE_SECONDS = 5.0
 
 
 class Store(Protocol):

@@ -1,5 +1,6 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as _recommender_service_pb2
@@ -190,6 +191,60 @@ class GetTenantStatsResponse(_message.Message):
     observation_count: int
     quotas: _containers.RepeatedCompositeFieldContainer[QuotaUse]
     def __init__(self, bandit_count: _Optional[int] = ..., log_event_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., model_count: _Optional[int] = ..., model_memory_bytes: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[QuotaUse, _Mapping]]] = ...) -> None: ...
+
+class GetServiceStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetServiceStatusResponse(_message.Message):
+    __slots__ = ("version", "worker", "start_time", "window", "calls", "store")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    worker: str
+    start_time: _timestamp_pb2.Timestamp
+    window: _duration_pb2.Duration
+    calls: _containers.RepeatedCompositeFieldContainer[CallStatus]
+    store: StoreStatus
+    def __init__(self, version: _Optional[str] = ..., worker: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[CallStatus, _Mapping]]] = ..., store: _Optional[_Union[StoreStatus, _Mapping]] = ...) -> None: ...
+
+class CallStatus(_message.Message):
+    __slots__ = ("method", "call_count", "failed_count", "median_seconds", "p90_seconds", "p99_seconds")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    CALL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FAILED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    P90_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    P99_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    method: str
+    call_count: int
+    failed_count: int
+    median_seconds: float
+    p90_seconds: float
+    p99_seconds: float
+    def __init__(self, method: _Optional[str] = ..., call_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., median_seconds: _Optional[float] = ..., p90_seconds: _Optional[float] = ..., p99_seconds: _Optional[float] = ...) -> None: ...
+
+class StoreStatus(_message.Message):
+    __slots__ = ("server", "version", "mode", "durability", "problems", "memory_bytes", "memory_limit_bytes")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    version: str
+    mode: str
+    durability: str
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    memory_bytes: int
+    memory_limit_bytes: int
+    def __init__(self, server: _Optional[str] = ..., version: _Optional[str] = ..., mode: _Optional[str] = ..., durability: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
 
 class QuotaUse(_message.Message):
     __slots__ = ("quota", "limit", "used")

@@ -60,6 +60,11 @@ class OperatorServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsResponse.FromString,
                 _registered_method=True)
+        self.GetServiceStatus = channel.unary_unary(
+                '/topk_bandit.v1.OperatorService/GetServiceStatus',
+                request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetServiceStatusRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetServiceStatusResponse.FromString,
+                _registered_method=True)
         self.ListBanditOverviews = channel.unary_unary(
                 '/topk_bandit.v1.OperatorService/ListBanditOverviews',
                 request_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.ListBanditOverviewsRequest.SerializeToString,
@@ -133,6 +138,14 @@ class OperatorServiceServicer:
 
     def GetTenantStats(self, request, context):
         """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetServiceStatus(self, request, context):
+        """GetServiceStatus returns how the answering worker and the store are: how long calls took lately, and what keeps the store from
+        keeping what it acknowledges. It needs a key for every tenant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,6 +240,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.GetTenantStats,
                     request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsResponse.SerializeToString,
+            ),
+            'GetServiceStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetServiceStatus,
+                    request_deserializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetServiceStatusRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_operator__service__pb2.GetServiceStatusResponse.SerializeToString,
             ),
             'ListBanditOverviews': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBanditOverviews,
@@ -378,6 +396,33 @@ class OperatorService:
             '/topk_bandit.v1.OperatorService/GetTenantStats',
             topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsRequest.SerializeToString,
             topk__bandit_dot_v1_dot_operator__service__pb2.GetTenantStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetServiceStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.OperatorService/GetServiceStatus',
+            topk__bandit_dot_v1_dot_operator__service__pb2.GetServiceStatusRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_operator__service__pb2.GetServiceStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

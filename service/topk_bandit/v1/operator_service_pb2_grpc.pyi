@@ -55,6 +55,10 @@ class OperatorServiceStub:
     """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant."""
     GetTenantStats: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.GetTenantStatsRequest, _operator_service_pb2.GetTenantStatsResponse]
     """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits."""
+    GetServiceStatus: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.GetServiceStatusRequest, _operator_service_pb2.GetServiceStatusResponse]
+    """GetServiceStatus returns how the answering worker and the store are: how long calls took lately, and what keeps the store from
+    keeping what it acknowledges. It needs a key for every tenant.
+    """
     ListBanditOverviews: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ListBanditOverviewsRequest, _operator_service_pb2.ListBanditOverviewsResponse]
     """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them."""
     GetBanditHistory: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.GetBanditHistoryRequest, _operator_service_pb2.GetBanditHistoryResponse]
@@ -118,6 +122,10 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant."""
     GetTenantStats: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.GetTenantStatsRequest, _operator_service_pb2.GetTenantStatsResponse]  # type: ignore[assignment]
     """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits."""
+    GetServiceStatus: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.GetServiceStatusRequest, _operator_service_pb2.GetServiceStatusResponse]  # type: ignore[assignment]
+    """GetServiceStatus returns how the answering worker and the store are: how long calls took lately, and what keeps the store from
+    keeping what it acknowledges. It needs a key for every tenant.
+    """
     ListBanditOverviews: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListBanditOverviewsRequest, _operator_service_pb2.ListBanditOverviewsResponse]  # type: ignore[assignment]
     """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them."""
     GetBanditHistory: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.GetBanditHistoryRequest, _operator_service_pb2.GetBanditHistoryResponse]  # type: ignore[assignment]
@@ -202,6 +210,16 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operator_service_pb2.GetTenantStatsResponse, _abc.Awaitable[_operator_service_pb2.GetTenantStatsResponse]]:
         """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits."""
+
+    @_abc_1.abstractmethod
+    def GetServiceStatus(
+        self,
+        request: _operator_service_pb2.GetServiceStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_service_pb2.GetServiceStatusResponse, _abc.Awaitable[_operator_service_pb2.GetServiceStatusResponse]]:
+        """GetServiceStatus returns how the answering worker and the store are: how long calls took lately, and what keeps the store from
+        keeping what it acknowledges. It needs a key for every tenant.
+        """
 
     @_abc_1.abstractmethod
     def ListBanditOverviews(

@@ -28,6 +28,7 @@ def add_commands(commands: _Commands) -> None:
     explain.add_argument("recommendation", metavar="ID", help="what Recommend returned")
     _finish(explain, "explain")
 
+    _finish(_word(commands, "status", "tell how a worker and the store are, and how long calls took"), "status")
     _add_tenants(commands)
     _add_bandits(commands)
     _add_items(commands)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
 
-    from topk_bandit.client import Verification
+    from topk_bandit.client import CallStatus, StoreStatus, Verification
 
 __all__ = ["run"]
 
@@ -53,6 +53,33 @@ def _tenant_stats(given: argparse.Namespace) -> Iterable[str]:
         told = asdict(client.tenant_stats())
     quotas = [(one["quota"], one["used"], one["limit"]) for one in told.pop("quotas")]
     return [*facts(told.items()), "", *table(("quota", "used", "limit"), quotas)]
+
+
+def _status(given: argparse.Namespace) -> Iterable[str]:
+    with connect(given, NOBODY) as client:
+        told = client.service_status()
+    since, store = f"{told.start_time:%Y-%m-%d %H:%M:%S}", told.store
+    yield from facts((("service", told.version), ("worker", told.worker), ("since", since), *_store_facts(store)))
+    rows = [(one.method, one.call_count, one.failed_count, *_milliseconds(one)) for one in told.calls]
+    yield ""
+    yield f"calls of the last {told.window.total_seconds():.0f} s, in ms"
+    yield from table(("method", "calls", "failed", "median", "90 %", "99 %"), rows)
+
+
+def _store_facts(store: StoreStatus | None) -> Iterable[tuple[str, str]]:
+    if store is None:
+        return [("store", "away")]
+    used, limit = (f"{count / 2**20:,.1f} MiB" for count in (store.memory_bytes, store.memory_limit_bytes))
+    return [
+        ("store", f"{store.server} {store.version}, {store.mode}"),
+        ("durability", store.durability),
+        ("store memory", f"{used} of {limit}"),
+        ("store problems", " ".join(store.problems) or "none"),
+    ]
+
+
+def _milliseconds(call: CallStatus) -> Iterable[str]:
+    return (f"{1e3 * seconds:.1f}" for seconds in (call.median_seconds, call.p90_seconds, call.p99_seconds))
 
 
 def _list_bandits(given: argparse.Namespace) -> Iterable[str]:
@@ -176,6 +203,7 @@ _AT_ONCE = frozenset({"backup", "events tail", "restore"})
 
 _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "explain": _explain,
+    "status": _status,
     "tenants list": _list_tenants,
     "tenants stats": _tenant_stats,
     "bandits list": _list_bandits,

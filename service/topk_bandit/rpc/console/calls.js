@@ -34,6 +34,8 @@ export async function* overviews(tenant, signal) {
   } while (request.pageToken);
 }
 
+export const serviceStatus = (signal) => call("OperatorService/GetServiceStatus", {}, signal);
+
 export const stats = (bandit, signal) => call("BanditService/GetBanditStats", { bandit }, signal);
 
 export const history = async (bandit, signal) =>

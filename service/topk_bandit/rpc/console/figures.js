@@ -15,6 +15,8 @@ export const signed = (value) => (value > 0 ? `+${number(value)}` : number(value
 
 export const share = (value) => (value === undefined || value === null ? "–" : `${(100 * value).toFixed(1)} %`);
 
+export const milliseconds = (seconds) => (1000 * seconds).toFixed(1);
+
 export function bytes(value) {
   const size = Number(value);
   if (size < 1024) return `${size} B`;

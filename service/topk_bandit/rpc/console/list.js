@@ -3,6 +3,7 @@
 import { overviews } from "./calls.js";
 import { element, soft } from "./elements.js";
 import { bytes, count, number, share } from "./figures.js";
+import { ServiceStatus } from "./service.js";
 
 const COLUMNS = ["Bandit", "State", "#Slates", "#Rewards", "#Mean reward", "#Regret bound", "#Estimated regret", "#Explored", "#Waiting", "#Late", "#Items", "#Memory"];
 
@@ -73,12 +74,15 @@ export class List {
     this.head = COLUMNS.map((name, at) => element("th", { scope: "col", class: name.startsWith("#") ? "figure" : undefined },
       element("button", { type: "button", onclick: () => this.sortBy(at) }, name.replace("#", ""))));
     this.sorting = { at: 0, down: false };
+    this.service = tenant ? undefined : new ServiceStatus(); // a key for one tenant may not ask for it
     parent.replaceChildren(
       element("h1", {}, this.title),
+      this.service?.warning ?? "",
       element("div", { class: "search", role: "search" }, element("label", { for: "search" }, "Search"), this.search, this.found),
       element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Bandits at a glance" },
         element("table", { id: "bandits" }, element("caption", { class: "hidden" }, "Bandits at a glance"), element("thead", {}, element("tr", {}, this.head)), this.body)),
       soft("A bandit that rests has no model in the memory of the worker that answered; opening it brings it back."),
+      this.service?.element ?? "",
     );
   }
 
@@ -94,6 +98,7 @@ export class List {
     }
     for (const [name, row] of this.rows) if (!known.has(name)) { row.element.remove(); this.rows.delete(name); }
     this.sift();
+    await this.service?.update(signal);
   }
 
   show(overview) {

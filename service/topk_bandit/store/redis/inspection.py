@@ -58,6 +58,7 @@ def report(
         clock_ms=clock_ms,
         memory_bytes=memory_bytes,
         memory_limit_bytes=limit_bytes,
+        durability=durability,
     )
 
 
