@@ -76,6 +76,12 @@ def server() -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.fixture(params=["grpc", "http"])
+def door(request: pytest.FixtureRequest, server: RunningServer) -> str:
+    """Where a client finds the server, by either way to call it."""
+    return server.target if request.param == "grpc" else server.open_http()
+
+
 @pytest.fixture
-def client(make: Callable[..., EitherClient], server: RunningServer) -> EitherClient:
-    return make(server.target)
+def client(make: Callable[..., EitherClient], door: str) -> EitherClient:
+    return make(door)

@@ -209,8 +209,8 @@ def test_late_rewards_are_heard_of_once(
     assert len(caplog.messages) == 1
 
 
-def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str) -> None:
-    with Client(server.target, tenant="acme", raise_late=True) as strict:
+def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str, door: str) -> None:
+    with Client(door, tenant="acme", raise_late=True) as strict:
         late = strict.recommend(home).id
         server.shop.now_ms += 86_400_001
         with pytest.raises(FailedPrecondition) as caught:
@@ -414,11 +414,12 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
 
 
 def test_tenants_do_not_meet(
-    make: Callable[..., EitherClient], server: RunningServer, client: EitherClient, home: str
+    make: Callable[..., EitherClient], server: RunningServer, client: EitherClient, home: str, door: str
 ) -> None:
+
     with pytest.raises(NotFound):
-        make(server.target, tenant="other").get_bandit(home)
-    assert list(make(server.target, tenant="other").list_bandits()) == []
+        make(door, tenant="other").get_bandit(home)
+    assert list(make(door, tenant="other").list_bandits()) == []
 
 
 def test_a_degraded_recommendation_has_no_deadline(server: RunningServer, client: EitherClient, home: str) -> None:

@@ -71,9 +71,10 @@ def test_nothing_listens_before_the_first_connection(make: Callable[..., EitherC
 
 @pytest.mark.parametrize("named", [{"timeout": 0.05}, {}])
 def test_a_service_that_hangs_is_not_waited_for(
-    make: Callable[..., EitherClient], server: RunningServer, home: str, named: dict[str, float]
+    make: Callable[..., EitherClient], server: RunningServer, home: str, named: dict[str, float], door: str
 ) -> None:
-    client = make(server.target, timeout=60.0, fallback_timeout=0.1)
+
+    client = make(door, timeout=60.0, fallback_timeout=0.1)
     server.close_gate()
     began = time.monotonic()
     assert client.recommend(home, fallback=OWN, **named).source is Source.FALLBACK
@@ -136,9 +137,11 @@ def test_a_closed_client(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("hedge_after", [None, 0.01])
-def test_a_client_that_is_closed_while_it_asks(server: RunningServer, home: str, hedge_after: float | None) -> None:
+def test_a_client_that_is_closed_while_it_asks(
+    server: RunningServer, home: str, hedge_after: float | None, door: str
+) -> None:
     async def run() -> None:
-        client = AsyncClient(server.target, tenant="acme", fallback_timeout=20.0, hedge_after=hedge_after)
+        client = AsyncClient(door, tenant="acme", fallback_timeout=20.0, hedge_after=hedge_after)
         await client.recommend(home, fallback=OWN)
         server.close_gate()
         pages = [asyncio.create_task(client.recommend(home, fallback=OWN)) for _ in range(2)]
@@ -162,10 +165,11 @@ def test_without_a_fallback_errors_are_raised_and_not_counted(server: RunningSer
 
 
 def test_a_breaker_spares_the_service_until_it_answers(
-    make: Callable[..., EitherClient], server: RunningServer, home: str, caplog: pytest.LogCaptureFixture
+    make: Callable[..., EitherClient], server: RunningServer, home: str, caplog: pytest.LogCaptureFixture, door: str
 ) -> None:
+
     now = [100.0]
-    client = make(server.target, breaker=BreakerPolicy(failures=3, pause=2.0), clock=lambda: now[0])
+    client = make(door, breaker=BreakerPolicy(failures=3, pause=2.0), clock=lambda: now[0])
 
     def shown() -> Source:
         return client.recommend(home, fallback=OWN, timeout=1.0).source
@@ -203,9 +207,9 @@ def test_a_breaker_lets_one_caller_through_in_each_pause() -> None:
     assert all(breaker.lets_through() for _ in range(10))
 
 
-def test_without_a_breaker_every_call_is_made(server: RunningServer, home: str) -> None:
+def test_without_a_breaker_every_call_is_made(server: RunningServer, home: str, door: str) -> None:
     server.shop.faults["recommend"] = RuntimeError("again and again")
-    with Client(server.target, tenant="acme", breaker=None) as client:
+    with Client(door, tenant="acme", breaker=None) as client:
         for _ in range(8):
             client.recommend(home, fallback=OWN)
     assert server.shop.calls.count("recommend") == 8
@@ -217,8 +221,10 @@ def test_a_breaker_that_never_asks_is_refused(wrong: dict[str, float]) -> None:
         BreakerPolicy(**wrong)
 
 
-def test_a_second_attempt_has_the_same_request_id(make: Callable[..., EitherClient], server: RunningServer) -> None:
-    client = make(server.target, hedge_after=0.05)
+def test_a_second_attempt_has_the_same_request_id(
+    make: Callable[..., EitherClient], server: RunningServer, door: str
+) -> None:
+    client = make(door, hedge_after=0.05)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     asked: list[object] = []
@@ -235,8 +241,10 @@ def test_a_second_attempt_has_the_same_request_id(make: Callable[..., EitherClie
     assert (slate.items, len(asked), set(asked)) == (("a",), 2, {slate.id})
 
 
-def test_no_second_attempt_while_the_first_is_quick(make: Callable[..., EitherClient], server: RunningServer) -> None:
-    client = make(server.target, hedge_after=9.0)
+def test_no_second_attempt_while_the_first_is_quick(
+    make: Callable[..., EitherClient], server: RunningServer, door: str
+) -> None:
+    client = make(door, hedge_after=9.0)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     for _ in range(5):
@@ -244,21 +252,23 @@ def test_no_second_attempt_while_the_first_is_quick(make: Callable[..., EitherCl
     assert server.shop.calls.count("recommend") == 5
 
 
-def test_both_attempts_end_at_the_deadline(make: Callable[..., EitherClient], server: RunningServer) -> None:
-    client = make(server.target, hedge_after=0.05)
+def test_both_attempts_end_at_the_deadline(make: Callable[..., EitherClient], server: RunningServer, door: str) -> None:
+    client = make(door, hedge_after=0.05, fallback_timeout=1.0)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     server.close_gate()
     began = time.monotonic()
     assert client.recommend("home", fallback=OWN).source is Source.FALLBACK
-    assert time.monotonic() - began < 0.15 + GENEROUS
+    assert time.monotonic() - began < 1.0 + GENEROUS
     assert server.shop.calls.count("recommend") == 2
     assert client.fallbacks == {"DEADLINE_EXCEEDED": 1}
 
 
-def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(server: RunningServer, home: str) -> None:
+def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(
+    server: RunningServer, home: str, door: str
+) -> None:
     """A client can be closed by others just when its second attempt is due."""
     opening = threading.Timer(0.3, server.open_gate)
-    with Client(server.target, tenant="acme", hedge_after=0.05) as client:
+    with Client(door, tenant="acme", hedge_after=0.05) as client:
         client._channels[1].close()
         server.close_gate()
         opening.start()
@@ -266,9 +276,9 @@ def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(server: Ru
     opening.join()
 
 
-def test_nor_does_an_asynchronous_one(server: RunningServer, home: str) -> None:
+def test_nor_does_an_asynchronous_one(server: RunningServer, home: str, door: str) -> None:
     async def run() -> None:
-        async with AsyncClient(server.target, tenant="acme", hedge_after=0.05) as client:
+        async with AsyncClient(door, tenant="acme", hedge_after=0.05) as client:
             await client._channels[1].close()
             server.close_gate()
             asked = asyncio.create_task(client.recommend(home, timeout=20.0))

@@ -286,22 +286,22 @@ def test_rewards_that_are_lost_with_their_file_are_told_of(
     assert told.getMessage().endswith("with it 1 rewards are lost")
 
 
-def test_a_file_is_for_one_tenant(server: RunningServer, path: Path) -> None:
-    with Client(server.target, tenant="acme") as acme, Client(server.target, tenant="other") as other:
+def test_a_file_is_for_one_tenant(server: RunningServer, path: Path, door: str) -> None:
+    with Client(door, tenant="acme") as acme, Client(door, tenant="other") as other:
         with Outbox(path, acme):
             pass
         with pytest.raises(ValueError, match="is the outbox of the tenant acme, not of other"):
             Outbox(path, other)
 
 
-def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: Path) -> None:
+def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: Path, door: str) -> None:
     text = tmp_path / "text"
     text.write_text("not a database " * 100)
     newer = tmp_path / "newer"
     with sqlite3.connect(newer) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with Client(server.target, tenant="acme") as client:
+    with Client(door, tenant="acme") as client:
         for wrong in (text, tmp_path / "none" / "rewards.db"):
             with pytest.raises(Unavailable) as caught:
                 Outbox(wrong, client)
@@ -310,10 +310,10 @@ def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: 
             Outbox(newer, client)
 
 
-def test_the_loop_is_free_while_the_disk_is_not(server: RunningServer, path: Path) -> None:
+def test_the_loop_is_free_while_the_disk_is_not(server: RunningServer, path: Path, door: str) -> None:
     async def run() -> int:
         ticks = 0
-        async with AsyncClient(server.target, tenant="acme") as client, AsyncOutbox(path, client) as outbox:
+        async with AsyncClient(door, tenant="acme") as client, AsyncOutbox(path, client) as outbox:
             other = sqlite3.connect(path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             writing = asyncio.create_task(outbox.reward("home", "r", 1.0))

@@ -162,14 +162,16 @@ def test_calls_that_are_not_repeatable_are_sent_once(make: Callable[..., EitherC
     assert [shop.calls.count(call) for call in ("update_bandit", "delete_bandit")] == [1, 1]
 
 
-def test_a_store_that_comes_back_is_waited_for(make: Callable[..., EitherClient], server: RunningServer) -> None:
+def test_a_store_that_comes_back_is_waited_for(
+    make: Callable[..., EitherClient], server: RunningServer, door: str
+) -> None:
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
         server.shop.away = len(pauses) < 3
 
-    client = make(server.target, sleep=sleep, random=lambda: 1.0)
+    client = make(door, sleep=sleep, random=lambda: 1.0)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     server.shop.away = True
     assert client.get_bandit("home").name == "home"
@@ -177,8 +179,10 @@ def test_a_store_that_comes_back_is_waited_for(make: Callable[..., EitherClient]
     assert server.shop.calls.count("get_bandit") == 4
 
 
-def test_errors_that_will_not_pass_are_raised_at_once(make: Callable[..., EitherClient], server: RunningServer) -> None:
-    client = make(server.target, sleep=pytest.fail)
+def test_errors_that_will_not_pass_are_raised_at_once(
+    make: Callable[..., EitherClient], server: RunningServer, door: str
+) -> None:
+    client = make(door, sleep=pytest.fail)
     with pytest.raises(NotFound):
         client.get_bandit("none")
     with pytest.raises(ResourceExhausted) as caught:
@@ -288,8 +292,10 @@ def test_errors_of_the_service_are_one_traceback_too(make: Callable[..., EitherC
     assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
 
 
-def test_the_deadline_holds_when_the_answer_is_slow(make: Callable[..., EitherClient], server: RunningServer) -> None:
-    client = make(server.target, timeout=0.3, sleep=pytest.fail)
+def test_the_deadline_holds_when_the_answer_is_slow(
+    make: Callable[..., EitherClient], server: RunningServer, door: str
+) -> None:
+    client = make(door, timeout=0.3, sleep=pytest.fail)
     server.close_gate()
     begin = time.monotonic()
     with pytest.raises(DeadlineExceeded):
@@ -298,7 +304,7 @@ def test_the_deadline_holds_when_the_answer_is_slow(make: Callable[..., EitherCl
     assert server.shop.calls == ["recommend"]
 
 
-def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], server: RunningServer) -> None:
+def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], server: RunningServer, door: str) -> None:
     seen: list[tuple[RecommendationRequest, int]] = []
 
     async def recommend(
@@ -310,7 +316,7 @@ def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], serve
             raise errors.UnavailableError("away", retry_after=0.0)
         return await Shop.recommend(server.shop, name, request, min_model_version=min_model_version)
 
-    client = make(server.target, random=random.Random(7).random)
+    client = make(door, random=random.Random(7).random)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     server.shop.recommend = recommend

@@ -12,11 +12,14 @@ from tests.rpc.shop import Shop
 
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.rpc.access import Access
+from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
+
+    from topk_bandit.rpc.tls import ServerCertificate
 
 T = TypeVar("T")
 
@@ -69,6 +72,7 @@ class RunningServer:
     def __init__(self, shop: Shop | None = None, *, address: str = "127.0.0.1:0", **options: object) -> None:
         self.shop = shop or Shop()
         self.ledger = Ledger()
+        self.http: HttpServer | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
@@ -104,6 +108,17 @@ class RunningServer:
     def target(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def open_http(self, *, tls: ServerCertificate | None = None) -> str:
+        """Open the HTTP listener too; return its address."""
+        self.http_port = self.run(self._open_http(tls))
+        return f"http{'s' if tls else ''}://127.0.0.1:{self.http_port}"
+
+    async def _open_http(self, tls: ServerCertificate | None) -> int:
+        self.http = HttpServer(
+            "127.0.0.1:0", services=self.services, max_message_bytes=8 * 1024 * 1024, max_connections=1000, tls=tls
+        )
+        return await self.http.start()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)
 
@@ -123,6 +138,8 @@ class RunningServer:
 
     def stop(self, grace: float = 0.0) -> None:
         if self._thread.is_alive():
+            if self.http is not None:
+                self.run(self.http.drain(grace))
             self.run(self.server.drain(grace))
             self._end_loop()
 

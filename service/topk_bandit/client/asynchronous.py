@@ -18,6 +18,7 @@ from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import AsyncHedged, checked_delay
+from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.loops import answer_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from topk_bandit.client.asynchronous_http import AsyncHttpChannel
     from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
     from topk_bandit.client.imports import ImportProgress, PastObservation
     from topk_bandit.client.operations import Operation, Page
@@ -61,7 +63,8 @@ class AsyncClient(AsyncStudies, AsyncOperators):
     ----------
     target
         Where the service is, as gRPC names it: ``host:port``, ``dns:///host:port`` or ``unix:path``. Of a name with
-        several addresses all are used in turn.
+        several addresses all are used in turn. ``http://host:port`` and ``https://host:port`` name its HTTP listener,
+        which is called over HTTP then.
     key
         ``id.secret``, for a service that asks for keys. It is sent with each call, so use it with `tls`.
     timeout
@@ -434,7 +437,11 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         return await self._run(self._operations.stats(bandit), timeout)
 
 
-def _open(target: str, tls: Tls | None) -> grpc.aio.Channel:
+def _open(target: str, tls: Tls | None) -> grpc.aio.Channel | AsyncHttpChannel:
+    if is_http(target):
+        from topk_bandit.client.asynchronous_http import AsyncHttpChannel  # noqa: PLC0415 - only where it is called
+
+        return AsyncHttpChannel(target, tls)
     if tls is None:
         return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
     return grpc.aio.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)

@@ -17,6 +17,7 @@ from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.hedging import Hedged, checked_delay
+from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import merged
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.imports import ImportProgress, PastObservation
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.retries import RetryPolicy
+    from topk_bandit.client.synchronous_http import HttpChannel
     from topk_bandit.client.values import (
         ActivationReceipt,
         Bandit,
@@ -61,7 +63,8 @@ class Client(Studies, Operators):
     ----------
     target
         Where the service is, as gRPC names it: ``host:port``, ``dns:///host:port`` or ``unix:path``. Of a name with
-        several addresses all are used in turn.
+        several addresses all are used in turn. ``http://host:port`` and ``https://host:port`` name its HTTP listener,
+        which is called over HTTP then.
     key
         ``id.secret``, for a service that asks for keys. It is sent with each call, so use it with `tls`.
     timeout
@@ -431,7 +434,11 @@ class Client(Studies, Operators):
         return self._run(self._operations.stats(bandit), timeout)
 
 
-def _open(target: str, tls: Tls | None) -> grpc.Channel:
+def _open(target: str, tls: Tls | None) -> grpc.Channel | HttpChannel:
+    if is_http(target):
+        from topk_bandit.client.synchronous_http import HttpChannel  # noqa: PLC0415 - only where it is called
+
+        return HttpChannel(target, tls)
     if tls is None:
         return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
     return grpc.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)

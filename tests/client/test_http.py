@@ -1,0 +1,222 @@
+"""What is particular to calls over HTTP; whatever else clients do is tested over both ways to call."""
+
+from __future__ import annotations
+
+import gc
+import http.server
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.rpc.certificates import certify, write_pair
+from tests.rpc.harness import serving
+from tests.servers import free_port
+
+from topk_bandit.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    DeadlineExceeded,
+    Internal,
+    PermissionDenied,
+    RetryPolicy,
+    Source,
+    Tls,
+    Unauthenticated,
+    Unavailable,
+    Unexpected,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.client.conftest import EitherClient
+
+    Make = Callable[..., EitherClient]
+
+OWN = ["a", "b"]
+ONCE = RetryPolicy(initial_backoff=60.0, max_backoff=60.0)
+
+
+class Somebody(http.server.BaseHTTPRequestHandler):
+    """Answers each call alike, as what is between a client and the service might."""
+
+    protocol_version = "HTTP/1.1"
+    status = 200
+    body = b""
+    headers_told: tuple[tuple[str, str], ...] = ()
+    pause = 0.0
+    seen: list[dict[str, str]]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.append({name.lower(): text for name, text in self.headers.items()})
+        self.send_response(self.status)
+        for name, text in self.headers_told:
+            self.send_header(name, text)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        for byte in self.body if self.pause else ():
+            self.wfile.write(bytes([byte]))
+            time.sleep(self.pause)
+        if not self.pause:
+            self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def somebody(context: ssl.SSLContext | None = None, **answer: object) -> Iterator[tuple[str, list[Any]]]:
+    seen: list[Any] = []
+    handler = type("Handler", (Somebody,), {**answer, "seen": seen})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who hangs up is no error here
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
+        thread.start()
+        host = "127.0.0.1" if context is None else "localhost"
+        try:
+            yield f"http{'' if context is None else 's'}://{host}:{server.server_address[1]}", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "target", ["http://", "https://:8080", "http://host?x=1", "http://host#x", "http://me@host", "http://me:x@host"]
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_what_is_no_address_is_refused(kind: type[Client | AsyncClient], target: str) -> None:
+    with pytest.raises(ValueError, match="target must be http://host:port or https://host:port"):
+        kind(target, tenant="acme")
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_plain_text_has_no_tls(kind: type[Client | AsyncClient]) -> None:
+    with pytest.raises(ValueError, match="use https://"):
+        kind("http://127.0.0.1:1", tenant="acme", tls=Tls())
+
+
+def test_where_nothing_listens_is_said(make: Make) -> None:
+    target = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(Unavailable, match=f"nothing listens at {target}: start the service"):
+        make(target, timeout=0.2).get_bandit("home")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_tls(make: Make, tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+    certificate = certify(own)
+    strange = write_pair(other)[0].read_bytes()
+    with serving() as server:
+        target = server.open_http(tls=certificate).replace("127.0.0.1", "localhost")
+        mine = Tls(root_certificates=certificate.pair.certificate)
+        assert list(make(target, tls=mine).list_bandits()) == []
+        for tls in (None, Tls(root_certificates=strange)):
+            with pytest.raises(Unavailable, match=r"(?i)certificate verify failed"):
+                make(target, tls=tls, timeout=4.0, retry=ONCE).get_bandit("home")
+    gc.collect()  # asyncio leaves it to the collector to close what refused a server's certificate
+
+
+def test_a_certificate_of_the_client_s_own_is_shown(make: Make, tmp_path: Path) -> None:
+    certificate, key = write_pair(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    roots = certificate.read_bytes()
+    with somebody(context) as (target, _):
+        mine = Tls(root_certificates=roots, private_key=key.read_bytes(), certificate_chain=roots)
+        assert list(make(target, tls=mine).list_bandits()) == []
+        with pytest.raises(Unavailable):
+            make(target, tls=Tls(root_certificates=roots), timeout=4.0, retry=ONCE).get_bandit("home")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (204, Unexpected),
+        (302, Unexpected),
+        (400, Internal),
+        (401, Unauthenticated),
+        (403, PermissionDenied),
+        (404, Unexpected),
+        (500, Unexpected),
+        (502, Unavailable),
+    ],
+)
+@pytest.mark.parametrize(
+    "body", [b"<h1>Gone\n fishing</h1>", b"", b"\xff\xfe", b'{"code": "odd"}', b"[]", b'{"code":7}']
+)
+def test_answers_that_are_not_the_service_s(make: Make, status: int, kind: type[ClientError], body: bytes) -> None:
+    told = () if status != 302 else (("Location", "http://127.0.0.1:1/"),)
+    if status == 204:
+        body = b""
+    with somebody(status=status, body=body, headers_told=told) as (target, seen):
+        client = make(target, timeout=4.0, retry=ONCE)
+        with pytest.raises(kind, match=f"HTTP status {status}") as raised:
+            client.get_bandit("home")
+        assert len(str(raised.value)) < 300
+    assert seen
+
+
+def test_details_that_can_not_be_read_leave_the_code(make: Make) -> None:
+    body = b'{"code": "not_found", "message": "no", "details": [{"type": "a.B", "value": "!"}]}'
+    with somebody(status=404, body=body) as (target, _), pytest.raises(Unexpected, match="HTTP status 404"):
+        make(target).get_bandit("home")
+
+
+def test_a_body_that_comes_in_drops_is_not_waited_for(make: Make) -> None:
+    with somebody(body=b"x" * 100, pause=0.1) as (target, _):
+        client, begun = make(target, timeout=0.4), time.monotonic()
+        with pytest.raises(DeadlineExceeded):
+            client.get_bandit("home")
+        assert client.recommend("home", fallback=OWN, timeout=0.4).source is Source.FALLBACK
+        assert time.monotonic() - begun < 5.0
+
+
+def test_what_is_sent_is_the_protocol(make: Make) -> None:
+    with somebody() as (target, seen):
+        assert list(make(f"{target}/behind/a/proxy/", key="acme.secret", timeout=3.0).list_bandits()) == []
+    [headers] = seen
+    assert headers["content-type"] == "application/proto"
+    assert headers["connect-protocol-version"] == "1"
+    assert headers["authorization"] == "Bearer acme.secret"
+    assert 2000 <= int(headers["connect-timeout-ms"]) <= 3000
+
+
+def test_a_connection_is_used_again(make: Make) -> None:
+    with serving() as server:
+        client = make(server.open_http())
+        for _ in range(20):
+            assert list(client.list_bandits()) == []
+        assert server.http is not None
+        manager = server.http._manager
+        assert manager is not None
+        assert len(manager.connections) == 1
+
+
+def test_threads_share_a_client() -> None:
+    with serving() as server, Client(server.open_http(), tenant="acme", timeout=20.0) as client:
+        client.create_bandit("home", slate_size=1, item_capacity=4)
+        client.upsert_items("home", ["a", "b"])
+        found: list[str] = []
+
+        def shop() -> None:
+            found.extend(client.recommend("home").id for _ in range(20))
+
+        threads = [threading.Thread(target=shop) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(found)) == 160
