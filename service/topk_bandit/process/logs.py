@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from topk_bandit.domain.calls import CURRENT_CALL
+from topk_bandit.process.log_writer import LogWriter
 
 __all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure"]
 
@@ -98,7 +100,7 @@ def _add_call(record: logging.LogRecord) -> bool:
 
 def configure(style: LogFormat, *, level: str) -> None:
     """Send this process's warnings, and its records from `level` upwards, to standard error."""
-    handler = logging.StreamHandler()
+    handler = LogWriter(sys.stderr)
     handler.addFilter(_add_call)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     root = logging.getLogger()

@@ -1,0 +1,125 @@
+"""Lines of the log on a real pipe that somebody reads, reads late, or does not read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pytest
+
+from topk_bandit.process import log_writer
+from topk_bandit.process.log_writer import LogWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
+PIPE_BYTES = 65_536
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[TextIO, TextIO]]:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "r") as reader, os.fdopen(writing, "w") as writer:
+        yield reader, writer
+
+
+def logger_to(stream: TextIO) -> tuple[logging.Logger, LogWriter]:
+    logger, writer = logging.Logger("test"), LogWriter(stream)  # noqa: LOG001 - of this test alone
+    logger.addHandler(writer)
+    return logger, writer
+
+
+def test_lines_come_in_order_and_whole(pipe: tuple[TextIO, TextIO]) -> None:
+    logger, writer = logger_to(pipe[1])
+    for number in range(100):
+        logger.info("line %d \udc80 \N{SNOWMAN}", number)
+    writer.flush()
+    read = [pipe[0].readline() for _ in range(100)]
+    assert read == [f"line {number} \\udc80 \N{SNOWMAN}\n" for number in range(100)]
+
+
+def test_who_logs_is_not_held_up_and_what_is_lost_is_told(
+    pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writer, "MOST_WAITING_BYTES", 100_000)
+    monkeypatch.setattr(log_writer, "FLUSH_SECONDS", 0.05)
+    logger, writer = logger_to(pipe[1])
+    begun, line = time.monotonic(), "x" * 999
+    for _ in range(1000):
+        logger.info(line)
+    writer.flush()
+    assert time.monotonic() - begun < 20.0  # a million bytes, of which a pipe takes 65,536
+    written = lost = 0
+    while written + lost < 1000:
+        read = pipe[0].readline()
+        told = re.fullmatch(r"(\d+) records are lost: nobody read what was logged\n", read)
+        assert told or read == f"{line}\n"
+        written, lost = written + (told is None), lost + int(told[1] if told else 0)
+    assert lost > 700
+    logger.info("and on")
+    assert pipe[0].readline() == "and on\n"
+
+
+def test_a_pipe_that_does_not_wait_is_waited_for(pipe: tuple[TextIO, TextIO]) -> None:
+    os.set_blocking(pipe[1].fileno(), False)
+    logger, _ = logger_to(pipe[1])
+    for _ in range(200):
+        logger.info("y" * 999)
+    time.sleep(0.1)
+    assert [len(pipe[0].readline()) for _ in range(200)] == [1000] * 200
+
+
+def test_a_reader_that_is_gone_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        logger, writer = logger_to(stream)
+        logger.info("to nobody")
+        writer.flush()
+
+
+def test_what_is_no_file_is_written_to() -> None:
+    stream = StringIO()
+    logger, writer = logger_to(stream)
+    logger.info("here")
+    writer.flush()
+    assert stream.getvalue() == "here\n"
+
+
+def test_a_record_that_can_not_be_written_down_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    logger, _ = logger_to(StringIO())
+    logger.info("%d", "no number")
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def test_threads_share_it(pipe: tuple[TextIO, TextIO]) -> None:
+    logger, _ = logger_to(pipe[1])
+    threads = [threading.Thread(target=lambda: [logger.info("z") for _ in range(50)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [pipe[0].readline() for _ in range(400)] == ["z\n"] * 400
+
+
+def test_the_last_lines_of_a_process_are_written() -> None:
+    script = "import logging; from topk_bandit.process.logs import configure; configure('text', level='INFO')\n"
+    script += "for number in range(500): logging.info('number %d', number)\n1 / 0"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert [line for line in run.stderr.splitlines() if "number 499" in line]
+    assert "ZeroDivisionError" in run.stderr
+
+
+def test_a_process_ends_though_nobody_reads() -> None:
+    script = "import logging; from topk_bandit.process.logs import configure; configure('text', level='INFO')\n"
+    script += "for number in range(500): logging.info('x' * 999)"
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE) as process:
+        assert process.wait(30) == 0
