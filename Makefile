@@ -9,7 +9,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-folder site axe typescript peers bench lock clean
+	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check site axe test bits typescript  ## Run all that CI runs
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test bits typescript  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -127,6 +127,18 @@ protos-check: $(VENV)/protos.stamp
 		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(VENV) protos/topk_bandit/v1/*.proto
 	@diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=openapi.json $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
+
+# The last release's protos, compiled. Whoever was made for them must be able to call this service, and the other way round.
+RELEASED = $(wildcard protos/released-*.binpb)
+
+protos-breaking: $(VENV)/protos.stamp
+	$(COMPILE_PROTOS)
+	$(BIN)/buf breaking $(VENV)/protos.binpb --against $(RELEASED) --exclude-imports
+
+protos-released: $(VENV)/protos.stamp  ## At a release: keep its protos, for later ones to be compared with
+	$(COMPILE_PROTOS)
+	rm -f $(RELEASED)
+	$(BIN)/buf build $(VENV)/protos.binpb --path topk_bandit --exclude-source-info -o protos/released-$$($(BIN)/uv version --short).binpb
 
 # Its messages are generated in each build, so there is nothing to be out of date.
 axe: tests/axe/node_modules/.package-lock.json  ## Fetch what the console's accessibility is checked with
