@@ -247,6 +247,8 @@ def test_grafana_is_given_the_dashboards_and_where_prometheus_is() -> None:
     provider = (provisioning / "dashboards/topk-bandit.yml").read_text()
     folder = re.search(r"path: (\S+)", provider)
     assert folder is not None
+    # Without it Prometheus drops the exemplars that two of the panels show.
+    assert "- --enable-feature=exemplar-storage" in compose()["services"]["prometheus"]
     mounts = [line.removeprefix("- ").split(":") for line in compose()["services"]["grafana"] if line.endswith(":ro")]
     assert ["./grafana/dashboards", folder[1], "ro"] in mounts
     assert ["./grafana/provisioning", "/etc/grafana/provisioning", "ro"] in mounts

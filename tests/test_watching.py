@@ -75,14 +75,15 @@ class Prometheus:
             time.sleep(0.2)
 
 
-def panel_queries() -> dict[str, str]:
-    """Return the query of each target of each panel, with Grafana's variables replaced."""
+def panel_queries(*, with_exemplars: bool = False) -> dict[str, str]:
+    """Return the query of each target of each panel, with Grafana's variables replaced; or of those with exemplars."""
     boards = [json.loads(path.read_text()) for path in sorted((DEPLOY / "grafana/dashboards").glob("*.json"))]
     queries = {
         f"{board['title']}: {panel['title']} {target['refId']}": target["expr"].replace("$__rate_interval", "30s")
         for board in boards
         for panel in board["panels"]
         for target in panel.get("targets", [])
+        if target.get("exemplar") or not with_exemplars
     }
     assert len(boards) == 3
     return {name: query.replace("$job", "topk-bandit") for name, query in queries.items()}
@@ -221,6 +222,9 @@ def test_exemplars_lead_from_latencies_and_rewards_to_slates(tmp_path: Path) -> 
         # It is the newest of its bucket.
         until(lambda: {"recommendation_id": traced, "trace_id": trace} in of_calls(), what="the traced call")
         until(of_rewards, what="an exemplar of a reward")
+        drawn = panel_queries(with_exemplars=True)
+        assert len(drawn) == 2
+        assert all(exemplars(prometheus, query) for query in drawn.values())
         for labels in of_calls():
             assert labels["recommendation_id"] in {*shown, traced}
             assert ("trace_id" in labels) == (labels["recommendation_id"] == traced)

@@ -47,12 +47,6 @@ def shown(folder: Path, name: str) -> dict[str, Exemplar]:
     return {one.labels["le"]: one.exemplar for one in everything if one.name == name and one.exemplar is not None}
 
 
-def file_in(folder: Path) -> Path:
-    path = folder / "exemplars_0"
-    path.write_bytes(bytes(FILE_BYTES))
-    return path
-
-
 def test_a_bucket_has_the_newest_call_of_any_worker(workers: list[Worker], tmp_path: Path) -> None:
     for worker, slate in ((0, "a"), (1, "b")):
         workers[worker].run("_ = call(True)", f"slate('{slate}')", "handled(0.004)")
@@ -96,7 +90,7 @@ def test_both_formats_show_the_same_numbers(workers: list[Worker], tmp_path: Pat
 
 
 def test_a_slot_that_is_read_while_it_is_written_counts_as_empty(tmp_path: Path) -> None:
-    path = file_in(tmp_path)
+    path = tmp_path / "exemplars_0"
     file = ExemplarFile(path)
     file.put("a_bucket", {"le": "1.0"}, Exemplar({"recommendation_id": "aaaa"}, 0.5, 1000.0))
     file.put("a_bucket", {"le": "2.0"}, Exemplar({"recommendation_id": "bbbb"}, 1.5, 1001.0))
@@ -107,7 +101,7 @@ def test_a_slot_that_is_read_while_it_is_written_counts_as_empty(tmp_path: Path)
 
 
 def test_a_shorter_record_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
-    path = file_in(tmp_path)
+    path = tmp_path / "exemplars_0"
     file = ExemplarFile(path)
     for slate in ("a" * 64, "b"):
         file.put("a_bucket", {"le": "1.0"}, Exemplar({"recommendation_id": slate}, 0.5, 1000.0))
@@ -116,7 +110,7 @@ def test_a_shorter_record_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None
 
 
 def test_series_beyond_the_slots_and_records_beyond_a_slot_have_none(tmp_path: Path) -> None:
-    path = file_in(tmp_path)
+    path = tmp_path / "exemplars_0"
     file = ExemplarFile(path)
     for number in range(200):
         file.put("a_bucket", {"le": f"{number}.0"}, Exemplar({"recommendation_id": "a"}, 0.5, 1000.0))

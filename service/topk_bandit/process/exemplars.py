@@ -36,11 +36,12 @@ class ExemplarFile:
     Parameters
     ----------
     path
-        A file of `FILE_BYTES`.
+        A file of `FILE_BYTES`, or none yet; what it has stays until it is replaced.
     """
 
     def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
+        with path.open("a+b") as file:
+            file.truncate(FILE_BYTES)
             self._bytes = mmap.mmap(file.fileno(), FILE_BYTES)
         self._slots: dict[_Series, int] = {}
         self._lock = threading.Lock()

@@ -94,9 +94,8 @@ def share_metrics(folder: Path, *, worker: int) -> None:
         There is no room for the files.
     """
     kept = folder / f"{_EXEMPLARS}{worker}"
-    _reserve_room({folder / f"{kind}_{worker}.db": _FILE_BYTES for kind in _KINDS})
-    _reserve_room({kept: exemplars.FILE_BYTES})
-    os.truncate(kept, exemplars.FILE_BYTES)
+    counted = {folder / f"{kind}_{worker}.db": _FILE_BYTES for kind in _KINDS}
+    _reserve_room({**counted, kept: exemplars.FILE_BYTES})
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     value_class = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
     values.ValueClass = exemplars.keeping_exemplars(value_class, exemplars.ExemplarFile(kept))
