@@ -9,7 +9,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-folder site axe typescript peers bench lock clean
+	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom peers bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check site axe test bits typescript  ## Run all that CI runs
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test bits typescript sbom  ## Run all that CI runs
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -128,6 +128,18 @@ protos-check: $(VENV)/protos.stamp
 	@diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=openapi.json $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
 
+# The last release's protos, compiled. Whoever was made for them must be able to call this service, and the other way round.
+RELEASED = $(wildcard protos/released-*.binpb)
+
+protos-breaking: $(VENV)/protos.stamp
+	$(COMPILE_PROTOS)
+	$(BIN)/buf breaking $(VENV)/protos.binpb --against $(RELEASED) --exclude-imports
+
+protos-released: $(VENV)/protos.stamp  ## At a release: keep its protos, for later ones to be compared with
+	$(COMPILE_PROTOS)
+	rm -f $(RELEASED)
+	$(BIN)/buf build $(VENV)/protos.binpb --path topk_bandit --exclude-source-info -o protos/released-$$($(BIN)/uv version --short).binpb
+
 # Its messages are generated in each build, so there is nothing to be out of date.
 axe: tests/axe/node_modules/.package-lock.json  ## Fetch what the console's accessibility is checked with
 
@@ -151,6 +163,16 @@ typescript: $(TYPESCRIPT)/node_modules/.package-lock.json $(VENV)/dev.stamp  ## 
 	npm --prefix $(TYPESCRIPT) run types
 	npm --prefix $(TYPESCRIPT) test
 
+# For the Python of the image, whichever runs here: what it would import is read and never run. In the image is a list of what is in that very one.
+IMAGE_PYTHON = $(shell sed -n 's/^FROM python:\([0-9.]*\).*/\1/p' deploy/Containerfile | head -1)
+
+sbom: $(VENV)/dev.stamp  ## Write build/sbom.cdx.json: what the image installs, as CycloneDX
+	@rm -rf build/sbom && $(BIN)/uv venv --quiet build/sbom
+	$(BIN)/uv pip install --quiet --python build/sbom --python-version $(IMAGE_PYTHON) --python-platform x86_64-manylinux_2_28 \
+		--require-hashes --only-binary :all: -r requirements/runtime.lock
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.cdx.json build/sbom
+	@rm -rf build/sbom
+
 # The peers are pinned in pyproject.toml but not hashed: a lock for all systems would hold the registry's torch, which for
 # Linux brings gigabytes of CUDA. On Linux the group asks for the build without it, which is in an index of its own.
 $(VENV)/peers.stamp: pyproject.toml $(VENV)/dev.stamp
@@ -173,6 +195,8 @@ lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 		--extra ratings --extra rivals --extra traces -o requirements/dev.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/dev.lock --group docs -o requirements/docs.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
+		-c requirements/dev.lock --group sbom -o requirements/sbom.lock
 
 clean:  ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -247,6 +247,8 @@ def test_grafana_is_given_the_dashboards_and_where_prometheus_is() -> None:
     provider = (provisioning / "dashboards/topk-bandit.yml").read_text()
     folder = re.search(r"path: (\S+)", provider)
     assert folder is not None
+    # Without it Prometheus drops the exemplars that two of the panels show.
+    assert "- --enable-feature=exemplar-storage" in compose()["services"]["prometheus"]
     mounts = [line.removeprefix("- ").split(":") for line in compose()["services"]["grafana"] if line.endswith(":ro")]
     assert ["./grafana/dashboards", folder[1], "ro"] in mounts
     assert ["./grafana/provisioning", "/etc/grafana/provisioning", "ro"] in mounts
@@ -288,7 +290,7 @@ def test_what_the_image_compiled_is_for_all_and_changed_by_none() -> None:
 def test_the_health_check_passes_when_the_service_is_ready(ready: bool) -> None:  # noqa: FBT001
     program, *arguments = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
     assert program == "python"
-    with MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: ready) as server:
+    with MetricsServer(0, host="127.0.0.1", render=lambda _: b"", ready=lambda: ready) as server:
         command = [sys.executable, *(argument.replace(":9464/", f":{server.port}/") for argument in arguments)]
         assert subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == (0 if ready else 1)
 

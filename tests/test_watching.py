@@ -20,17 +20,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.service import serving
+from tests.faults.service import serving, until
+from tests.rpc.harness import channel_to
 from tests.servers import free_port
+
+from topk_bandit.v1.recommender_service_pb2 import RecommendRequest
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import grpc
     from tests.faults.service import Service
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 PATIENCE = 40.0
 WAIT = timedelta(seconds=1)
+FEATURES = "exemplar-storage"
 COMPARISON = re.compile(r" (==|!=|<|>|<=|>=) (?!bool )")
 
 
@@ -69,14 +75,15 @@ class Prometheus:
             time.sleep(0.2)
 
 
-def panel_queries() -> dict[str, str]:
-    """Return the query of each target of each panel, with Grafana's variables replaced."""
+def panel_queries(*, with_exemplars: bool = False) -> dict[str, str]:
+    """Return the query of each target of each panel, with Grafana's variables replaced; or of those with exemplars."""
     boards = [json.loads(path.read_text()) for path in sorted((DEPLOY / "grafana/dashboards").glob("*.json"))]
     queries = {
         f"{board['title']}: {panel['title']} {target['refId']}": target["expr"].replace("$__rate_interval", "30s")
         for board in boards
         for panel in board["panels"]
         for target in panel.get("targets", [])
+        if target.get("exemplar") or not with_exemplars
     }
     assert len(boards) == 3
     return {name: query.replace("$job", "topk-bandit") for name, query in queries.items()}
@@ -94,7 +101,12 @@ def watching(folder: Path, target: str) -> Iterator[Prometheus]:
     config = (DEPLOY / "prometheus.yml").read_text().replace("topk-bandit:9464", target).replace("15s", "1s")
     (folder / "prometheus.yml").write_text(config)
     port = free_port()
-    options = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=error")
+    options = (
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        "--log.level=error",
+        f"--enable-feature={FEATURES}",
+    )
     with (folder / "log").open("wb") as log:
         command = [program, *options, f"--web.listen-address=127.0.0.1:{port}"]
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
@@ -171,6 +183,64 @@ def test_every_query_of_every_panel_and_rule_has_an_answer(tmp_path: Path) -> No
             prometheus.wait_for_answers()
             assert len(fresh.rules()) > 50
             assert len(panel_queries()) > 60
+
+
+def exemplars(prometheus: Prometheus, expression: str) -> list[dict[str, str]]:
+    """Return the labels of the exemplars of series, as a panel of Grafana would ask for them."""
+    now = time.time()
+    found = prometheus.ask("query_exemplars", query=expression, start=str(now - 120), end=str(now + 1))
+    return [one["labels"] for series in found for one in series["exemplars"]]
+
+
+def test_exemplars_lead_from_latencies_and_rewards_to_slates(tmp_path: Path) -> None:
+    target = f"127.0.0.1:{free_port()}"
+    folders = [tmp_path / name for name in ("data", "watcher")]
+    for folder in folders:
+        folder.mkdir()
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    shown: dict[str, tuple[str, ...]] = {}
+    with (
+        serving(folders[0], "--workers=2", f"--metrics-listen={target}") as service,
+        watching(folders[1], target) as prometheus,
+        service.client() as client,
+        channel_to(service.address) as channel,
+    ):
+        client.create_bandit("home", slate_size=2, item_capacity=8)
+        client.upsert_items("home", ["tea", "coffee", "cocoa", "milk"])
+        for _ in range(20):
+            slate = client.recommend("home")
+            shown[slate.id] = slate.items
+            client.reward("home", slate.id, 1.0)
+        traced = traced_slate(channel, trace)
+
+        def of_calls() -> list[dict[str, str]]:
+            return exemplars(prometheus, 'grpc_server_handling_seconds_bucket{grpc_method="Recommend"}')
+
+        def of_rewards() -> list[dict[str, str]]:
+            return exemplars(prometheus, "topk_bandit_reward_delay_seconds_bucket")
+
+        # It is the newest of its bucket.
+        until(lambda: {"recommendation_id": traced, "trace_id": trace} in of_calls(), what="the traced call")
+        until(of_rewards, what="an exemplar of a reward")
+        drawn = panel_queries(with_exemplars=True)
+        assert len(drawn) == 2
+        assert all(exemplars(prometheus, query) for query in drawn.values())
+        for labels in of_calls():
+            assert labels["recommendation_id"] in {*shown, traced}
+            assert ("trace_id" in labels) == (labels["recommendation_id"] == traced)
+        assert {labels["recommendation_id"] for labels in of_rewards()} <= shown.keys()
+        # What is found leads on: the service says why that slate was shown.
+        found = of_rewards()[0]["recommendation_id"]
+        explained = client.explain("home", found)
+        assert explained.recommendation.items == shown[found]
+        assert exemplars(prometheus, 'grpc_server_handling_seconds_bucket{grpc_method="Reward"}') == []
+
+
+def traced_slate(channel: grpc.Channel, trace: str) -> str:
+    """Return the id of a slate that a caller asked for in a trace of its own."""
+    told = (("traceparent", f"00-{trace}-00f067aa0ba902b7-01"),)
+    request = RecommendRequest(bandit="tenants/shop/bandits/home")
+    return RecommenderServiceStub(channel).Recommend(request, metadata=told, timeout=10).recommendation_id
 
 
 def test_a_condition_is_asked_for_as_a_number() -> None:

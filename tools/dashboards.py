@@ -108,11 +108,18 @@ def _draw(panel: Panel, *, at: dict[str, int]) -> dict[str, Any]:
         "datasource": SOURCE,
         "fieldConfig": {"defaults": _style(panel), "overrides": []},
         "options": _OPTIONS[panel.kind],
-        "targets": [
-            {"refId": chr(ord("A") + index), "datasource": SOURCE, "expr": expression, "legendFormat": legend}
-            for index, (expression, legend) in enumerate(panel.queries)
-        ],
+        "targets": _targets(panel),
     }
+
+
+def _targets(panel: Panel) -> list[dict[str, Any]]:
+    targets: list[dict[str, Any]] = [
+        {"refId": chr(ord("A") + index), "datasource": SOURCE, "expr": expression, "legendFormat": legend}
+        for index, (expression, legend) in enumerate(panel.queries)
+    ]
+    if panel.exemplars:
+        targets[-1]["exemplar"] = True
+    return targets
 
 
 _LINKS: dict[str, Any] = {

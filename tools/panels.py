@@ -23,6 +23,8 @@ class Panel:
         PromQL, and what its series are called: words, with ``{{label}}`` for a label's value.
     kind
         Grafana's name of the panel's kind.
+    exemplars
+        Whether single calls are shown as points; of the last query, since all of a panel's have the same.
     """
 
     title: str
@@ -30,6 +32,7 @@ class Panel:
     unit: str
     queries: tuple[tuple[str, str], ...]
     kind: str = "timeseries"
+    exemplars: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +166,13 @@ CALLS = Row(
         ),
         Panel(
             "How long does a slate take?",
-            "Quantiles of the time of Recommend calls.",
+            "Quantiles of the time of Recommend calls; a point is a call, with its recommendation's id.",
             "s",
             tuple(
                 (quantile(share, "grpc_server_handling_seconds", RECOMMEND), f"{share:.0%}")
                 for share in (0.5, 0.95, 0.99)
             ),
+            exemplars=True,
         ),
         Panel(
             "Where does the time of a call go?",
@@ -272,6 +276,7 @@ REWARDS = Row(
             "nearly all.",
             "s",
             quantiles("topk_bandit_reward_delay_seconds"),
+            exemplars=True,
         ),
     ),
 )

@@ -35,7 +35,7 @@ _RENAMED = {"longrunning/operations": "longrunning/operations_proto"}
 
 def write_folder(target: Path) -> None:
     """Write all protos below `target`, over those that are there."""
-    shutil.copytree(ROOT / "protos", target, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "protos", target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.binpb"))
     source = Path(status_pb2.__file__).parents[1]
     for name in IMPORTED:
         path = target / "google" / f"{name}.proto"

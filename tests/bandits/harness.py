@@ -127,7 +127,8 @@ class RecordedHooks(Hooks):
     def snapshot_saved(self) -> None:
         self.counts["snapshots"] += 1
 
-    def learned(self, reward: float, delay_seconds: float) -> None:
+    def learned(self, recommendation_id: str, reward: float, delay_seconds: float) -> None:
+        assert recommendation_id
         assert delay_seconds >= 0.0
         self.learned_rewards.append(reward)
 

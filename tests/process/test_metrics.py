@@ -15,6 +15,7 @@ import time
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -28,6 +29,9 @@ from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_folder import forget_worker
 from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.rpc.server import served_methods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 METHODS = (("topk_bandit.v1.RecommenderService", "Recommend"), ("topk_bandit.v1.RecommenderService", "Reward"))
 
@@ -154,7 +158,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.recommended(SLATE)
     metrics.rewarded("accepted", 0.5)
     metrics.acknowledged("fsync")
-    metrics.learned(0.5, 12.0)
+    metrics.learned("r1", 0.5, 12.0)
     metrics.answered("accepted")
     metrics.designed("ready", 0.02)
     metrics.expired(2)
@@ -312,7 +316,7 @@ def test_rewards_are_counted_by_outcome_and_summed_once(bench: Bench) -> None:
         ("not_found", 9.0),
     ):
         bench.metrics.rewarded(outcome, value)
-    bench.metrics.learned(2.0, 90.0)
+    bench.metrics.learned("r1", 2.0, 90.0)
     assert bench.value("topk_bandit_rewards_total", outcome="accepted") == 2
     assert bench.value("topk_bandit_rewards_total", outcome="duplicate") == 1
     assert bench.value("topk_bandit_rewards_total", outcome="late") == 1
@@ -555,10 +559,12 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
             worker.kill()
 
 
-def ask(port: int, path: str, *, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str, bytes, str]:
+def ask(
+    port: int, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
+) -> tuple[int, str, bytes, str]:
     connection = http.client.HTTPConnection(host, port, timeout=10)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers={"Accept": accept})
         answer = connection.getresponse()
         return answer.status, answer.headers["Content-Type"], answer.read(), answer.headers["Content-Length"]
     finally:
@@ -567,7 +573,7 @@ def ask(port: int, path: str, *, method: str = "GET", host: str = "127.0.0.1") -
 
 def test_the_server_answers_scrapes_and_probes(capfd: pytest.CaptureFixture[str]) -> None:
     ready = [True]
-    with MetricsServer(0, host="127.0.0.1", render=lambda: b"up 1\n", ready=lambda: ready[0]) as server:
+    with MetricsServer(0, host="127.0.0.1", render=lambda _: b"up 1\n", ready=lambda: ready[0]) as server:
         assert ask(server.port, "/metrics?x=1")[:3] == (200, "text/plain; version=0.0.4; charset=utf-8", b"up 1\n")
         assert ask(server.port, "/metrics", method="HEAD") == (
             200,
@@ -589,11 +595,39 @@ def test_the_server_answers_scrapes_and_probes(capfd: pytest.CaptureFixture[str]
         ask(server.port, "/livez")
 
 
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", TEXT),
+        ("*/*", TEXT),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", OPENMETRICS),
+        ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;q=0.5", OPENMETRICS),
+        ("text/plain;q=0.5, application/openmetrics-text", OPENMETRICS),
+        ("application/openmetrics-text; version=0.0.1", TEXT),
+        ("application/openmetrics-text; version=2.0.0", TEXT),
+        ("application/openmetrics-text; version=x", TEXT),
+        ("text/plain; version=x", TEXT),
+    ],
+)
+def test_a_scraper_gets_the_format_that_it_asks_for(accept: str, content_type: str) -> None:
+    def encoded(encode: Callable[[CollectorRegistry], bytes]) -> bytes:
+        return encode(CollectorRegistry())
+
+    with MetricsServer(0, host="127.0.0.1", render=encoded, ready=lambda: True) as server:
+        status, told, body, _ = ask(server.port, "/metrics", accept=accept)
+    assert (status, told) == (200, content_type)
+    assert body == (b"" if content_type == TEXT else b"# EOF\n")
+
+
 def test_a_failing_render_or_probe_is_an_answer_and_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> bool:
         raise RuntimeError("private detail")
 
-    with MetricsServer(0, host="127.0.0.1", render=lambda: bytes(fail()), ready=fail) as server:
+    with MetricsServer(0, host="127.0.0.1", render=lambda _: bytes(fail()), ready=fail) as server:
         assert ask(server.port, "/metrics")[0] == 500
         status, _, body, _ = ask(server.port, "/readyz")
         assert (status, body) == (500, b"Internal Server Error\n")
@@ -603,7 +637,7 @@ def test_a_failing_render_or_probe_is_an_answer_and_a_log_line(caplog: pytest.Lo
 
 def test_a_scraper_that_hangs_does_not_hold_up_the_others_or_the_stop() -> None:
     with (
-        MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: True) as server,
+        MetricsServer(0, host="127.0.0.1", render=lambda _: b"", ready=lambda: True) as server,
         socket.create_connection(("127.0.0.1", server.port)) as hanging,
     ):
         hanging.sendall(b"GET /met")
@@ -612,17 +646,17 @@ def test_a_scraper_that_hangs_does_not_hold_up_the_others_or_the_stop() -> None:
 
 def test_a_port_in_use_is_a_configuration_error() -> None:
     with (
-        MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: True) as server,
+        MetricsServer(0, host="127.0.0.1", render=lambda _: b"", ready=lambda: True) as server,
         pytest.raises(ConfigurationError, match=rf"127\.0\.0\.1:{server.port}: Address already in use"),
     ):
-        MetricsServer(server.port, host="127.0.0.1", render=bytes, ready=lambda: True)
+        MetricsServer(server.port, host="127.0.0.1", render=lambda _: b"", ready=lambda: True)
 
 
 def test_a_server_that_never_started_stops() -> None:
-    MetricsServer(0, host="127.0.0.1", render=bytes, ready=lambda: True).stop()
+    MetricsServer(0, host="127.0.0.1", render=lambda _: b"", ready=lambda: True).stop()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_the_server_listens_on_ipv6() -> None:
-    with MetricsServer(0, host="::1", render=bytes, ready=lambda: True) as server:
+    with MetricsServer(0, host="::1", render=lambda _: b"", ready=lambda: True) as server:
         assert ask(server.port, "/livez", host="::1")[0] == 200

@@ -371,8 +371,8 @@ class Follower:
         if logged.position <= self._loaded_end:
             return
         match logged.event:
-            case Rewarded(value=value, shown=shown):
-                self._hooks.learned(value, (logged.at_ms - shown.at_ms) / 1e3)
+            case Rewarded(recommendation_id=recommendation_id, value=value, shown=shown):
+                self._hooks.learned(recommendation_id, value, (logged.at_ms - shown.at_ms) / 1e3)
             case Expired(default_reward=reward) if reward is not None:
                 self._hooks.defaulted()
 

@@ -43,12 +43,15 @@ class Call:
         The caller's span; None when it told none.
     resource
         What it is about, by name; empty until that is known.
+    recommendation_id
+        The slate that it gives out; empty until there is one, and where it is not recorded.
     """
 
     request_id: str
     span: SpanIds
     parent: SpanIds | None = None
     resource: str = ""
+    recommendation_id: str = ""
 
 
 CURRENT_CALL: ContextVar[Call | None] = ContextVar("CURRENT_CALL", default=None)

@@ -37,7 +37,7 @@ class Hooks:
         It is "memory", "fsync" or "replicated", or "missed" for what was written, and not as durably as was asked for.
         """
 
-    def learned(self, reward: float, delay_seconds: float) -> None:
+    def learned(self, recommendation_id: str, reward: float, delay_seconds: float) -> None:
         """Note that this worker's learner folded in a reward (defaults left out), so long after its recommendation."""
 
     def expired(self, count: int) -> None:

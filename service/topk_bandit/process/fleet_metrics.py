@@ -50,12 +50,12 @@ class Fleet:
     processes: Mapping[str, int] = field(default_factory=dict)
 
 
-def render(folder: Path, fleet: Callable[[], Fleet]) -> bytes:
-    """Return what all workers counted into `folder`, and what there is to say of the fleet, in the text format."""
+def render(folder: Path, fleet: Callable[[], Fleet], encode: Callable[[Collector], bytes] = generate_latest) -> bytes:
+    """Return what all workers counted into `folder`, and what there is to say of the fleet, encoded."""
     registry = CollectorRegistry()
     collect_workers(folder, registry)
     registry.register(_FleetCollector(fleet()))
-    return generate_latest(registry)
+    return encode(registry)
 
 
 class _FleetCollector(Collector):

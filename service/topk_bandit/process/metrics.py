@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
 from topk_bandit.domain.bandits import RewardOutcome
+from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignState
@@ -70,6 +71,10 @@ _FIRST_CODES = ("OK", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
 """Codes whose counts are shown before the first call: what goes well, and what alerts watch."""
 
 _UNKNOWN_METHOD = ("unknown", "unknown")
+
+_LONGEST_ID = 64
+"""Characters of a recommendation's id in an exemplar; OpenMetrics allows 128 for all. Ours have 32."""
+
 _PROBES = "grpc."
 
 
@@ -314,7 +319,7 @@ class Metrics(Hooks):
         """Note that a call was answered with a status code, by name (``"NOT_FOUND"``), so long after it arrived."""
         call = self._known(service, method)
         self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
-        self._series(self._handling, *call).observe(seconds)
+        self._series(self._handling, *call).observe(seconds, _exemplar_of_call())
         if not service.startswith(_PROBES):
             self.latencies.note("/".join(call), code, seconds)
 
@@ -335,7 +340,10 @@ class Metrics(Hooks):
         self._decision.observe(seconds)
 
     def recommended(self, recommendation: Recommendation) -> None:
-        """Count a slate and its regrets."""
+        """Count a slate and its regrets; the time of its call has it as exemplar."""
+        call = CURRENT_CALL.get()
+        if call is not None:
+            call.recommendation_id = recommendation.recommendation_id
         chosen = "explored" if recommendation.explored else "exploited"
         self._series(self._exploration, "baseline" if recommendation.baseline else chosen).inc()
         self._passed_over.inc(recommendation.passed_over)
@@ -368,9 +376,9 @@ class Metrics(Hooks):
         """Note how long an attempt at a design took."""
         self._series(self._designs, outcome if outcome in _DESIGN_OUTCOMES else "other").observe(seconds)
 
-    def learned(self, reward: float, delay_seconds: float) -> None:  # noqa: ARG002
+    def learned(self, recommendation_id: str, reward: float, delay_seconds: float) -> None:  # noqa: ARG002
         """Note how long a reward was waited for; its value was counted when it was posted."""
-        self._reward_delay.observe(delay_seconds)
+        self._reward_delay.observe(delay_seconds, _exemplar_of(recommendation_id))
 
     def expired(self, count: int) -> None:
         """Count recommendations closed without a reward."""
@@ -465,3 +473,16 @@ class Metrics(Hooks):
         """Note how late the event loop woke up, and show what grows with time as it is now."""
         self._loop_lag.observe(lag_seconds)
         self._bandits.refresh()
+
+
+def _exemplar_of_call() -> dict[str, str] | None:
+    """Return what the call that gave out a slate is found by: the slate, and the trace if its spans are kept."""
+    call = CURRENT_CALL.get()
+    labels = None if call is None else _exemplar_of(call.recommendation_id)
+    if call is None or labels is None:
+        return None
+    return {**labels, "trace_id": call.span.trace_id} if call.span.sampled else labels
+
+
+def _exemplar_of(recommendation_id: str) -> dict[str, str] | None:
+    return {"recommendation_id": recommendation_id} if 0 < len(recommendation_id) <= _LONGEST_ID else None

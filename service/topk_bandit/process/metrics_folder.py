@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from prometheus_client import multiprocess, values
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.process import exemplars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client import CollectorRegistry
 
@@ -36,6 +37,7 @@ _UNLOCKED_PREFIX = "topk-bandit-starting-"
 _LOCK = "lock"
 _KINDS = ("counter", "histogram", "summary", "gauge_livemax")
 _FILE_BYTES = 1 << 20
+_EXEMPLARS = "exemplars_"
 
 
 @contextmanager
@@ -91,19 +93,22 @@ def share_metrics(folder: Path, *, worker: int) -> None:
     ConfigurationError
         There is no room for the files.
     """
-    _reserve_room([folder / f"{kind}_{worker}.db" for kind in _KINDS])
+    kept = folder / f"{_EXEMPLARS}{worker}"
+    counted = {folder / f"{kind}_{worker}.db": _FILE_BYTES for kind in _KINDS}
+    _reserve_room({**counted, kept: exemplars.FILE_BYTES})
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-    values.ValueClass = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
+    value_class = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
+    values.ValueClass = exemplars.keeping_exemplars(value_class, exemplars.ExemplarFile(kept))
 
 
-def _reserve_room(files: Iterable[Path]) -> None:
+def _reserve_room(files: Mapping[Path, int]) -> None:
     """Make files as large as they will be, with all blocks: who writes to a mapped file without them is killed."""
     if not hasattr(os, "posix_fallocate"):
         return
     try:
-        for path in files:
+        for path, n_bytes in files.items():
             with path.open("ab") as file:
-                os.posix_fallocate(file.fileno(), 0, _FILE_BYTES)
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
     except OSError as error:
         raise ConfigurationError(f"there is no room for metrics in {path.parent}: {error.strerror}") from error
 
@@ -114,5 +119,7 @@ def forget_worker(folder: Path, *, worker: int) -> None:
 
 
 def collect_workers(folder: Path, registry: CollectorRegistry) -> None:
-    """Let a registry collect what all workers counted into `folder`, added up."""
-    multiprocess.MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
+    """Let a registry collect what all workers counted into `folder`, added up, with the newest exemplars of any."""
+    counted = multiprocess.MultiProcessCollector(None, path=str(folder))  # type: ignore[no-untyped-call]
+    found = exemplars.read_exemplars(folder.glob(f"{_EXEMPLARS}*"))
+    registry.register(exemplars.WithExemplars(counted, found))

@@ -1,5 +1,6 @@
 """The small HTTP server that shows the metrics and answers probes.
 
+Metrics are in the format that the scraper asks for: OpenMetrics, with exemplars, or Prometheus's text format.
 It answers ``/metrics``, ``/livez`` and ``/readyz``, with GET and HEAD, from any number of threads. A scraper that hangs
 holds up no other and no shutdown. A failure is an answer 500 and a record in the log; it never says what failed.
 """
@@ -12,24 +13,41 @@ import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from prometheus_client.exposition import choose_encoder
 
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prometheus_client.registry import Collector
+
 __all__ = ["MetricsServer"]
 
 _logger = logging.getLogger(__name__)
 
-_TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
+_OPENMETRICS = "application/openmetrics-text"
+_Render: TypeAlias = "Callable[[Callable[[Collector], bytes]], bytes]"
+
+
+def _choose_format(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """Return the encoder that a scraper asks for, and the type of what it makes.
+
+    The library chooses too, but raises on versions that are none, and takes on any that is newer than what it writes.
+    """
+    offers = [[word.strip() for word in offer.split(";")] for offer in accept.lower().split(",")]
+    versions = [
+        {word for word in words if word.startswith("version=")} for name, *words in offers if name == _OPENMETRICS
+    ]
+    return choose_encoder(_OPENMETRICS if any(one <= {"version=1.0.0"} for one in versions) else "")
 
 
 class _HttpServer(ThreadingHTTPServer):
     """Binds without looking a name up, and keeps a scraper's broken connection out of the log."""
 
-    def __init__(self, address: tuple[str, int], *, render: Callable[[], bytes], ready: Callable[[], bool]) -> None:
+    def __init__(self, address: tuple[str, int], *, render: _Render, ready: Callable[[], bool]) -> None:
         self.address_family = AF_INET6 if ":" in address[0] else AF_INET
         self.render = render
         self.ready = ready
@@ -62,7 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         try:
             if path == "/metrics":
-                return HTTPStatus.OK, _TEXT_FORMAT, self.server.render()
+                encode, content_type = _choose_format(self.headers.get("Accept", ""))
+                return HTTPStatus.OK, content_type, self.server.render(encode)
             return self._probe(path)
         except Exception:
             _logger.exception("answering %s failed", path)
@@ -92,7 +111,7 @@ class MetricsServer:
     host
         Address of this machine to listen on.
     render
-        Returns the metrics in the text format.
+        Returns the metrics, encoded by the function that it is given.
     ready
         Returns whether the service takes calls. Both are called from many threads.
 
@@ -107,7 +126,7 @@ class MetricsServer:
         It can't listen there.
     """
 
-    def __init__(self, port: int, *, host: str, render: Callable[[], bytes], ready: Callable[[], bool]) -> None:
+    def __init__(self, port: int, *, host: str, render: _Render, ready: Callable[[], bool]) -> None:
         try:
             self._server = _HttpServer((host, port), render=render, ready=ready)
         except OSError as error:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from topk_bandit.domain.errors import ConfigurationError
@@ -205,7 +206,7 @@ class Supervisor:
         if self._settings.metrics_listen is None:
             return
         host, port = self._settings.metrics_listen.host, self._settings.metrics_listen.port
-        page = MetricsServer(port, host=host, render=lambda: render(folder, self._describe), ready=lambda: self.ready)
+        page = MetricsServer(port, host=host, render=partial(render, folder, self._describe), ready=lambda: self.ready)
         self.metrics_port = page.port
         self._stack.enter_context(page)
 
