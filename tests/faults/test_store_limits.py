@@ -146,7 +146,8 @@ def test_a_full_store_refuses_rewards_until_it_has_room(server: RunningServer, f
                 assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "STORE_FULL")
                 assert refusal.retry_after
             assert len(logged(server)) == before
-            assert len(recommend(channel).item_ids) == 2
+            refusal = refused(stub.Recommend, rpb.RecommendRequest(bandit=HOME))
+            assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "STORE_FULL")
         for request in requests:
             assert stub.Reward(request, timeout=10).outcome == rpb.REWARD_OUTCOME_ACCEPTED
         assert observations(channel) == 10

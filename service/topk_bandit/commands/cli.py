@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place_compiled_code(os.environ)
         return int(given.run(given))
     except TopkBanditError as error:
+        for handler in logging.getLogger().handlers:
+            handler.flush()  # what led to it is read first
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
     except KeyboardInterrupt:
