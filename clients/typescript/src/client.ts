@@ -6,7 +6,7 @@ import { ClientError, invalidArgument } from "./errors.js";
 import { FALLBACK_MS, Fallbacks } from "./fallbacks.js";
 import { hedged } from "./hedging.js";
 import { LateRewards } from "./late_rewards.js";
-import { activateOperation, type Operation, recommendOperation, rewardOperation } from "./operations.js";
+import { activateOperation, amendOperation, type Operation, recommendOperation, rewardOperation, voidOperation } from "./operations.js";
 import { Attempts, checkedRetry, RETRY, type RetryPolicy } from "./retries.js";
 import { Door } from "./transport.js";
 import type { ActivationReceipt, Features, Recommendation, RewardReceipt, Source } from "./values.js";
@@ -74,6 +74,20 @@ export interface RewardOptions extends Call {
   readonly rewardId?: string;
   /** Whether no more will come, so that what they come to is learned now. */
   readonly final?: boolean;
+}
+
+export interface VoidOptions extends Call {
+  readonly recommendationId: string;
+  /** Which of several rewards; all of them by default, those too that have not come. */
+  readonly rewardId?: string;
+}
+
+export interface AmendOptions extends Call {
+  readonly recommendationId: string;
+  /** The number that the slate earned after all. */
+  readonly value: number;
+  /** Which of several rewards; the only one by default. */
+  readonly rewardId?: string;
 }
 
 /** Return a storefront's client. `F` is the type of its features: `createClient<{ country: string }>({ ... })`. */
@@ -146,6 +160,21 @@ export class Client<F extends Features<F> = Features> {
   async reward(options: RewardOptions): Promise<RewardReceipt> {
     const asked = rewardOperation(this.#name(options), options.recommendationId, options.value, options);
     return this.#late.note(told(options), await this.#run(asked, options.deadlineMs ?? this.#timeoutMs));
+  }
+
+  /**
+   * Replace a reward by another value: exact until the model is refit, and FAILED_PRECONDITION (REWARD_FOLDED) after; rewards
+   * that are not learned yet, because the bandit waits for several, can be amended until they are.
+   */
+  async amendReward(options: AmendOptions): Promise<RewardReceipt> {
+    const asked = amendOperation(this.#name(options), options.recommendationId, options.value, options.rewardId);
+    return this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
+  }
+
+  /** Take a reward back, for as long as it could be amended. */
+  async voidReward(options: VoidOptions): Promise<RewardReceipt> {
+    const asked = voidOperation(this.#name(options), options.recommendationId, options.rewardId);
+    return this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
   }
 
   async #slate(options: RecommendOptions<F>, usualMs: number): Promise<Recommendation> {

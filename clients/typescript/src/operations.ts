@@ -5,15 +5,19 @@ import { featureValues, wireNumber } from "./features.js";
 import type {
   ActivateRequestJson,
   ActivateResponseJson,
+  AmendRewardRequestJson,
+  AmendRewardResponseJson,
   RecommendRequestJson,
   RecommendResponseJson,
   RewardRequestJson,
   RewardResponseJson,
+  VoidRewardRequestJson,
+  VoidRewardResponseJson,
 } from "./gen/topk_bandit/v1/recommender_service_pb.js";
 import type { ActivationReceipt, Recommendation, RewardReceipt } from "./values.js";
 
 export interface Operation<T> {
-  readonly method: "Recommend" | "Activate" | "Reward";
+  readonly method: "Recommend" | "Activate" | "Reward" | "AmendReward" | "VoidReward";
   readonly request: object;
   readonly read: (answer: object) => T;
 }
@@ -60,6 +64,16 @@ export function rewardOperation(
 ): Operation<RewardReceipt> {
   const request: RewardRequestJson = { bandit, recommendationId, value: wireNumber(value), rewardId, final };
   return { method: "Reward", request, read: receiptOf };
+}
+
+export function amendOperation(bandit: string, recommendationId: string, value: number, rewardId = ""): Operation<RewardReceipt> {
+  const request: AmendRewardRequestJson = { bandit, recommendationId, value: wireNumber(value), rewardId };
+  return { method: "AmendReward", request, read: receiptOf };
+}
+
+export function voidOperation(bandit: string, recommendationId: string, rewardId = ""): Operation<RewardReceipt> {
+  const request: VoidRewardRequestJson = { bandit, recommendationId, rewardId };
+  return { method: "VoidReward", request, read: receiptOf };
 }
 
 function recommendationOf(answer: RecommendResponseJson): Recommendation {
@@ -112,7 +126,7 @@ function activationOf(answer: ActivateResponseJson): ActivationReceipt {
   return { outcome: outcomeOf(ACTIVATIONS, answer.outcome), logPosition: Number(answer.logPosition ?? 0) };
 }
 
-function receiptOf(answer: RewardResponseJson): RewardReceipt {
+function receiptOf(answer: RewardResponseJson | AmendRewardResponseJson | VoidRewardResponseJson): RewardReceipt {
   const synced = answer.durability === "DURABILITY_FSYNC" || answer.durability === "DURABILITY_REPLICATED";
   return {
     outcome: outcomeOf(REWARDS, answer.outcome),

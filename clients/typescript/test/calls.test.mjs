@@ -134,6 +134,23 @@ test("several rewards of a slate, the last one final", async () => {
   assert.equal((await shop.recommend({ bandit: "sums", minModelVersion: logPosition })).observations, 1);
 });
 
+test("a reward is amended, and taken back", async () => {
+  const shop = client();
+  const { id } = await shop.recommend({ bandit: "sums" });
+  const about = { bandit: "sums", recommendationId: id, rewardId: "order" };
+  await shop.reward({ ...about, value: 4 });
+  const { logPosition, outcome } = await shop.amendReward({ ...about, value: 1.5 });
+  assert.deepEqual([outcome, (await shop.amendReward({ ...about, value: 1.5 })).outcome], ["accepted", "duplicate"]);
+  assert.ok(logPosition > 0);
+  await assert.rejects(shop.amendReward({ ...about, value: NaN }), { code: "INVALID_ARGUMENT" });
+  await assert.rejects(shop.amendReward({ ...about, rewardId: "none", value: 1 }), { code: "FAILED_PRECONDITION" });
+  assert.equal((await shop.voidReward(about)).outcome, "accepted");
+  assert.equal((await shop.voidReward(about)).outcome, "duplicate");
+  await assert.rejects(shop.amendReward({ ...about, value: 2 }), ClientError);
+  assert.equal((await shop.voidReward({ bandit: "sums", recommendationId: id })).outcome, "accepted");
+  await assert.rejects(shop.reward({ ...about, rewardId: "click", value: 1 }), { code: "ALREADY_EXISTS" });
+});
+
 test("an activation, also of what was shown instead", async () => {
   const shop = client();
   const { id } = await shop.recommend({ bandit: "careful" });
