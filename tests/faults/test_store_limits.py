@@ -85,21 +85,21 @@ class SlowLine:
 
 
 def test_a_slow_store_makes_calls_slow_and_piles_up_nothing(server: RunningServer, folder: Path) -> None:
-    """Each round trip takes 400 ms, and the service waits 300. Calls that kept their place would soon take all 32."""
+    """Each round trip takes 1.4 s, and the service waits one. Calls that kept their place would soon take all 32."""
     with SlowLine(server.port) as line:
-        flags = (f"--redis-url=redis://127.0.0.1:{line.port}", "--store-timeout-seconds=0.3")
+        flags = (f"--redis-url=redis://127.0.0.1:{line.port}", "--store-timeout-seconds=1")
         with serving(folder, *flags) as service, channel_to(service.address) as channel:
             create(channel)
             owed = recommend(channel).recommendation_id
-            line.seconds = 0.2
-            until(lambda: recommend(channel).degraded, what="the store is too slow", seconds=10)
+            line.seconds = 0.7
+            until(lambda: recommend(channel).degraded, what="the store is too slow")
             with ThreadPoolExecutor(CALLERS) as pool:
                 took = sorted(pool.map(lambda _: seconds_of_a_slate(channel), range(40 * CALLERS)))
             # The breaker lets one call in a quarter of a second try; the others do not wait.
-            assert took[len(took) // 2] < 0.3
-            assert took[-1] < 5.0
+            assert took[len(took) // 2] < 0.8
+            assert took[-1] < 10.0
             line.seconds = 0.0
-            until(lambda: not recommend(channel).degraded, what="slates are recorded again", seconds=20)
+            until(lambda: not recommend(channel).degraded, what="slates are recorded again")
             request = rpb.RewardRequest(bandit=HOME, recommendation_id=owed, value=1.0)
             assert RecommenderServiceStub(channel).Reward(request, timeout=10).outcome == rpb.REWARD_OUTCOME_ACCEPTED
 
