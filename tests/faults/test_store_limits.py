@@ -46,6 +46,7 @@ class SlowLine:
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._up = threading.Event()
+        self._sinks: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     async def _serve(self) -> None:
@@ -59,9 +60,13 @@ class SlowLine:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for sink in self._sinks:
+            sink.transport.abort()
+        await asyncio.sleep(0.1)
 
     async def _carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+        self._sinks |= {to_client, to_server}
         await asyncio.gather(self._pass(client, to_server), self._pass(server, to_client))
 
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
