@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import logging
+import socket
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -309,13 +310,50 @@ def test_the_authority_changes_while_it_serves(doors: Doors, door: str, tmp_path
     assert doors.call(door, doors.checkout, GET, MINE) == OK
 
 
-def test_no_session_is_resumed_over_http(doors: Doors) -> None:
-    with contextlib.closing(doors.connection(doors.checkout)) as connection:
-        connection.request("POST", GET, MINE, {"Content-Type": "application/proto"})
-        assert connection.getresponse().read()
-        assert isinstance(connection.sock, ssl.SSLSocket)
-        assert connection.sock.version() == "TLSv1.3"
-        assert connection.sock.session is None or not connection.sock.session.has_ticket
+SAID = {
+    "grpc": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)),  # and no settings
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("door", "newest"),
+    [("grpc", ssl.TLSVersion.TLSv1_2), ("grpc", ssl.TLSVersion.TLSv1_3), ("http", ssl.TLSVersion.TLSv1_3)],
+)
+def test_no_session_is_resumed(doors: Doors, door: str, newest: ssl.TLSVersion) -> None:
+    """One that began before its certificate expired would go on after that."""
+    context = caller(doors, door, newest)
+    _, session = connected(doors, door, context, None)
+    resumed, _ = connected(doors, door, context, session)
+    assert resumed is False
+
+
+def test_versions_that_would_resume_sessions_are_refused_over_http(doors: Doors) -> None:
+    with pytest.raises(ssl.SSLError):
+        connected(doors, "http", caller(doors, "http", ssl.TLSVersion.TLSv1_2), None)
+
+
+def caller(doors: Doors, door: str, newest: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=doors.tls.pair.certificate.decode())
+    context.load_cert_chain(*doors.checkout)
+    context.maximum_version = newest
+    if door == "grpc":
+        context.set_alpn_protocols(["h2"])
+    return context
+
+
+def connected(
+    doors: Doors, door: str, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[bool | None, ssl.SSLSession | None]:
+    """Return whether a new connection went on with a session, and the session that it has in the end."""
+    port = doors.running.port if door == "grpc" else doors.http_port
+    with (
+        socket.create_connection(("localhost", port), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
+    ):
+        connection.sendall(SAID[door])
+        assert connection.recv(1)  # what comes before this are the tickets
+        return connection.session_reused, connection.session
 
 
 def test_the_audit_log_has_the_name(doors: Doors, door: str, caplog: pytest.LogCaptureFixture) -> None:

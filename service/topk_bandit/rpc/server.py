@@ -47,7 +47,8 @@ def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
     def newer() -> grpc.ServerCertificateConfiguration | None:
         nonlocal given
         before, given = given, certificate.shown
-        return None if given is before else _configuration(given)
+        # A new configuration resumes no session of before: nobody would look at the caller's certificate again.
+        return None if given is before and given.client_roots is None else _configuration(given)
 
     return grpc.dynamic_ssl_server_credentials(
         _configuration(given),
