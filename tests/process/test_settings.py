@@ -63,6 +63,8 @@ FILES_AND_THEIRS = {
     "data_dir",
     "tls_certificate",
     "tls_private_key",
+    "tls_client_ca",
+    "client_identities",
     "keys_file",
     "quotas_file",
     *(f"max_{quota}_per_tenant" for quota in CALL_QUOTAS),
@@ -105,9 +107,9 @@ BAD = [
     ("max_open_slates_per_tenant", "many", "'many' is not a whole number"),
     ("max_log_bytes_per_tenant", "1GB", "'1GB' is not a whole number"),
     ("max_calls_per_second_per_tenant", "0", "0 is not between 1 and"),
-    ("max_calls_per_second_per_tenant", "9", "needs keys_file, to know whose calls they are"),
-    ("max_rewards_per_second_per_tenant", "9", "needs keys_file, to know whose calls they are"),
-    ("max_calls_in_flight_per_tenant", "9", "needs keys_file, to know whose calls they are"),
+    ("max_calls_per_second_per_tenant", "9", "needs keys_file or client_identities, to know whose calls they are"),
+    ("max_rewards_per_second_per_tenant", "9", "needs keys_file or client_identities, to know whose calls they are"),
+    ("max_calls_in_flight_per_tenant", "9", "needs keys_file or client_identities, to know whose calls they are"),
     ("quotas_file", "/nowhere.toml", "'/nowhere.toml' is not a file"),
     ("bandit_memory_mib", "7", "7 is not between 8 and 65536"),
     ("worker_memory_mib", "6GB", "'6GB' is not a whole number"),
@@ -124,6 +126,8 @@ BAD = [
     ("log_format", "jsonl", "'jsonl' is none of json, text; did you mean json?"),
     ("tls_certificate", "/nowhere.pem", "'/nowhere.pem' is not a file"),
     ("tls_private_key", "/", "'/' is not a file"),
+    ("tls_client_ca", "/nowhere.pem", "'/nowhere.pem' is not a file"),
+    ("client_identities", "/nowhere.toml", "'/nowhere.toml' is not a file"),
     ("keys_file", "/nowhere.json", "'/nowhere.json' is not a file"),
     ("traces", "http://collector:4318", "'http://collector:4318' is neither true nor false"),
     ("insecure", "yes", "'yes' is neither true nor false"),
@@ -189,6 +193,8 @@ def test_the_defaults() -> None:
         tls_certificate=None,
         tls_private_key=None,
         keys_file=None,
+        tls_client_ca=None,
+        client_identities=None,
         insecure=False,
     )
 
@@ -288,7 +294,13 @@ def test_an_unknown_variable_is_refused_with_a_suggestion() -> None:
 
 
 def test_the_variables_of_commands_that_ask_a_service_are_no_mistake() -> None:
-    asking = {"TOPK_BANDIT_ADDRESS": "h:1", "TOPK_BANDIT_KEY": "id.secret", "TOPK_BANDIT_TLS_ROOTS": "roots.pem"}
+    asking = {
+        "TOPK_BANDIT_ADDRESS": "h:1",
+        "TOPK_BANDIT_KEY": "id.secret",
+        "TOPK_BANDIT_TLS_ROOTS": "roots.pem",
+        "TOPK_BANDIT_CLIENT_CERTIFICATE": "certificate.pem",
+        "TOPK_BANDIT_CLIENT_PRIVATE_KEY": "key.pem",
+    }
     assert read(environ=asking) == read()
     with pytest.raises(ConfigurationError, match="TOPK_BANDIT_KEYS is no setting"):
         read(environ={**asking, "TOPK_BANDIT_KEYS": "keys.json"})
@@ -344,6 +356,17 @@ def test_a_certificate_needs_its_key_and_a_key_its_certificate(tmp_path: Path) -
         read("--tls-certificate", str(pem))
     with pytest.raises(ConfigurationError, match="tls_private_key: tls_certificate is missing; set both or neither"):
         Settings(tls_private_key=pem)
+
+
+def test_names_of_callers_need_their_authority_and_that_our_certificate(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.touch()
+    ours = {"tls_certificate": file, "tls_private_key": file}
+    assert Settings(**ours, tls_client_ca=file, client_identities=file).client_identities == file  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^client_identities \(from flag .*\): needs tls_client_ca$"):
+        read("--client-identities", str(file))
+    with pytest.raises(ConfigurationError, match=r"^tls_client_ca: needs tls_certificate$"):
+        Settings(tls_client_ca=file)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")

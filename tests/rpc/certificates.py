@@ -1,4 +1,4 @@
-"""Certificates that vouch for themselves, for localhost."""
+"""Certificates that vouch for themselves, for localhost; and an authority that vouches for callers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from topk_bandit.rpc.tls import ServerCertificate
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["certify", "write_pair"]
+__all__ = ["Authority", "certify", "write_pair"]
+
+_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
 def write_pair(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
     """Write a certificate and its private key; return their paths."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made = ["openssl", "req", "-x509", *_KEY]
     subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
     subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     return certificate, key
@@ -24,3 +26,29 @@ def write_pair(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
 
 def certify(folder: Path) -> ServerCertificate:
     return ServerCertificate(*write_pair(folder))
+
+
+class Authority:
+    """One that issues certificates to callers; its own is in `certificate`."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.certificate, self._key = write_pair(folder, "authority")
+
+    def issue(self, name: str, *alternative: str, days: int = 2, file: str = "") -> tuple[Path, Path]:
+        """Write a certificate with a common name and alternative names, such as DNS:shop; return it and its key.
+
+        One of -1 days has expired.
+        """
+        stem = self._folder / (file or name)
+        certificate, key, asked, more = (stem.with_suffix(end) for end in (".pem", ".key", ".csr", ".ext"))
+        more.write_text(f"subjectAltName={','.join(alternative)}" if alternative else "")
+        self._run("req", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", asked)
+        by = "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"
+        self._run("x509", "-req", *by, "-days", str(days), "-extfile", more, "-in", asked, "-out", certificate)
+        return certificate, key
+
+    @staticmethod
+    def _run(*words: str | Path) -> None:
+        subprocess.run(["openssl", *words], check=True, capture_output=True)

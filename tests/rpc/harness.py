@@ -90,7 +90,7 @@ class RunningServer:
         make_studies = options.pop("make_studies", None)
         studies = self.studies = await make_studies() if make_studies else self.shop
         named = {name: options.pop(name) for name in ("max_in_flight", "new_reference", "clock") if name in options}
-        self.access = Access(options.pop("keys", None))
+        self.access = Access(options.pop("keys", None), options.pop("identities", None))
         self.quotas = options.pop("quotas", None) or Quotas()
         self.services = Services(
             self.shop,

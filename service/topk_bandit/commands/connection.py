@@ -19,7 +19,7 @@ __all__ = ["ADDRESS", "KEY", "NOBODY", "add_connection", "connect", "connect_asy
 
 T = TypeVar("T", Client, AsyncClient)
 
-ADDRESS, KEY, ROOTS = CALLER_VARIABLES
+ADDRESS, KEY, ROOTS, CERTIFICATE, PRIVATE_KEY = CALLER_VARIABLES
 NOBODY = "-"
 """A client is for a tenant; calls about every tenant do not name it."""
 
@@ -43,6 +43,15 @@ def add_connection(parser: argparse.ArgumentParser, *, seconds: float = _SECONDS
         type=Path,
         metavar="FILE",
         help=f"speak TLS, and trust the certificates in this PEM file (environment: {ROOTS})",
+    )
+    where.add_argument(
+        "--client-certificate",
+        type=Path,
+        metavar="FILE",
+        help=f"speak TLS, and show this certificate chain, PEM (environment: {CERTIFICATE})",
+    )
+    where.add_argument(
+        "--client-private-key", type=Path, metavar="FILE", help=f"its private key, PEM (environment: {PRIVATE_KEY})"
     )
     help_text = f"for each call (default: {seconds:g})"
     where.add_argument("--timeout", type=float, default=seconds, metavar="SECONDS", help=help_text)
@@ -82,9 +91,12 @@ def _connected(kind: type[T], given: argparse.Namespace, tenant: str) -> T:
 
 def _tls(given: argparse.Namespace) -> Tls | None:
     roots = given.tls_roots or os.environ.get(ROOTS)
-    if roots:
-        return Tls(root_certificates=_read(Path(roots)))
-    return Tls() if given.tls else None
+    certificate = given.client_certificate or os.environ.get(CERTIFICATE)
+    private_key = given.client_private_key or os.environ.get(PRIVATE_KEY)
+    if bool(certificate) != bool(private_key):
+        raise ConfigurationError("--client-certificate and --client-private-key: one needs the other")
+    files = roots, private_key, certificate
+    return Tls(*(_read(Path(file)) if file else None for file in files)) if given.tls or any(files) else None
 
 
 def _check_listens(address: str) -> None:

@@ -86,8 +86,11 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
 
 def _access(settings: Settings) -> Iterator[_Finding]:
     check_doors(settings)
-    keys = "keys are asked for" if settings.keys_file else "everybody may do everything"
+    asked = {"keys": settings.keys_file, "known certificates": settings.client_identities}
+    wanted = " or ".join(what for what, file in asked.items() if file)
+    keys = f"{wanted} are asked for" if wanted else "everybody may do everything"
     tls = "TLS" if settings.tls_certificate else "plain text"
+    tls += " for holders of certificates" if settings.tls_client_ca else ""
     reach = "other machines can connect" if open_doors(settings) else "no stranger from another machine comes in"
     yield _Finding("access", f"{keys}, {tls}, {reach}")
 

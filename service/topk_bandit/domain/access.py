@@ -22,7 +22,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as the service knows it: without its secret.
+    """A key as the service knows it, without its secret; or what a name in a caller's certificate stands for.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Key:
     tenant
         Whose names it is for; `EVERY_TENANT` for all.
     digest
-        SHA-256 of the secret.
+        SHA-256 of the secret; empty for a name in a certificate.
     created
         When it was made, as a person reads it.
     """

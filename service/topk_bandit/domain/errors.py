@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.quotas import Quota
 
@@ -52,12 +52,28 @@ class TopkBanditError(Exception):
 
 
 class UnauthenticatedError(TopkBanditError):
-    """The caller has no key, or one that is not known: the text is the same either way."""
+    """The caller has no key, or one that is not known: the text is the same either way.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    names
+        Those in the caller's certificate, if it showed one and no key.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
         super().__init__()
+        self.names = tuple(names)
+
+    @property
+    def reason(self) -> str:
+        """Which of the two is not known."""
+        return "IDENTITY_NEEDED" if self.names else "KEY_NEEDED"
 
     def __str__(self) -> str:
+        if self.names:
+            return (
+                f"show a key, or a certificate with just one name that the service knows, not {', '.join(self.names)}"
+            )
         return "a key that the service knows is needed, as authorization: Bearer KEY"
 
 

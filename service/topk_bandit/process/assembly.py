@@ -38,6 +38,7 @@ from topk_bandit.process.call_threads import CallThreads
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
+from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.store_watch import StoreWatch
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
     from multiprocessing.connection import Connection
+    from pathlib import Path
 
     from topk_bandit.process.latencies import RecentLatencies
     from topk_bandit.process.settings import Settings
@@ -294,18 +296,23 @@ def _status_of(latencies: RecentLatencies) -> Callable[[], WorkerStatus]:
 
 
 def _access(settings: Settings, stack: AsyncExitStack) -> Access:
-    """Return who may call, by the newest keys."""
-    path = settings.keys_file
-    if path is None:
-        return Access(None)
-    access = Access(read_keys(path))
-    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)  # whatever else is logged
-
-    def take() -> None:
-        access.keys = read_keys(path)
-
-    _watch(FileWatch("keys_file", [path], take), stack)
+    """Return who may call, by the newest keys and identities."""
+    access = Access(None)
+    if (keys := settings.keys_file) is not None:
+        _follow("keys_file", keys, lambda: setattr(access, "keys", read_keys(keys)), stack)
+    if (identities := settings.client_identities) is not None:
+        _follow(
+            "client_identities", identities, lambda: setattr(access, "identities", read_identities(identities)), stack
+        )
+    if keys is not None or identities is not None:
+        logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)  # whatever else is logged
     return access
+
+
+def _follow(setting: str, path: Path, take: Callable[[], None], stack: AsyncExitStack) -> None:
+    """Take a file in, now and whenever it changes."""
+    take()
+    _watch(FileWatch(setting, [path], take), stack)
 
 
 def _quotas(settings: Settings, stack: AsyncExitStack) -> Quotas:
@@ -324,7 +331,8 @@ def _certificate(settings: Settings, stack: AsyncExitStack) -> ServerCertificate
     """Return the newest certificate."""
     certificate = read_certificate(settings)
     if certificate is not None:
-        files = [file for file in (settings.tls_certificate, settings.tls_private_key) if file is not None]
+        named = settings.tls_certificate, settings.tls_private_key, settings.tls_client_ca
+        files = [file for file in named if file is not None]
         _watch(FileWatch("tls_certificate", files, certificate.reload), stack)
     return certificate
 

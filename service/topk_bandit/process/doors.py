@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.quotas import CALL_QUOTAS
+from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.quotas_file import read_quotas
 from topk_bandit.rpc.tls import ServerCertificate
@@ -19,7 +20,7 @@ __all__ = ["check_doors", "open_doors", "read_certificate", "read_own_quotas"]
 
 
 def check_doors(settings: Settings) -> None:
-    """Refuse to serve where strangers may call, or with keys, quotas or a certificate that can't be used.
+    """Refuse to serve where strangers may call, or with keys, identities, quotas or certificates that can't be used.
 
     Raises
     ------
@@ -30,13 +31,16 @@ def check_doors(settings: Settings) -> None:
         raise ConfigurationError(f"{doors[0]}; or say insecure")
     if settings.keys_file is not None:
         read_keys(settings.keys_file)
+    if settings.client_identities is not None:
+        read_identities(settings.client_identities)
     read_own_quotas(settings)
     read_certificate(settings)
 
 
 def open_doors(settings: Settings) -> list[str]:
     """Return what lets strangers in, or read along, from other machines; a problem for each listener."""
-    wanted = ("keys_file", settings.keys_file), ("tls_certificate", settings.tls_certificate)
+    known = settings.keys_file or settings.client_identities
+    wanted = ("keys_file", known), ("tls_certificate", settings.tls_certificate)
     missing = [name for name, value in wanted if value is None]
     listeners = {
         "listen": settings.listen,
@@ -62,9 +66,12 @@ def read_own_quotas(settings: Settings) -> dict[str, dict[Quota, int]]:
         return {}
     of_tenants = read_quotas(settings.quotas_file)
     for tenant, quotas in of_tenants.items():
-        if settings.keys_file is None and (unknown := quotas.keys() & set(CALL_QUOTAS)):
+        nobody = settings.keys_file is None and settings.client_identities is None
+        if nobody and (unknown := quotas.keys() & set(CALL_QUOTAS)):
             told = ", ".join(sorted(unknown))
-            raise ConfigurationError(f"quotas_file: {tenant}: {told} needs keys_file, to know whose calls they are")
+            raise ConfigurationError(
+                f"quotas_file: {tenant}: {told} needs keys_file or client_identities, to know whose calls they are"
+            )
     return of_tenants
 
 
@@ -85,4 +92,4 @@ def read_certificate(settings: Settings) -> ServerCertificate | None:
     """
     if settings.tls_certificate is None or settings.tls_private_key is None:
         return None
-    return ServerCertificate(settings.tls_certificate, settings.tls_private_key)
+    return ServerCertificate(settings.tls_certificate, settings.tls_private_key, settings.tls_client_ca)

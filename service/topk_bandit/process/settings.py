@@ -42,9 +42,15 @@ __all__ = ["CALLER_VARIABLES", "Address", "Setting", "Settings", "add_arguments"
 
 _PREFIX = "TOPK_BANDIT_"
 
-# Which service commands ask, with which key and which roots of trust: an operator's shell may have them while it starts
-# or examines one.
-CALLER_VARIABLES = ("TOPK_BANDIT_ADDRESS", "TOPK_BANDIT_KEY", "TOPK_BANDIT_TLS_ROOTS")
+# Which service commands ask, with which key, roots of trust and certificate: an operator's shell may have them while it
+# starts or examines one.
+CALLER_VARIABLES = (
+    "TOPK_BANDIT_ADDRESS",
+    "TOPK_BANDIT_KEY",
+    "TOPK_BANDIT_TLS_ROOTS",
+    "TOPK_BANDIT_CLIENT_CERTIFICATE",
+    "TOPK_BANDIT_CLIENT_PRIVATE_KEY",
+)
 
 _CONFIG = "config"
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
@@ -447,6 +453,19 @@ class Settings:
         "file with the keys of those who may call, which `topk-bandit keys` writes; without it everybody may do all",
         metavar="FILE",
     )
+    tls_client_ca: Path | None = _setting(
+        None,
+        _file,
+        "file with the authorities (PEM) of callers' certificates: with it, nobody connects without one",
+        metavar="FILE",
+    )
+    client_identities: Path | None = _setting(
+        None,
+        _file,
+        "file that says for whom each name in callers' certificates calls, so that they need no key, and which is read "
+        "again when it changes (TOML)",
+        metavar="FILE",
+    )
     insecure: bool = _setting(
         False,  # noqa: FBT003 - it is what is set
         _switch,
@@ -520,6 +539,7 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
     if isinstance(most, int) and isinstance(all_of_them, int) and most > all_of_them:
         name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
         raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
+    _check_client_certificates(values, origins)
     _check_durability(values, origins)
     _check_traces(values, origins)
     _check_call_quotas(values, origins)
@@ -531,6 +551,13 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
         if address in taken:
             raise ConfigurationError(f"{_named(name, origins.get(name))}: {address} is where {taken[address]} served")
         taken[address] = what
+
+
+def _check_client_certificates(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
+    """Refuse names of callers where nobody asks for them."""
+    for one, needed in (("client_identities", "tls_client_ca"), ("tls_client_ca", "tls_certificate")):
+        if values.get(one) is not None and values.get(needed) is None:
+            raise ConfigurationError(f"{_named(one, origins.get(one))}: needs {needed}")
 
 
 def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
@@ -556,10 +583,10 @@ def _check_call_quotas(values: Mapping[str, object], origins: Mapping[str, str])
     """Refuse quotas of calls where nobody knows whose calls they are."""
     for quota in CALL_QUOTAS:
         name = f"max_{quota}_per_tenant"
-        if values.get(name) is not None and values.get("keys_file") is None:
-            raise ConfigurationError(
-                f"{_named(name, origins.get(name))}: needs keys_file, to know whose calls they are"
-            )
+        nobody = values.get("keys_file") is None and values.get("client_identities") is None
+        if values.get(name) is not None and nobody:
+            needed = "needs keys_file or client_identities, to know whose calls they are"
+            raise ConfigurationError(f"{_named(name, origins.get(name))}: {needed}")
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

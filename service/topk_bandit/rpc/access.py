@@ -1,7 +1,8 @@
 """Who may call what: the scope of each method, the tenant of each message, and the audit log.
 
-A call's key and its scope are looked at before the message is parsed, its tenant as soon as it is, before anything is
-done or told. Health and reflection, which tell nothing of any tenant, are for everybody.
+A call's key, or the certificate of its connection, and its scope are looked at before the message is parsed, its
+tenant as soon as it is, before anything is done or told. Health and reflection, which tell nothing of any tenant, are
+for everybody.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from topk_bandit.domain.access import EVERY_TENANT, Key, Scope
 from topk_bandit.domain.errors import ForbiddenError, InvalidArgumentError, UnauthenticatedError
 from topk_bandit.rpc import fields
+from topk_bandit.rpc.identities import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from google.protobuf.message import Message
 
+    from topk_bandit.rpc.identities import AuthContext, Identities
     from topk_bandit.rpc.keys import KeyRing
 
     Metadata = Iterable[tuple[str, str | bytes]]
 
-__all__ = ["AUDIT_LOGGER", "LONGEST_NAME", "RULES", "Access", "Admission", "Rule"]
+__all__ = ["AUDIT_LOGGER", "LONGEST_NAME", "RULES", "Access", "Admission", "Caller", "Rule"]
 
 AUDIT_LOGGER = "topk_bandit.audit"
 _audit = logging.getLogger(AUDIT_LOGGER)
@@ -123,48 +126,72 @@ RULES: Mapping[str, Rule] = {
 """What each method asks of its caller, by its full name."""
 
 
+class Caller(Protocol):
+    """What is asked of a call's context, as `grpc.aio.ServicerContext` has it."""
+
+    def invocation_metadata(self) -> Metadata | None:
+        """Return the headers."""
+
+    def auth_context(self) -> AuthContext:
+        """Return what the handshake told of the caller."""
+
+
 class Access:
     """Decides who may call.
 
+    A call that shows a key is its owner's, whatever certificate its connection has.
+
     Parameters
     ----------
-    keys
-        None lets everybody do everything.
+    keys, identities
+        None of both lets everybody do everything.
 
     Attributes
     ----------
-    keys
-        As above. Other keys may take their place while calls come; they are for the calls from then on.
+    keys, identities
+        As above. Others may take their place while calls come; they are for the calls from then on.
     """
 
-    def __init__(self, keys: KeyRing | None) -> None:
+    def __init__(self, keys: KeyRing | None, identities: Identities | None = None) -> None:
         self.keys = keys
+        self.identities = identities
 
-    def find(self, metadata: Metadata | None) -> Key | None:
-        """Return whose call has these headers; None if they show no key that is known, or more than one."""
-        if self.keys is None:
+    def find(self, caller: Caller) -> Key | None:
+        """Return whose call it is; None if it shows no key that is known, or more than one, nor a known certificate."""
+        if self.keys is None and self.identities is None:
             return _ANYBODY
-        shown = [value for name, value in metadata or () if name == "authorization"]
-        return self.keys.find(shown[0]) if len(shown) == 1 and isinstance(shown[0], str) else None
+        shown = _shown(caller)
+        if not shown and self.identities is not None:
+            return self.identities.find(names_in(caller.auth_context()))
+        text = shown[0] if len(shown) == 1 else None
+        return self.keys.find(text) if self.keys is not None and isinstance(text, str) else None
 
-    def admit(self, method: str, rule: Rule | None, metadata: Metadata | None) -> Admission:
+    def _unknown(self, caller: Caller) -> UnauthenticatedError:
+        by_certificate = self.identities is not None and not _shown(caller)
+        return UnauthenticatedError(names_in(caller.auth_context()) if by_certificate else ())
+
+    def admit(self, method: str, rule: Rule | None, caller: Caller) -> Admission:
         """Admit a call before it is parsed; None for a rule admits everybody.
 
         Raises
         ------
         UnauthenticatedError
-            It shows no key that is known.
+            It shows no key that is known, nor does its connection have a certificate that is.
         ForbiddenError
             Its key does not have the scope.
         """
         if rule is None:
             return Admission(_ANYBODY, None, method)
-        key = self.find(metadata)
+        key = self.find(caller)
         if key is None:
-            raise UnauthenticatedError
+            raise self._unknown(caller)
         if rule.scope not in key.scopes:
             raise ForbiddenError("SCOPE_NEEDED", f"a key with the scope {rule.scope} is needed")
         return Admission(key, rule, method)
+
+
+def _shown(caller: Caller) -> list[str | bytes]:
+    return [value for name, value in caller.invocation_metadata() or () if name == "authorization"]
 
 
 class Admission:

@@ -77,7 +77,7 @@ def _cut(text: str) -> str:
 
 # None: the service's own fault, of which a caller learns a reference and nothing else.
 FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = {
-    errors.UnauthenticatedError: lambda error: Failure(StatusCode.UNAUTHENTICATED, str(error), reason="KEY_NEEDED"),
+    errors.UnauthenticatedError: lambda error: Failure(StatusCode.UNAUTHENTICATED, str(error), reason=error.reason),
     errors.ForbiddenError: lambda error: Failure(StatusCode.PERMISSION_DENIED, str(error), reason=error.reason),
     errors.InvalidArgumentError: lambda error: Failure(StatusCode.INVALID_ARGUMENT, error.problem, field=error.field),
     errors.NotFoundError: lambda error: Failure(StatusCode.NOT_FOUND, str(error), resource=error.resource),

@@ -20,6 +20,7 @@ from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.call_ids import ID_HEADERS, call_of, metadata_of
 from topk_bandit.rpc.faces import CALLS
 from topk_bandit.rpc.http_answers import JSON, PROTO, problem, refusal, success, wrong_kind, wrong_method
+from topk_bandit.rpc.identities import auth_context
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.faces import Face
+    from topk_bandit.rpc.identities import AuthContext, PeerCertificate
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
 
@@ -208,7 +210,7 @@ class HttpServer:
         try:
             context = _HttpCall.of(request, clock=self._clock)
             # A stranger's body is thrown away: the guard refuses the call without it.
-            known = self._access.find(context.invocation_metadata()) is not None
+            known = self._access.find(context) is not None
             payload = await self._read(request) if known else b""
             async with asyncio.timeout(context.time_remaining()):
                 answer = await guarded(payload, context, call)
@@ -299,8 +301,11 @@ class _RefusedError(Exception):
 class _HttpCall:
     """What a service asks of a call's context, as `grpc.aio.ServicerContext` has it."""
 
-    def __init__(self, deadline: float | None, metadata: Metadata, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, deadline: float | None, metadata: Metadata, certificate: PeerCertificate, *, clock: Callable[[], float]
+    ) -> None:
         self._deadline = deadline
+        self._certificate = certificate
         self._metadata = metadata
         self._clock = clock
         self.status = Status()
@@ -318,12 +323,13 @@ class _HttpCall:
         if version != "1":
             raise _RefusedError.of_header(f"Connect-Protocol-Version {version[:10]!r} is not 1")
         metadata = tuple(("authorization", shown) for shown in request.headers.getall("Authorization", ()))
+        certificate = request.get_extra_info("peercert")
         text = request.headers.get("Connect-Timeout-Ms")
         if text is None:
-            return cls(None, metadata, clock=clock)
+            return cls(None, metadata, certificate, clock=clock)
         if not (text.isascii() and text.isdigit() and len(text) <= 10):
             raise _RefusedError.of_header("Connect-Timeout-Ms is not a whole number of up to ten digits")
-        return cls(clock() + int(text) / 1e3, metadata, clock=clock)
+        return cls(clock() + int(text) / 1e3, metadata, certificate, clock=clock)
 
     def invocation_metadata(self) -> Metadata:
         """Return the headers that tell who calls."""
@@ -331,6 +337,10 @@ class _HttpCall:
 
     def set_trailing_metadata(self, _metadata: Metadata) -> None:
         """Leave the call's ids: the server tells them with each answer, also where the guard was not asked."""
+
+    def auth_context(self) -> AuthContext:
+        """Return what the handshake told of the caller."""
+        return auth_context(self._certificate)
 
     def time_remaining(self) -> float | None:
         """Return the seconds until the deadline, None without one."""

@@ -308,7 +308,7 @@ class GuardedMethod:
 
     async def _outcome(self, payload: bytes, context: Context, started: float, call: Call) -> bytes | Failure:
         try:
-            admission = self._guard.access.admit(self._full_name, self._rule, context.invocation_metadata())
+            admission = self._guard.access.admit(self._full_name, self._rule, context)
         except (UnauthenticatedError, ForbiddenError) as error:
             return self._failure(error)
         place = Place(self._room, admission.tenant)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.rpc.services import Services
-    from topk_bandit.rpc.tls import Pair, ServerCertificate
+    from topk_bandit.rpc.tls import ServerCertificate, Shown
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -42,18 +42,23 @@ def served_methods() -> frozenset[tuple[str, str]]:
 
 def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
     """Return credentials that follow a certificate: gRPC asks for the newest at each handshake."""
-    given = certificate.pair
+    given = certificate.shown
 
     def newer() -> grpc.ServerCertificateConfiguration | None:
         nonlocal given
-        before, given = given, certificate.pair
-        return None if given is before else _configuration(given)
+        before, given = given, certificate.shown
+        # A new configuration resumes no session of before: nobody would look at the caller's certificate again.
+        return None if given is before and given.client_roots is None else _configuration(given)
 
-    return grpc.dynamic_ssl_server_credentials(_configuration(given), newer)  # type: ignore[arg-type]  # None: no newer one
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(given),
+        newer,  # type: ignore[arg-type]  # None: no newer one
+        require_client_authentication=given.client_roots is not None,
+    )
 
 
-def _configuration(pair: Pair) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([pair])
+def _configuration(shown: Shown) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([shown.pair], shown.client_roots)
 
 
 class Server:

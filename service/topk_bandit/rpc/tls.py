@@ -1,6 +1,7 @@
 """The certificate of the doors, which may be renewed while they are open: new connections are given the newest.
 
-The pair of files is tried out before it is used, so that a half written one does no harm.
+Where an authority for callers is named, a connection needs a certificate of it. The files are tried out before they are
+used, so that a half written one does no harm.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Pair", "ServerCertificate"]
+__all__ = ["Pair", "ServerCertificate", "Shown"]
 
 
 class Pair(NamedTuple):
@@ -23,27 +24,45 @@ class Pair(NamedTuple):
     certificate: bytes
 
 
+class Shown(NamedTuple):
+    """What a handshake goes by: our own certificate, and the authorities of callers' ones, PEM; None asks for none."""
+
+    pair: Pair
+    client_roots: bytes | None
+
+
 class ServerCertificate:
     """What the files of a certificate and of its private key held when they were last good.
+
+    Parameters
+    ----------
+    client_ca
+        File with the authorities of callers' certificates; None asks for no certificate.
 
     Raises
     ------
     ConfigurationError
-        They can't be read, or are no such pair.
+        They can't be read, or are no such files.
 
     Attributes
     ----------
-    pair
+    shown
         What gRPC is given.
     context
         What the HTTP server is given, once: it hands each new connection over to the newest certificate.
     """
 
-    def __init__(self, certificate: Path, private_key: Path) -> None:
+    def __init__(self, certificate: Path, private_key: Path, client_ca: Path | None = None) -> None:
         self._files = certificate, private_key
+        self._client_ca = client_ca
         self.reload()
-        self.context = _context(*self._files)
+        self.context = self._context()
         self.context.sni_callback = self._hand_over
+
+    @property
+    def pair(self) -> Pair:
+        """The newest key and certificate."""
+        return self.shown.pair
 
     def reload(self) -> None:
         """Take the files as they are now; what was is kept if they are no good, which is a `ConfigurationError`."""
@@ -55,7 +74,29 @@ class ServerCertificate:
             raise ConfigurationError(
                 f"tls_certificate: {certificate} and {private_key} can't be used: {error.strerror or error}"
             ) from None
-        self.pair, self._newest = pair, newest
+        self.shown, self._newest = Shown(pair, self._trust(newest)), newest
+
+    def _context(self) -> ssl.SSLContext:
+        context = _context(*self._files)
+        self._trust(context)
+        return context
+
+    def _trust(self, context: ssl.SSLContext) -> bytes | None:
+        """Make a context ask callers for a certificate; return whose are trusted."""
+        if self._client_ca is None:
+            return None
+        try:
+            roots = self._client_ca.read_bytes()
+            context.load_verify_locations(self._client_ca)
+        except OSError as error:
+            raise ConfigurationError(
+                f"tls_client_ca: {self._client_ca} can't be used: {error.strerror or error}"
+            ) from None
+        context.verify_mode = ssl.CERT_REQUIRED
+        # A resumed session would be let in without a look at its certificate. Earlier versions resume others as well.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0
+        return roots
 
     def _hand_over(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
