@@ -564,7 +564,10 @@ def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             make(target, timeout=1.0).get_bandit("home")
         with channel_to(target):
-            assert "private" not in repr(Tls(private_key=pair.private_key))
+            assert "PRIVATE" not in repr(Tls(private_key=pair.private_key, certificate_chain=pair.certificate))
+    for half in ({"private_key": pair.private_key}, {"certificate_chain": pair.certificate}):
+        with pytest.raises(ValueError, match="private_key and certificate_chain: one needs the other"):
+            Tls(**half)
 
 
 def test_a_key_is_shown_with_each_call(make: Callable[..., EitherClient]) -> None:

@@ -15,12 +15,13 @@ __all__ = ["Authority", "certify", "write_pair"]
 _KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
-def write_pair(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
+def write_pair(folder: Path, name: str = "localhost", *extensions: str) -> tuple[Path, Path]:
     """Write a certificate and its private key; return their paths."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     made = ["openssl", "req", "-x509", *_KEY]
     subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*made, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    more = [word for extension in extensions for word in ("-addext", extension)]
+    subprocess.run([*made, *subject, *more, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     return certificate, key
 
 
@@ -34,7 +35,7 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._folder = folder
-        self.certificate, self._key = write_pair(folder, "authority")
+        self.certificate, self._key = write_pair(folder, "authority", "keyUsage=critical,keyCertSign,cRLSign")
 
     def issue(self, name: str, *alternative: str, days: int = 2, file: str = "") -> tuple[Path, Path]:
         """Write a certificate with a common name and alternative names, such as DNS:shop; return it and its key.
@@ -43,7 +44,8 @@ class Authority:
         """
         stem = self._folder / (file or name)
         certificate, key, asked, more = (stem.with_suffix(end) for end in (".pem", ".key", ".csr", ".ext"))
-        more.write_text(f"subjectAltName={','.join(alternative)}" if alternative else "")
+        named = f"subjectAltName={','.join(alternative)}\n" if alternative else ""
+        more.write_text(f"{named}authorityKeyIdentifier=keyid\n")
         self._run("req", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", asked)
         by = "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"
         self._run("x509", "-req", *by, "-days", str(days), "-extfile", more, "-in", asked, "-out", certificate)

@@ -48,11 +48,30 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to talk TLS: PEM bytes. None trusts what gRPC trusts by default, and shows no certificate of one's own."""
+    """How to talk TLS: PEM bytes. None trusts what gRPC trusts by default, and shows no certificate of one's own.
+
+    Where the service maps the names in callers' certificates to tenants, a certificate takes the place of a key.
+
+    Attributes
+    ----------
+    root_certificates
+        The authorities of the service's certificate.
+    private_key, certificate_chain
+        One's own; both or neither.
+
+    Raises
+    ------
+    ValueError
+        There is a private key without a certificate, or the other way round.
+    """
 
     root_certificates: bytes | None = None
     private_key: bytes | None = field(default=None, repr=False)
     certificate_chain: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if (self.private_key is None) != (self.certificate_chain is None):
+            raise ValueError("private_key and certificate_chain: one needs the other")
 
 
 class Source(StrEnum):
