@@ -86,6 +86,19 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
         writer.flush()
 
 
+def test_a_stream_that_was_closed_is_no_error(pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    logger, writer = logger_to(pipe[1])
+    logger.info("to the pipe")
+    writer.flush()
+    pipe[1].close()
+    logger.info("to nobody")
+    logger.info("nor this")
+    writer.flush()
+    assert failures == []
+
+
 def test_what_is_no_file_is_written_to() -> None:
     stream = StringIO()
     logger, writer = logger_to(stream)

@@ -281,6 +281,8 @@ def test_bytes_that_are_no_text_are_no_key_and_are_not_logged(
                 head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n".encode()
                 connection.sendall(head + b"Authorization: " + header + b"\r\nContent-Length: 0\r\n\r\n")
                 assert b" 200 " not in connection.recv(1000)
+        (written,) = root.handlers
+        written.flush()
     finally:
         logging.captureWarnings(capture=False)
         root.handlers[:] = before[0]

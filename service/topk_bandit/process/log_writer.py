@@ -94,6 +94,8 @@ class LogWriter(logging.Handler):
         except io.UnsupportedOperation:
             self._stream.write(line.decode())
             return
+        except ValueError:  # it is closed: nobody can read it any more
+            return
         while line:
             try:
                 line = line[os.write(number, line) :]
