@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.bandits.model import Model, Tally, begin, fold
 from topk_bandit.domain.bandits import BanditCreated, BanditSettings, Item, ItemsChanged, Kernel, LoggedEvent
 from topk_bandit.process.settings import Settings
 
@@ -31,9 +31,10 @@ def bandit_settings(*, n_items: int, slate_size: int, context_dim: int) -> Bandi
 def model_of(state: State) -> Model:
     """Return a bandit at a checkpoint with this state, which was just refit; all items are on its shelves."""
     kernel, limits = state.posterior.kernel, state.limits
-    settings = bandit_settings(
-        n_items=kernel.n_items, slate_size=kernel.slate_size, context_dim=state.posterior.context_dim
-    )
+    # What all contexts share is one number more, which no caller sends.
+    context_dim = state.posterior.context_dim - bool(state.shared)
+    settings = bandit_settings(n_items=kernel.n_items, slate_size=kernel.slate_size, context_dim=context_dim)
     model = begin("bench", LoggedEvent(1, 1, BanditCreated(settings)), limits=limits)
     items = ItemsChanged(upserted=tuple(Item(f"item-{index}") for index in range(kernel.n_items)))
-    return replace(fold(model, LoggedEvent(2, 2, items)), state=state, since_checkpoint=0)
+    tally = Tally(recommendations=state.observations + state.unrewarded + state.posterior.n_pending)
+    return replace(fold(model, LoggedEvent(2, 2, items)), state=state, tally=tally, since_checkpoint=0)

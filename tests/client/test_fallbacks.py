@@ -230,11 +230,15 @@ def test_a_second_attempt_has_the_same_request_id(
     asked: list[object] = []
     answer = server.shop.recommend
 
+    second = asyncio.Event()
+
     async def first_is_held(name: BanditName, request: RecommendationRequest, **named: int) -> Given:
         asked.append(request.request_id)
         if len(asked) == 1:
-            await asyncio.Event().wait()
-        return await answer(name, request, **named)
+            await second.wait()
+        given = await answer(name, request, **named)
+        second.set()  # or the server would wait for the first call when it stops
+        return given
 
     server.shop.recommend = first_is_held
     slate = client.recommend("home", timeout=20.0)

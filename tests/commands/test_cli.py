@@ -7,14 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import fields
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from tests.faults.service import COMMAND, clean_environment, commands
 from tests.servers import running_server, valkey_binary
 
+from topk_bandit.commands.cli import main
 from topk_bandit.process.settings import Settings
 
 SETTINGS = [declared.name for declared in fields(Settings)]
@@ -45,9 +48,11 @@ def test_help_names_every_setting_its_variable_and_its_default(command: str) -> 
 
 def asks_a_service(*words: str) -> bool:
     """Return whether a command, or the first of its words, has a service's address."""
-    told = run(*words, "--help").stdout
-    under = re.search(r"\n  WORD\n +(\w+)", told)
-    return asks_a_service(*words, under[1]) if under else "--address" in told
+    told = StringIO()
+    with redirect_stdout(told), pytest.raises(SystemExit):
+        main([*words, "--help"])
+    under = re.search(r"\n  WORD\n +(\w+)", told.getvalue())
+    return asks_a_service(*words, under[1]) if under else "--address" in told.getvalue()
 
 
 def test_help_says_what_there_is_to_do() -> None:
