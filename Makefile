@@ -66,6 +66,7 @@ lint: $(VENV)/dev.stamp
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/mypy examples tools
+	MYPYPATH=loadtests $(BIN)/mypy loadtests
 
 layers: $(VENV)/dev.stamp
 	$(BIN)/lint-imports

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 __all__ = ["design_growth", "design_large", "design_lists", "design_subsets"]
+
+Made = TypeVar("Made")
 
 WIDTH, SIZE = 6, 4
 TABLE_1 = {100: 4.71, 200: 8.31, 400: 21.0, 800: 49.72}
@@ -50,7 +53,7 @@ def design_lists(bench: Bench) -> Outcome:
     figures, repeats, d = [], bench.scaled(30, 3), WIDTH * WIDTH
     for lists, theirs in TABLE_1.items():
         matrices = synthetic(lists, seed=lists)
-        seconds, design = _timed(lambda data=matrices: d_optimal_lists(data, gap_tolerance=1e-3 * d), repeats)
+        seconds, design = _timed(partial(d_optimal_lists, matrices, gap_tolerance=1e-3 * d), repeats)
         figures += [
             Figure(f"seconds_{lists}", f"L = {lists}, the fastest of {repeats}", min(seconds), "s"),
             Figure(f"median_{lists}", f"L = {lists}, the median", float(np.median(seconds)), "s"),
@@ -90,7 +93,7 @@ def design_growth(bench: Bench) -> Outcome:
     sizes, fastest = (1000, 10_000, bench.scaled(100_000, 20_000)), []
     for number, lists in enumerate(sizes):
         matrices = synthetic(lists, seed=lists)
-        seconds, design = _timed(lambda data=matrices: d_optimal_lists(data, gap_tolerance=1e-2 * d), 3)
+        seconds, design = _timed(partial(d_optimal_lists, matrices, gap_tolerance=1e-2 * d), 3)
         fastest.append(min(seconds))
         name = "most" if lists == sizes[-1] else str(lists)
         figures += [
@@ -107,7 +110,7 @@ def design_subsets(bench: Bench) -> Outcome:
     figures, repeats, iterations = [], bench.scaled(5, 1), bench.scaled(1000, 10)
     for number, (name, features) in enumerate(_hundred_items().items()):
         d = features.shape[1]
-        seconds, design = _timed(lambda data=features: _designed(data, 3), repeats)
+        seconds, design = _timed(partial(_designed, features, 3), repeats)
         figures += [
             Figure(f"{name}_seconds", f"{name}, the fastest of {repeats}", min(seconds), "s"),
             Figure(f"{name}_gap", f"{name}, gap / d, by looking at all triples", _gap_of_triples(features, design)),
@@ -162,7 +165,7 @@ def design_large(bench: Bench) -> Outcome:
     for number, case in enumerate(cases):
         rng = np.random.default_rng(case.size)
         features = span_of_differences(rng.normal(size=(case.n_items, case.width))).coordinates
-        seconds, design = _timed(lambda data=features, size=case.size: _designed(data, size), 1)
+        seconds, design = _timed(partial(_designed, features, case.size), 1)
         figures += _beside_others(case, features, design, seconds[0])
         bench.report(number + 1, len(cases))
     settings = {"features": "random", "gap_tolerance": "0.01 d", "threads": 1, "pool": POOL, "uniform": UNIFORM}
@@ -223,7 +226,7 @@ def _designed(features: Floats, size: int) -> SubsetDesign:
     return d_optimal_subsets(features, subset_size=size, gap_tolerance=tolerance, rng=np.random.default_rng(0))
 
 
-def _timed(make: Callable[[], SubsetDesign], repeats: int) -> tuple[Sequence[float], SubsetDesign]:
+def _timed(make: Callable[[], Made], repeats: int) -> tuple[Sequence[float], Made]:
     """Return the seconds of each of some repeats, after one that is not counted, and what was made."""
     seconds = []
     for _ in range(repeats + (repeats > 1)):

@@ -26,8 +26,11 @@ from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
+from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import Client
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.domain.operators import WorkerStatus
+from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.policy import Limits
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker import SWITCH_SECONDS
@@ -56,6 +59,7 @@ OBSERVATIONS, CALLS, TURNS = 60, 25, 40
 WARM_UP_TURNS = 2
 SETTLING_SECONDS = 0.05
 MESSAGE_BYTES, CONNECTIONS, IN_FLIGHT = 8 << 20, 100, 64
+ANY_PORT = "127.0.0.1:0"
 NAME = f"tenants/{TENANT}/bandits/{BANDIT}"
 PATH = "/topk_bandit.v1.RecommenderService/Recommend"
 DIRECT, GRPC, BINARY, AS_JSON = "decision and store", "gRPC", "HTTP, binary", "HTTP, JSON"
@@ -110,9 +114,10 @@ async def _served(job: _Job, url: str, folder: Path, report: Report) -> dict[str
     async with AsyncExitStack() as stack:
         metrics = Metrics.of_worker(1, folder, methods=served_methods())
         recommender, services = await _assembled(url, metrics, stack)
-        limits = {"max_message_bytes": MESSAGE_BYTES, "max_connections": CONNECTIONS}
-        server = Server("127.0.0.1:0", services=services, **limits)
-        http_server = HttpServer("127.0.0.1:0", services=services, **limits)
+        server = Server(ANY_PORT, services=services, max_message_bytes=MESSAGE_BYTES, max_connections=CONNECTIONS)
+        http_server = HttpServer(
+            ANY_PORT, services=services, max_message_bytes=MESSAGE_BYTES, max_connections=CONNECTIONS
+        )
         ports = await server.start(), await http_server.start()
         stack.push_async_callback(server.drain, 1.0)
         stack.push_async_callback(http_server.drain, 1.0)
@@ -134,20 +139,40 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
         threads,
         limits=Limits(),
         hooks=metrics,
-        clock_ms=lambda: time.time_ns() // 1_000_000,
+        clock_ms=_clock_ms,
         worker_id=_new_id(),
     )
     stack.push_async_callback(residents.stop)
     residents.start()
     designer = Designer(study_store, threads, threads=1, hooks=metrics, owner=_new_id(), new_reference=_new_id)
-    studies = Studies(study_store, designer, threads, hooks=metrics, quota=1, new_id=_new_id, most_bytes=1 << 20)
+    quotas = Quotas()
+    in_store = TenantQuotas(store, quotas)
+    stack.push_async_callback(in_store.stop)
+    studies = Studies(study_store, designer, threads, hooks=metrics, quotas=quotas, new_id=_new_id, most_bytes=1 << 20)
     exploration = Exploration(ConstantBeta(1.0), 0.1)
-    bandits = Bandits(store, residents, default_exploration=exploration, quota=1, new_id=_new_id, priors=studies)
-    operators = Operators(store, residents, threads)
-    recommender = Recommender(store, residents, threads, hooks=metrics, new_id=_new_id)
-    return recommender, Services(
-        recommender, bandits, studies, operators, hooks=metrics, access=Access(None), max_in_flight=IN_FLIGHT
+    bandits = Bandits(
+        store, residents, default_exploration=exploration, quotas=in_store, new_id=_new_id, priors=studies
     )
+    operators = Operators(store, residents, threads, quotas=in_store, clock_ms=_clock_ms, worker=_status)
+    recommender = Recommender(store, residents, threads, quotas=in_store, hooks=metrics, new_id=_new_id)
+    return recommender, Services(
+        recommender,
+        bandits,
+        studies,
+        operators,
+        hooks=metrics,
+        access=Access(None),
+        quotas=quotas,
+        max_in_flight=IN_FLIGHT,
+    )
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _status() -> WorkerStatus:
+    return WorkerStatus("bench", "bench", _clock_ms(), 1.0, ())
 
 
 def _new_id() -> str:

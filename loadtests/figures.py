@@ -107,7 +107,8 @@ class Bench:
             while True:
                 kind, message = ours.recv()
                 if kind == "result":
-                    return message
+                    result: Result = message
+                    return result
                 self.report(*message)
         except EOFError:
             raise RuntimeError(f"the process of {function.__name__} died; what it wrote is above") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -38,9 +39,7 @@ def latency(bench: Bench) -> Outcome:
         ):
             storefronts = [Storefront.opened(client, seed=n, bandit=f"{BANDIT}-{n}") for n in range(bandits)]
             for number, storefront in enumerate(storefronts):
-                storefront.fill(
-                    before, lambda done, _, at=number * before: bench.report(at + done, bandits * observations)
-                )
+                storefront.fill(before, partial(_report_after, bench, number * before, bandits * observations))
             figures = _timed(storefronts, _Health(channel), calls=calls, empty_calls=bench.scaled(EMPTY_CALLS, 500))
             context = storefronts[0].shop.customers[0].tolist()
         supervisor.stop()
@@ -51,6 +50,10 @@ def latency(bench: Bench) -> Outcome:
         | {"calls": bandits * calls, "callers": 1, "workers": 1, "store": "embedded"}
         | {"empty_call": "grpc.health.v1.Health/Check", "cpu": "of the worker, learning in the background included"},
     )
+
+
+def _report_after(bench: Bench, already: int, of: int, done: int, _: int) -> None:
+    bench.report(already + done, of)
 
 
 class _Health:
@@ -71,9 +74,9 @@ def _timed(storefronts: Sequence[Storefront], health: _Health, *, calls: int, em
     for _ in range(20):
         health.check()
     health.seconds.clear()
-    empty_cpu = meter.cpu_of(lambda: [health.check() for _ in range(empty_calls)]) / empty_calls
+    empty_cpu = meter.cpu_of(lambda: _repeat(health.check, empty_calls)) / empty_calls
     total = calls * len(storefronts)
-    pair_cpu = meter.cpu_of(lambda: [one.serve_one() for one in storefronts for _ in range(calls)]) / total
+    pair_cpu = meter.cpu_of(lambda: _each(Storefront.serve_one, storefronts, calls)) / total
     pairs = [
         *percentiles("recommend", "Recommend, rewards in between", _all(one.recommend_seconds for one in storefronts)),
         *percentiles("reward", "Reward", _all(one.reward_seconds for one in storefronts)),
@@ -81,7 +84,7 @@ def _timed(storefronts: Sequence[Storefront], health: _Health, *, calls: int, em
     for storefront in storefronts:
         storefront.await_learned(0)
         storefront.forget_times()
-    ask_cpu = meter.cpu_of(lambda: [one.recommend_one() for one in storefronts for _ in range(calls)]) / total
+    ask_cpu = meter.cpu_of(lambda: _each(Storefront.recommend_one, storefronts, calls)) / total
     return [
         *pairs,
         *percentiles("recommend_only", "Recommend alone", _all(one.recommend_seconds for one in storefronts)),
@@ -92,6 +95,16 @@ def _timed(storefronts: Sequence[Storefront], health: _Health, *, calls: int, em
         Figure("idle_cpu", f"worker CPU without calls, following {len(storefronts)} bandits", meter.idle * 1e3, "ms/s"),
         Figure("cpu_ratio", "worker CPU for a Recommend / for an empty call", ask_cpu / empty_cpu, "x"),
     ]
+
+
+def _repeat(call: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        call()
+
+
+def _each(call: Callable[[Storefront], None], storefronts: Sequence[Storefront], times: int) -> None:
+    for storefront in storefronts:
+        _repeat(partial(call, storefront), times)
 
 
 class _Meter:

@@ -17,6 +17,7 @@ from served import BANDIT, CALL_SECONDS, TENANT, settings_in
 from topk_bandit.bandits.recommender import recommendation_id_of
 from topk_bandit.client import Client
 from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
 from topk_bandit.process.supervisor import Supervisor
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from figures import Report
+    from topk_bandit.domain.durability import Durability
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.scripts import Script
@@ -131,6 +133,17 @@ class _Line:
         reply: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._held.append((("EVALSHA", script.digest, len(keys), *keys, *arguments), reply))
         return await reply
+
+    async def run_durably(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[bytes | str | int] = (),
+        *,
+        meta: str,  # noqa: ARG002 - the link's
+    ) -> tuple[object, Durability]:
+        """Return the same, and that nothing more was awaited."""
+        return await self.run(script, keys, arguments), IN_MEMORY
 
     async def sent(self) -> None:
         """Send what is held, and hand out the replies."""

@@ -73,7 +73,7 @@ def _against_all(seed: int) -> _Reached:
     def bounds_of(rankings: Rankings) -> NDArray[np.float64]:
         mean, variance = state.predict(context, rankings)
         more = state.posterior.kernel.item_weight * drawn[rankings]
-        return mean + more.sum(axis=1) + math.sqrt(search.beta) * np.sqrt(variance)
+        return np.asarray(mean + more.sum(axis=1) + math.sqrt(search.beta) * np.sqrt(variance))
 
     best = float(bounds_of(all_rankings(search.items, slate_size=3)).max())
     reached = float(bounds_of(search.ranking[None])[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -65,7 +66,14 @@ def table1(bench: Bench) -> Outcome:
     for done, name in enumerate(PAPER):
         figures += _tasks(name, sizes)
         bench.report(len(ROUNDS) + done + 1, len(ROUNDS) + len(PAPER))
-    settings = {"n": 50, "k": 6, "C": 5, "predicted_each_round": ASKED, "iterations": ITERATIONS, "threads": 1}
+    settings: dict[str, object] = {
+        "n": 50,
+        "k": 6,
+        "C": 5,
+        "predicted_each_round": ASKED,
+        "iterations": ITERATIONS,
+        "threads": 1,
+    }
     return Outcome(figures, settings)
 
 
@@ -165,7 +173,7 @@ def _tasks(name: str, sizes: Sequence[int]) -> list[Figure]:
             t += 1
         costs["memory"].append(float(approach.memory_bytes))
         vector = np.random.default_rng(t).normal(size=(t, 1))
-        costs["mvm"].append(_median(lambda vector=vector: approach.mvm(vector)))
+        costs["mvm"].append(_median(partial(approach.mvm, vector)))
         costs["update"].append(_median(lambda: approach.update(*next(rows))))
         t += _REPEATS
     return [figure for task, values in costs.items() for figure in _growth(name, task, sizes, values)]

@@ -250,6 +250,32 @@ def test_a_file_that_no_service_wrote_is_refused(stores: Stores, field: str, val
     run(stores, scenario)
 
 
+@pytest.mark.parametrize(
+    ("told", "instead", "field"),
+    [
+        (r'"value":[-0-9.e]+', '"value":1e308', "reward"),
+        (r'"context":\[[^\]]*\]', '"context":[1.0]', "context"),
+        (r'"context":\[[^\]]*\]', '"context":[1.0,1e9]', "context"),
+        (r'"context":\[[^\]]*\]', '"context":{"age":1.0}', "features"),
+        (r'"slate":\["([^"]*)","[^"]*"', r'"slate":["\1","\1"', "slate"),
+        (r'"slate":\["[^"]*",', '"slate":[', "slate"),
+    ],
+)
+def test_what_no_learner_could_take_is_refused(stores: Stores, told: str, instead: str, field: str) -> None:
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores)
+        await store.delete_bandit(NAME)
+        event = re.compile(r'\{"position":.*"type":"(recommended|rewarded)"')
+        place = max(place for place, line in enumerate(lines) if event.match(line) and re.search(told, line))
+        forged = [*lines[:place], re.sub(told, instead, lines[place]), *lines[place + 1 : -1]]
+        with pytest.raises(InvalidArgumentError) as raised:
+            await Sender(store, limits=LIMITS).send(NAME, ended(forged))
+        assert raised.value.field == f"lines[{place}].{field}"
+        assert await store.find_arrival(NAME) is None
+
+    run(stores, scenario)
+
+
 def test_a_log_that_grows_while_it_is_read_comes_back_as_it_was_at_its_end(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.contracts.harness import whole_log
 
 from topk_bandit.bandits.arrivals import Arrivals, LinesOfBandit
+from topk_bandit.bandits.arriving_events import check_arriving
 from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.quotas import Quota, Quotas
@@ -72,7 +73,7 @@ async def arrive(store: Store, name: BanditName, lines: Sequence[str], *, at_onc
         parsed = parse(part)
         slates, imports = ids_of(parsed)
         arrived = await store.read_arrived(name, slates=slates, imports=imports)
-        arriving = take(arrival, arrived, part, parsed)
+        arriving = take(arrival, arrived, part, parsed, check=check_arriving)
         assert await store.record_arrival(name, arriving, before=arrival)
         assert not await store.record_arrival(name, arriving, before=replace(arrival, next_line=10**6))
         arrival = arriving.arrival

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.bandits.arriving_events import check_arriving
 from topk_bandit.bandits.snapshots import decode_model
 from topk_bandit.domain.errors import (
     ConflictError,
@@ -117,7 +118,7 @@ class Arrivals:
         if not begins:
             slates, imports = ids_of(parsed)
             arrived = await self._store.read_arrived(name, slates=slates, imports=imports)
-        arriving = await self._compute(lambda: take(before, arrived, sent.lines, parsed))
+        arriving = await self._compute(lambda: take(before, arrived, sent.lines, parsed, check=check_arriving))
         if arriving.arrival.complete:
             known = b"" if begins else await self._store.load_arrived_snapshot(name)
             await self._compute(lambda: self._check_snapshot(arriving, known, last=len(sent.lines) - 1))

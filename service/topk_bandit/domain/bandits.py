@@ -140,6 +140,9 @@ DEFAULT_BETA_SCALE, DEFAULT_UNIFORM_SHARE, DEFAULT_NEAR_SHARE = 0.1, 0.01, 0.04
 MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH, MAX_ITEM_CAPACITY, MAX_SLATE_SIZE = 64, 256, 10_000, 12
 """What a bandit may have at the most, however it comes to be."""
 
+MAX_CONTEXT_MAGNITUDE, MAX_REWARD_MAGNITUDE = 1e6, 1e100
+"""How far from zero a number of a context and a reward may be: sums of their squares are still numbers."""
+
 DEFAULT_SHARES_FALL_AFTER, MOST_SHARES_FALL_AFTER = 500, 1_000_000_000
 DEFAULT_EXPLORATION = Exploration(
     beta=PaperBeta(DEFAULT_BETA_SCALE),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "MAX_FEATURE_MAGNITUDE",
     "NO_FEATURES",
     "Boolean",
     "Categorical",
@@ -27,6 +28,9 @@ __all__ = [
     "Vector",
     "width_of",
 ]
+
+MAX_FEATURE_MAGNITUDE = 1e100
+"""How far from zero a feature's number may be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import (
+    MAX_FEATURE_MAGNITUDE,
     Boolean,
     Categorical,
     Feature,
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 _MAX_FEATURES = 64
-_MAX_MAGNITUDE = 1e100
 _MAX_TEXT = 256
 _MAX_LABELS = 256
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 100.0
@@ -93,7 +93,7 @@ def _numeric(path: str, kind: pb.NumericFeature) -> Numeric:
     for end in ("min", "max"):
         if not kind.HasField(end):
             raise InvalidArgumentError(f"{path}.{end}", "is required where the other end of the range is declared")
-        fields.number(f"{path}.{end}", getattr(kind, end), low=-_MAX_MAGNITUDE, high=_MAX_MAGNITUDE)
+        fields.number(f"{path}.{end}", getattr(kind, end), low=-MAX_FEATURE_MAGNITUDE, high=MAX_FEATURE_MAGNITUDE)
     if kind.log_scale and kind.min <= 0.0:
         raise InvalidArgumentError(f"{path}.min", f"must be above 0 on a log scale, not {kind.min!r}")
     if not kind.min < kind.max:
@@ -194,7 +194,7 @@ def _value(path: str, value: pb.FeatureValue) -> FeatureValue:
 
 
 def _number(path: str, value: float) -> float:
-    return fields.number(path, value, low=-_MAX_MAGNITUDE, high=_MAX_MAGNITUDE)
+    return fields.number(path, value, low=-MAX_FEATURE_MAGNITUDE, high=MAX_FEATURE_MAGNITUDE)
 
 
 def _text(path: str, text: str) -> str:

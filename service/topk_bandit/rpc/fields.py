@@ -6,7 +6,12 @@ import base64
 import re
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, BanditName
+from topk_bandit.domain.bandits import (
+    MAX_CONTEXT_DIMENSION,
+    MAX_CONTEXT_MAGNITUDE,
+    MAX_REWARD_MAGNITUDE,
+    BanditName,
+)
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 
@@ -15,9 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_TENANTS",
-    "MAX_CONTEXT_MAGNITUDE",
     "MAX_ITEMS",
-    "MAX_REWARD_MAGNITUDE",
     "bandit_name",
     "context_vector",
     "integer",
@@ -38,9 +41,7 @@ __all__ = [
     "to_page_token",
 ]
 
-MAX_CONTEXT_MAGNITUDE = 1e6
 MAX_ITEMS = 10_000
-MAX_REWARD_MAGNITUDE = 1e100
 
 ALL_TENANTS = "tenants/*"
 """What stands for every tenant, where that can be asked for. No tenant can be named so."""

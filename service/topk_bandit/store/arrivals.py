@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b, sha1
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.bandits import (
     MAX_CONTEXT_DIMENSION,
@@ -48,13 +48,17 @@ from topk_bandit.store.codec import decode_settings, encode_settings, fingerprin
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.bandits import BanditSettings, Event
     from topk_bandit.store.archives import Line
     from topk_bandit.store.arriving import Arrival, Arrived
 
 __all__ = ["ids_of", "item_digest", "parse", "part_of", "settings_of", "take"]
+
+Check: TypeAlias = "Callable[[BanditSettings, Event | Recorded], None]"
+
+_CHECKED = Recommended | Activated | RewardCollected | Rewarded | RewardAmended | Expired | Imported
 
 _UNKNOWN_ROWS = "0"
 """The fingerprint of a part of an import of which nothing but its rows is known: no other is like it."""
@@ -112,8 +116,13 @@ def part_of(first_line: int, lines: Sequence[str]) -> str:
     return f"{first_line} {blake2b(chr(10).join(lines).encode(), digest_size=16).hexdigest()}"
 
 
-def take(arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line]) -> Arriving:
+def take(arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line], *, check: Check) -> Arriving:
     """Return what the lines that come next make of what has arrived.
+
+    Parameters
+    ----------
+    check
+        Raises `InvalidArgumentError` for what no bandit with such settings, or earlier ones, could have or remember.
 
     Raises
     ------
@@ -123,12 +132,22 @@ def take(arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Seque
     arriving = Arriving(replace(arrival, part=part_of(arrival.next_line, lines)))
     for place, (text, line) in enumerate(zip(lines, parsed, strict=True)):
         try:
+            _check_line(arriving.arrival, line, check)
             _take_line(arriving, arrived, line)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"lines[{place}].{error.field}", error.problem) from None
         except CorruptDataError as error:
             raise InvalidArgumentError(f"lines[{place}]", str(error)) from None
         before = arriving.arrival
         arriving.arrival = replace(before, next_line=before.next_line + 1, digest=chain(before.digest, text))
     return arriving
+
+
+def _check_line(arrival: Arrival, line: Line, check: Check) -> None:
+    """Check what has a context, a slate or a reward; the bandit's settings come before it."""
+    checked = line.event if isinstance(line, LoggedEvent) else line
+    if arrival.settings and isinstance(checked, Recorded | _CHECKED):
+        check(settings_of(arrival), checked)
 
 
 def _take_line(arriving: Arriving, arrived: Arrived, line: Line) -> None:
