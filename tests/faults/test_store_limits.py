@@ -153,6 +153,8 @@ def test_a_full_store_refuses_rewards_until_it_has_room(server: RunningServer, f
             assert len(logged(server)) == before
             refusal = refused(stub.Recommend, rpb.RecommendRequest(bandit=HOME))
             assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "STORE_FULL")
+            time.sleep(1.1)  # whoever follows would tell the store how far again: each second
+            assert observations(channel) == 0
         for request in requests:
             assert stub.Reward(request, timeout=10).outcome == rpb.REWARD_OUTCOME_ACCEPTED
         assert observations(channel) == 10

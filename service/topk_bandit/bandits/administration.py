@@ -8,6 +8,7 @@ numbers: `rpc` has done so.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,7 +18,13 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
-from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError, UnavailableError
+from topk_bandit.domain.errors import (
+    ConflictError,
+    ExhaustedError,
+    InvalidArgumentError,
+    NotReadyError,
+    UnavailableError,
+)
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.learning.usual_contexts import NO_CONTEXTS
@@ -186,7 +193,8 @@ class Bandits:
 
     async def stats(self, name: BanditName) -> BanditStats:
         """Return where a bandit stands."""
-        await self._residents.expire(name)
+        with suppress(ExhaustedError):  # a full store ends no slate, and can be read
+            await self._residents.expire(name)
         record = await self._store.get_bandit(name)
         model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)

@@ -18,7 +18,7 @@ from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.domain.bandits import Expired, LoggedEvent, Rewarded
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,7 +147,7 @@ class Follower:
         self._report_lag(model, part)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
             model = await self._fold_as_far_as_possible(model, part)
-        if not await self.announce_items(model):
+        if not await self._announce_if_there_is_room(model):
             return await self.follow()
         if self.state is not FollowerState.BROKEN:
             self._publish(model, log_position=part.log_position)
@@ -167,7 +167,7 @@ class Follower:
         """
         model = await self._fold_to_end(*await self._read_next())
         while self._announced_position != model.items_position or _now() >= self._announce_at:
-            if await self.announce_items(model):
+            if await self._announce_if_there_is_room(model):
                 break
             model = await self._fold_to_end(*await self._read_next())
         return model
@@ -180,6 +180,13 @@ class Follower:
         if newest <= position:
             self._announce_at = now + self._announce_seconds
         return newest <= position
+
+    async def _announce_if_there_is_room(self, model: Model) -> bool:
+        """Return what `announce_items` does, or True if the store is full: it records no slate then, whatever items."""
+        try:
+            return await self.announce_items(model)
+        except ExhaustedError:
+            return True
 
     def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:
         """Note what the store has told this worker to have written, so that its loss is noticed."""
