@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 FAST := $(addprefix tests/,domain learning preferences contracts rpc test_exports.py test_layers.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-fast compile faults bits check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-fast compile faults bits bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom peers bench lock clean
 
 help:  ## Show this list
@@ -187,6 +187,12 @@ peers: $(VENV)/peers.stamp  ## Install what benchmarks compare with, about 250 M
 bench: $(VENV)/dev.stamp  ## Print what the service reaches on this machine, beside its targets
 	@$(MAKE) --no-print-directory $(VENV)/peers.stamp || echo "The peers can't be installed; what they are compared in is left out."
 	$(BIN)/python loadtests/bench.py
+
+# What takes the service's own parts: such benchmarks break when these change.
+QUICK := decision doors growth latency long-log many-bandits quality search-exhaustive
+
+bench-quick: $(VENV)/dev.stamp  ## Show that the benchmarks of the service's own parts run; too few trials to judge by
+	$(BIN)/python loadtests/bench.py --quick $(QUICK:%=--only %)
 
 lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
