@@ -289,6 +289,13 @@ def test_what_the_image_compiled_is_for_all_and_changed_by_none() -> None:
     assert {"read_only: true", "tmpfs: [/tmp]"} <= set(compose()["services"]["topk-bandit"])
 
 
+def test_where_the_image_cannot_be_built_its_check_says_so_and_passes(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "tools/image_check.py")]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"The image is not checked here: (it needs root|buildah, .* not installed)\.\n", done.stdout)
+
+
 @pytest.mark.parametrize("ready", [True, False])
 def test_the_health_check_passes_when_the_service_is_ready(ready: bool) -> None:  # noqa: FBT001
     program, *arguments = json.loads(last("HEALTHCHECK").partition("CMD ")[2])

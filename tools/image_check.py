@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -219,6 +220,7 @@ def start(root: Path, volumes: Sequence[str], configuration: dict[str, Any], gro
         try:
             until_ready(service)
             seconds = time.monotonic() - began
+            examine(root, user, service.pid, group)
             shown = use()
             service.terminate()
             status = service.wait(60)
@@ -287,6 +289,20 @@ def until_ready(service: subprocess.Popen[bytes]) -> None:
             return
         time.sleep(0.1)
     raise MissedError("it was not ready in time")
+
+
+def examine(root: Path, user: int, process: int, group: Path) -> None:
+    """Raise if the service has more than it was to have."""
+    lines = (root / "proc" / str(process) / "status").read_text().splitlines()
+    status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    rights = {name: int(status[name][0], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+    if any(rights.values()) or status["Uid"] != [f"{user}"] * 4 or status["NoNewPrivs"] != ["1"]:
+        raise MissedError(f"it has rights: {rights} {status['Uid']} {status['NoNewPrivs']}")
+    if not os.statvfs(root).f_flag & os.ST_RDONLY:
+        raise MissedError("its root can be written")
+    throttled = re.search(r"^nr_throttled (\d+)$", (group / "cpu.stat").read_text(), re.MULTILINE)
+    if throttled is None or int(throttled[1]) == 0:
+        raise MissedError("nothing kept it to half a core")
 
 
 def use() -> list[str]:
