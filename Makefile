@@ -165,11 +165,14 @@ typescript: $(TYPESCRIPT)/node_modules/.package-lock.json $(VENV)/dev.stamp  ## 
 
 # For the Python of the image, whichever runs here: what it would import is read and never run. In the image is a list of what is in that very one.
 IMAGE_PYTHON = $(shell sed -n 's/^ARG BASE=python:\([0-9.]*\).*/\1/p' deploy/Containerfile)
+# What builds our package, which is in the lock and not in the image.
+BUILDERS = $(shell sed -n 's/.*pip uninstall --yes \(.*\) pip .*/\1/p' deploy/Containerfile)
 
 sbom: $(VENV)/dev.stamp  ## Write build/sbom.cdx.json: what the image installs, as CycloneDX
 	@rm -rf build/sbom && $(BIN)/uv venv --quiet build/sbom
 	$(BIN)/uv pip install --quiet --python build/sbom --python-version $(IMAGE_PYTHON) --python-platform x86_64-manylinux_2_28 \
 		--require-hashes --only-binary :all: -r requirements/runtime.lock
+	$(BIN)/uv pip uninstall --quiet --python build/sbom $(BUILDERS)
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.cdx.json build/sbom
 	@rm -rf build/sbom
 
