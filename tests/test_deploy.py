@@ -20,7 +20,7 @@ from tests.rpc.certificates import write_pair
 from tests.rpc.keys import ring
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.process.compiled_code import CACHE_VARIABLE
+from topk_bandit.process.compiled_code import AHEAD_VARIABLE, CACHE_VARIABLE
 from topk_bandit.process.doors import check_doors
 from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
@@ -282,8 +282,18 @@ def test_what_the_image_compiled_is_for_all_and_changed_by_none() -> None:
     assert words.index("USER") > len(words) - words[::-1].index("RUN") - 1
     variables, argument = environment(), last("ARG")
     assert variables["NUMBA_CPU_NAME"] == f"${argument.partition('=')[0]}"
-    assert f"chmod -R a+rX {variables[CACHE_VARIABLE]}" in last("RUN")
+    ahead, kept = variables[AHEAD_VARIABLE], variables[CACHE_VARIABLE]
+    assert last("RUN").startswith(f"export {CACHE_VARIABLE}=${AHEAD_VARIABLE} ")
+    assert f"chmod -R a+rX {Path(ahead).parent} " in last("RUN")
+    assert not Path(ahead).is_relative_to(kept), "a volume for compiled code would hide what the image has"
     assert {"read_only: true", "tmpfs: [/tmp]"} <= set(compose()["services"]["topk-bandit"])
+
+
+def test_where_the_image_cannot_be_built_its_check_says_so_and_passes(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "tools/image_check.py")]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"The image is not checked here: (it needs root|buildah, .* not installed)\.\n", done.stdout)
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -412,9 +422,7 @@ def known():
 
 def test_warming_compiles_all_that_serving_calls() -> None:
     """A loop that is called with other types than before, or for the first time, has one more signature."""
-    warm = next(rest for word, rest in instructions() if word == "RUN" and "warm_up" in rest)
-    python, option, words = json.loads(warm)
-    assert (python, option) == ("python", "-c")
+    words = re.findall(r'python -c "([^"]*warm_up[^"]*)"', last("RUN"))[0]
     steps = [KNOWN, words, "before = known()", SERVE, "after = known()", "assert len(before) > 5"]
     steps.append("assert after == before, {one: count for one, count in after.items() if count != before.get(one)}")
     subprocess.run([sys.executable, "-W", "error", "-c", "\n".join(steps)], check=True)

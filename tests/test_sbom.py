@@ -117,8 +117,11 @@ def test_make_writes_it_as_the_image_does() -> None:
         text=True,
         check=True,
     )
-    (python,) = set(re.findall(r"^FROM python:([\d.]+)", CONTAINERFILE, re.MULTILINE))
+    (python,) = re.findall(r"^ARG BASE=python:([\d.]+)", CONTAINERFILE, re.MULTILINE)
     assert f"--python-version {python} " in dry.stdout
+    (taken_out,) = re.findall(r"/pip uninstall --yes (.*) pip && ", CONTAINERFILE)
+    assert "hatchling" in taken_out
+    assert f"uv pip uninstall --quiet --python build/sbom {taken_out}\n" in dry.stdout
 
 
 def test_the_image_has_the_tool_that_is_tested_here() -> None:

@@ -45,7 +45,7 @@ def hardened() -> list[str]:
 
 @pytest.fixture
 def compiled() -> Iterator[Path]:
-    """Return a folder of the root that has what is compiled beside the package, as `NUMBA_CACHE_DIR` has it."""
+    """Return a folder of the root that has what is compiled beside the package, as an image has it."""
     with tempfile.TemporaryDirectory(prefix="tkb-compiled-", dir="/var/tmp") as name:
         for folder in PACKAGE.rglob("__pycache__"):
             beside = str(folder.parent / "any.py")
@@ -56,13 +56,13 @@ def compiled() -> Iterator[Path]:
 
 def test_it_starts_with_what_is_compiled(hardened: list[str], compiled: Path, tmp_path: Path) -> None:
     assert subprocess.run([*hardened, "touch", str(compiled / "one")], capture_output=True, check=False).returncode == 1
-    variables = {"NUMBA_CACHE_DIR": str(compiled)}
+    variables = {"COMPILED_AHEAD_DIR": str(compiled), "NUMBA_CACHE_DIR": "/compiled"}
     with serving(tmp_path, prefix=hardened, variables=variables) as service:
         assert compile_reports(service.log) == []
         with channel_to(service.address) as channel:
             create(channel)
             assert not recommend(channel).degraded
-        assert len(list(service.temporary.glob("topk-bandit-*-compiled-*/*/*.nbi"))) > 50
+        assert len(list(service.temporary.glob("topk-bandit-*-compiled-*/*/*/*.nbi"))) > 50
 
 
 def test_it_starts_where_nothing_is_compiled(hardened: list[str], tmp_path: Path) -> None:

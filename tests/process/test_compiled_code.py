@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.process.compiled_code import CACHE_VARIABLE, place_compiled_code
+from topk_bandit.process.compiled_code import AHEAD_VARIABLE, CACHE_VARIABLE, place_compiled_code
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +65,48 @@ def test_what_somebody_put_in_its_place_is_not_used(nowhere: Path, tmp_path: Pat
     assert found.resolve() not in {expected.resolve(), tmp_path / "trap"}
     assert found.stat().st_mode & 0o777 == 0o700
     assert found.stat().st_uid == os.getuid()
+
+
+@pytest.fixture
+def ahead(tmp_path: Path) -> Path:
+    """Return a folder with what was compiled ahead: as an image has it."""
+    (tmp_path / "ahead/loops").mkdir(parents=True)
+    (tmp_path / "ahead/loops/one.nbi").write_text("index")
+    return tmp_path / "ahead"
+
+
+def contents(folder: Path | None) -> dict[str, str]:
+    assert folder is not None
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.*")}
+
+
+def test_what_was_compiled_ahead_is_copied_to_an_empty_place(tmp_path: Path, nowhere: Path, ahead: Path) -> None:
+    environment = {CACHE_VARIABLE: str(tmp_path / "volume"), AHEAD_VARIABLE: str(ahead)}
+    first = placed(dict(environment), beside=nowhere)
+    assert first is not None
+    assert first.parent == tmp_path / "volume"
+    assert contents(first) == {"loops/one.nbi": "index"}
+    (first / "loops/two.nbi").write_text("compiled by the first start")
+    assert placed(dict(environment), beside=nowhere) == first
+    assert len(contents(first)) == 2
+    assert [path.name for path in first.parent.iterdir()] == [first.name]
+
+
+def test_what_was_compiled_ahead_is_copied_to_a_temporary_folder(nowhere: Path, temporary: Path, ahead: Path) -> None:
+    for environment in ({CACHE_VARIABLE: str(nowhere)}, {"HOME": str(nowhere)}, {"HOME": str(temporary)}):
+        found = placed({**environment, AHEAD_VARIABLE: str(ahead)}, beside=nowhere)
+        assert contents(found) == {"loops/one.nbi": "index"}
+        assert found is not None
+        assert found.parents[1] == temporary
+
+
+def test_a_place_of_another_image_gives_no_code_to_this_one(tmp_path: Path, nowhere: Path, ahead: Path) -> None:
+    environment = {CACHE_VARIABLE: str(tmp_path / "volume"), AHEAD_VARIABLE: str(ahead)}
+    older = placed(dict(environment), beside=nowhere)
+    (ahead / "loops/one.nbi").write_text("INDEX")
+    newer = placed(dict(environment), beside=nowhere)
+    assert newer != older
+    assert (contents(older), contents(newer)) == ({"loops/one.nbi": "index"}, {"loops/one.nbi": "INDEX"})
 
 
 def test_without_any_place_the_error_names_the_variable(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,17 @@
-"""Where compiled code is kept when the place that was chosen for it can't be written.
+"""Where compiled code is kept when the place that was chosen for it can't be written, or is empty.
 
 What numba has compiled is kept in `NUMBA_CACHE_DIR`, else beside the package, else in the user's cache. In an image
 with a read-only root, or for a user without a home, none of these can be written, and numba would refuse to load. Then
-a temporary folder of this user's takes it, beginning with what the place that can't be written had.
+a temporary folder of this user's takes it.
+
+An image has code that was compiled ahead, in `COMPILED_AHEAD_DIR`. Numba writes where it reads, so a start copies that
+code to where it is to be kept: an empty volume for compiled code costs no time of compiling.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -21,8 +25,9 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["CACHE_VARIABLE", "place_compiled_code"]
+__all__ = ["AHEAD_VARIABLE", "CACHE_VARIABLE", "place_compiled_code"]
 
+AHEAD_VARIABLE = "COMPILED_AHEAD_DIR"
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 
 _BESIDE_THE_PACKAGE = Path(__file__).parents[1] / "learning" / "compiled"
@@ -38,13 +43,14 @@ def place_compiled_code(environment: MutableMapping[str, str], *, beside: Path =
     ConfigurationError
         If no temporary folder can be written either.
     """
-    chosen = environment.get(CACHE_VARIABLE)
-    if any(map(_can_be_written, [Path(chosen)] if chosen else [beside, _users_cache(environment)])):
+    chosen, ahead = environment.get(CACHE_VARIABLE), environment.get(AHEAD_VARIABLE)
+    can_be_written = any(map(_can_be_written, [Path(chosen)] if chosen else [beside, _users_cache(environment)]))
+    if can_be_written and not ahead:
         return
     try:
-        folder = _temporary_folder()
-        if chosen:
-            _copy_into(Path(chosen), folder)
+        folder = Path(chosen) if chosen and can_be_written else _temporary_folder()
+        if ahead:
+            folder = _copied_into(folder, Path(ahead))
     except OSError as error:
         raise ConfigurationError(
             f"compiled code can't be kept, in {chosen or beside} nor in a temporary folder ({error}): "
@@ -80,13 +86,27 @@ def _temporary_folder() -> Path:
     return folder if own else Path(tempfile.mkdtemp(prefix="topk-bandit-compiled-"))
 
 
-def _copy_into(source: Path, target: Path) -> None:
-    """Copy what is compiled already, if it can be read; another process may be doing the same."""
-    for path in source.glob("*/*"):
-        copy = target / path.relative_to(source)
-        if copy.exists():
-            continue
-        copy.parent.mkdir(exist_ok=True)
-        unfinished = copy.with_name(f"{copy.name}.{os.getpid()}")
-        shutil.copyfile(path, unfinished)
-        unfinished.replace(copy)
+def _copied_into(folder: Path, ahead: Path) -> Path:
+    """Return a folder in this one with a copy of what was compiled ahead; another process may be making the same.
+
+    Its name is made of what is in it: a volume that outlives an image gives no code to another image.
+    """
+    copy = folder / _digest(ahead)
+    if not copy.is_dir():
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=folder))
+        shutil.copytree(ahead, unfinished, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        try:
+            unfinished.rename(copy)
+        except OSError:
+            shutil.rmtree(unfinished)
+            if not copy.is_dir():
+                raise
+    return copy
+
+
+def _digest(folder: Path) -> str:
+    summary = hashlib.blake2b(digest_size=8)
+    for path in sorted(folder.glob("*/*")):
+        summary.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
+        summary.update(path.read_bytes())
+    return summary.hexdigest()
