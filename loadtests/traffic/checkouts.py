@@ -1,0 +1,119 @@
+"""`topk-bandit serve` of a checkout, as a process of its own with one worker and an embedded store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["HERE", "Service", "python_of", "serving"]
+
+HERE = Path(__file__).resolve().parents[2]
+STOP_SECONDS, POLL_SECONDS = 60.0, 0.05
+LOG = "service.log"
+OFF = ("--http-listen=", "--metrics-listen=")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service.
+
+    Attributes
+    ----------
+    worker_pid
+        0 where there is no ``/proc`` to find it in.
+    store_socket
+        Of the embedded store.
+    """
+
+    address: str
+    worker_pid: int
+    store_pid: int
+    store_socket: Path
+
+
+def python_of(checkout: Path) -> Path:
+    """Return the Python that runs a checkout's code: this one for our own, else that of its ``.venv``.
+
+    Raises
+    ------
+    FileNotFoundError
+        The checkout has none: `make .venv/dev.stamp` there makes it.
+    """
+    python = Path(sys.executable) if checkout == HERE else checkout / ".venv" / "bin" / "python"
+    if not python.exists():
+        raise FileNotFoundError(f"{checkout} has no .venv: run make .venv/dev.stamp there")
+    return python
+
+
+@contextmanager
+def serving(checkout: Path, flags: Sequence[str] = ()) -> Iterator[Service]:
+    """Run a checkout's service on a folder that is deleted afterwards, on a port of its own.
+
+    Raises
+    ------
+    RuntimeError
+        It ended before it served.
+    """
+    with tempfile.TemporaryDirectory(prefix="topk-bandit-load-") as folder:
+        where = ("--listen=127.0.0.1:0", *OFF, f"--data-dir={folder}")
+        # From the data folder and without our variables, so that nothing of this checkout gets in.
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("TOPK_BANDIT_", "PYTHON"))}
+        with (Path(folder) / LOG).open("wb") as log:
+            process = subprocess.Popen(
+                [python_of(checkout), "-m", "topk_bandit", "serve", *where, *flags], cwd=folder, env=clean, stderr=log
+            )
+        try:
+            yield _started(process, Path(folder))
+        finally:
+            process.terminate()
+            process.wait(STOP_SECONDS)
+
+
+def _started(process: subprocess.Popen[bytes], folder: Path) -> Service:
+    while True:
+        ended = process.poll() is not None
+        lines = (folder / LOG).read_text(encoding="utf-8").splitlines()
+        known: dict[str, object] = {}
+        for line in lines:
+            known |= _record(line)
+        if known.get("message") == "serving":
+            break
+        if ended:
+            raise RuntimeError(f"the service ended before it served: {' '.join(lines[-3:])}")
+        time.sleep(POLL_SECONDS)
+    worker_pid = next((pid for pid in _children(process.pid) if "spawn_main" in _command(pid)), 0)
+    return Service(str(known["address"]), worker_pid, int(str(known["store_pid"])), folder / "valkey.sock")
+
+
+def _record(line: str) -> dict[str, object]:
+    """Return a record of the log; of a line that is none, or not yet whole, nothing."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _children(parent: int) -> Iterator[int]:
+    for one in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile
+            state = (one / "stat").read_text(encoding="utf-8", errors="replace")
+            if int(state.rpartition(")")[2].split()[1]) == parent:
+                yield int(one.name)
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    return ""
