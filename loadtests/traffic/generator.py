@@ -53,6 +53,7 @@ class Generator:
         self._process.start()
         theirs.close()
         self.pid = int(self._process.pid or 0)
+        self._answer()  # that it is ready
 
     def __enter__(self) -> Self:
         return self
@@ -69,17 +70,21 @@ class Generator:
         RuntimeError
             The process died; what it wrote is on the screen.
         """
-        try:
-            self._line.send(plan)
-            calls = self._line.recv()
-        except (EOFError, OSError):
-            raise RuntimeError("the generator died; what it wrote is above") from None
+        self._line.send(plan)
+        calls = self._answer()
         assert isinstance(calls, Calls)
         return calls
+
+    def _answer(self) -> object:
+        try:
+            return self._line.recv()
+        except (EOFError, OSError):
+            raise RuntimeError("the generator died; what it wrote is above") from None
 
 
 def _serve(line: Connection) -> None:
     gc.freeze()  # what was imported is not looked through again and again while calls are due
+    line.send("ready")
     while True:
         try:
             plan = line.recv()

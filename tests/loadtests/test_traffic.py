@@ -40,7 +40,7 @@ from traffic.stage import BANDIT, TENANT, shop_of
 from traffic.watch import Sample, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from traffic.found import Found
@@ -116,9 +116,12 @@ def test_every_duration_is_in_the_bucket_that_is_written() -> None:
 class Shopkeeper(RecommenderServiceServicer):
     """Answers at once, late, or not at all, by the bandit that is asked."""
 
+    called = threading.Event()
+
     def Recommend(  # noqa: N802 - named as on the wire
         self, request: RecommendRequest, context: grpc.ServicerContext
     ) -> RecommendResponse:
+        self.called.set()
         bandit = request.bandit.rpartition("/")[2]
         if bandit == "slow":
             time.sleep(0.5)
@@ -151,11 +154,11 @@ def generator() -> Iterator[Generator]:
         yield one
 
 
-def stopped(pid: int, *, after: float, seconds: float) -> threading.Thread:
-    """Stop a process in so many seconds for so long."""
+def stopped(pid: int, begun: Callable[[], object], *, seconds: float) -> threading.Thread:
+    """Stop a process for so long, once something has begun."""
 
     def stop() -> None:
-        time.sleep(after)
+        begun()
         os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
@@ -184,7 +187,8 @@ def test_calls_are_sent_though_others_are_not_answered(shopkeeper: str, generato
 
 
 def test_a_generator_that_stalls_is_noticed(shopkeeper: str, generator: Generator) -> None:
-    stall = stopped(generator.pid, after=0.5, seconds=0.6)
+    Shopkeeper.called.clear()
+    stall = stopped(generator.pid, Shopkeeper.called.wait, seconds=0.6)
     calls = generator.run(plan_of(shopkeeper, Stream("t", ("well",), shop_of(1), (50.0,), 0.1)))
     stall.join()
     lateness = calls.lateness.percentile(99)
@@ -198,16 +202,25 @@ def test_a_generator_that_stalls_is_noticed(shopkeeper: str, generator: Generato
 
 def test_a_generator_that_dies_is_no_result(shopkeeper: str) -> None:
     with Generator() as one:
-        threading.Timer(0.5, os.kill, (one.pid, signal.SIGKILL)).start()
+        Shopkeeper.called.clear()
+        killing = threading.Thread(target=lambda: (Shopkeeper.called.wait(), os.kill(one.pid, signal.SIGKILL)))
+        killing.start()
         with pytest.raises(RuntimeError, match="died"):
             one.run(plan_of(shopkeeper, Stream("t", ("well",), shop_of(1), (5.0,)), seconds=30.0))
+        killing.join()
 
 
 def tiny(stage: Stage, seconds: float) -> Found:
     """Load a bandit of the real service a little, with a generator that is stopped meanwhile."""
     shop = shop_of(1)
     stage.open(shop, rewards=30)
-    stall = stopped(stage.generator.pid, after=0.4 * seconds, seconds=0.2)
+
+    def begun() -> None:
+        with stage.client() as client:
+            while client.stats(BANDIT).recommendation_count < 3:
+                time.sleep(0.01)
+
+    stall = stopped(stage.generator.pid, begun, seconds=0.2)
     with Watch(stage.service, retention_seconds=10.0, every=0.25) as watch:
         calls = stage.load((seconds,), Stream(TENANT, (BANDIT,), shop, (15.0,), reward_after=0.3), seed=1)
     stall.join()
