@@ -34,12 +34,15 @@ class Service:
         0 where there is no ``/proc`` to find it in.
     store_socket
         Of the embedded store.
+    metrics_port
+        Of its metrics page; 0 when there is none.
     """
 
     address: str
     worker_pid: int
     store_pid: int
     store_socket: Path
+    metrics_port: int
 
 
 def python_of(checkout: Path) -> Path:
@@ -93,7 +96,8 @@ def _started(process: subprocess.Popen[bytes], folder: Path) -> Service:
             raise RuntimeError(f"the service ended before it served: {' '.join(lines[-3:])}")
         time.sleep(POLL_SECONDS)
     worker_pid = next((pid for pid in _children(process.pid) if "spawn_main" in _command(pid)), 0)
-    return Service(str(known["address"]), worker_pid, int(str(known["store_pid"])), folder / "valkey.sock")
+    store_pid, port = int(str(known["store_pid"])), int(str(known["metrics_port"] or 0))
+    return Service(str(known["address"]), worker_pid, store_pid, folder / "valkey.sock", port)
 
 
 def _record(line: str) -> dict[str, object]:

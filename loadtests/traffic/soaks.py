@@ -61,6 +61,7 @@ def growth(warm: Sequence[Sample], calls: Calls) -> list[Figure]:
         Figure("store_growth", "store memory in ten minutes", grown["store_mb"], "MB"),
         Figure("descriptors_growth", "descriptors, end less beginning", _more(warm, "descriptors")),
         Figure("threads_growth", "threads, end less beginning", _more(warm, "threads")),
+        Figure("tasks_growth", "tasks of the event loop, end less beginning", _more(warm, "tasks")),
         Figure("forgotten_ratio", "records forgotten / closed", (rewarded - more) / max(rewarded, 1), "x"),
         Figure("overdue", "records remembered for too long, at most", max(one.overdue for one in warm)),
         Figure("watched", "watched after warming", passed, "s"),
@@ -81,7 +82,12 @@ def _of_samples(samples: Sequence[Sample]) -> list[Chart]:
 
     return [
         Chart("resident memory", "seconds", "MB", curves("worker_mb", "store_mb")),
-        Chart("open in the worker, and in the store", "seconds", "", curves("descriptors", "threads", "remembered")),
+        Chart(
+            "open in the worker, and in the store",
+            "seconds",
+            "",
+            curves("descriptors", "threads", "tasks", "remembered"),
+        ),
     ]
 
 
@@ -91,5 +97,5 @@ SOAK = Scenario(
     24.0,
     900.0,
     soak,
-    (f"--record-retention-seconds={RETENTION:g}",),
+    (f"--record-retention-seconds={RETENTION:g}", "--metrics-listen=127.0.0.1:0"),
 )

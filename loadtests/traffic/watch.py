@@ -1,4 +1,4 @@
-"""What a service takes while it is under load, from outside: memory, descriptors, threads, and records in its store."""
+"""What a service takes while it is under load, from outside: memory, descriptors, tasks, and records in its store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Sample", "Watch", "resident_mb", "slope"]
 
 MEGABYTE = 2.0**20
+PAGE_SECONDS = 5.0
 
 
 class Sample(NamedTuple):
@@ -33,8 +35,8 @@ class Sample(NamedTuple):
         Since the watch began.
     worker_mb, store_mb
         Resident memory.
-    descriptors, threads
-        Of the worker.
+    descriptors, threads, tasks
+        Of the worker; tasks are those of its event loop, NaN of a service without a metrics page that tells them.
     remembered, overdue
         Records of closed slates in the store, and those of them that are remembered for longer than they are meant to.
     """
@@ -44,6 +46,7 @@ class Sample(NamedTuple):
     store_mb: float
     descriptors: float
     threads: float
+    tasks: float
     remembered: float
     overdue: float
 
@@ -89,6 +92,7 @@ class Watch:
             resident_mb(self._service.store_pid),
             _entries(worker / "fd"),
             _entries(worker / "task"),
+            _tasks(self._service.metrics_port),
             float(sum(int(str(store.zcard(key))) for key in closed)),
             float(sum(int(str(store.zcount(key, "-inf", long_ago))) for key in closed)),
         )
@@ -107,6 +111,13 @@ def slope(samples: Sequence[Sample], values: Sequence[float]) -> float:
     if len(samples) < 3 or not np.isfinite(values).all():
         return math.nan
     return float(theilslopes(values, [one.seconds for one in samples]).slope)
+
+
+def _tasks(port: int) -> float:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PAGE_SECONDS) as page:
+        told = [line.split()[1] for line in page.read().decode().splitlines() if line.startswith("topk_bandit_tasks ")]
+        return float(told[0]) if told else math.nan
+    return math.nan
 
 
 def _entries(folder: Path) -> float:

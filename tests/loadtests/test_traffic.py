@@ -231,6 +231,7 @@ def tiny(stage: Stage, seconds: float) -> Found:
     assert last.store_mb > 1.0
     assert last.descriptors > 5.0
     assert last.threads > 1.0
+    assert last.tasks > 1.0
     assert 0 < last.remembered <= posted
     assert last.overdue == 0.0
     return found
@@ -239,7 +240,7 @@ def tiny(stage: Stage, seconds: float) -> Found:
 def test_a_scenario_on_the_real_service_says_wherever_it_is_told_that_its_generator_was_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = Scenario("tiny", "a little", 2.0, 4.0, tiny)
+    scenario = Scenario("tiny", "a little", 2.0, 4.0, tiny, ("--metrics-listen=127.0.0.1:0",))
     failed = run_all({"steady": partial(play, scenario, How())}, quick=True, folder=tmp_path)
     assert len(failed) == 1
     assert "INVALID" in failed[0]
@@ -297,7 +298,7 @@ def test_growth_is_what_a_leak_would_be_and_jumps_are_none() -> None:
     def figures(leak: float, kept: float) -> dict[str, float]:
         jump = np.random.default_rng(1).choice([0.0, 30.0], p=[0.95, 0.05], size=400)
         samples = [
-            Sample(at, 300.0 + leak * at + jump[at], 40.0, 20.0 + (at > 200), 9.0, 100.0 + kept * at, 0.0)
+            Sample(at, 300.0 + leak * at + jump[at], 40.0, 20.0 + (at > 200), 9.0, 30.0, 100.0 + kept * at, 0.0)
             for at in range(400)
         ]
         rewards = Calls.of((0, REWARD, End.OK, at / 10.0, at / 10.0, at / 10.0, False) for at in range(4000))
@@ -306,7 +307,7 @@ def test_growth_is_what_a_leak_would_be_and_jumps_are_none() -> None:
     steady, leaking = figures(0.0, 0.0), figures(0.01, 5.0)
     assert steady["memory_growth"] == pytest.approx(0.0, abs=1e-9)
     assert leaking["memory_growth"] == pytest.approx(6.0, rel=1e-3)
-    assert steady["store_growth"] == steady["threads_growth"] == 0.0
+    assert steady["store_growth"] == steady["threads_growth"] == steady["tasks_growth"] == 0.0
     assert steady["descriptors_growth"] == 1.0
     assert steady["forgotten_ratio"] == pytest.approx(1.0, abs=0.01)
     assert leaking["forgotten_ratio"] == pytest.approx(0.5, abs=0.01)
