@@ -86,27 +86,27 @@ def serving(checkout: Path, flags: Sequence[str] = ()) -> Iterator[Service]:
 def _started(process: subprocess.Popen[bytes], folder: Path) -> Service:
     while True:
         ended = process.poll() is not None
-        lines = (folder / LOG).read_text(encoding="utf-8").splitlines()
-        known: dict[str, object] = {}
-        for line in lines:
-            known |= _record(line)
-        if known.get("message") == "serving":
+        records = list(_records(folder / LOG))
+        told = {str(record.get("message")): record for record in records}
+        if "serving" in told:
             break
         if ended:
-            raise RuntimeError(f"the service ended before it served: {' '.join(lines[-3:])}")
+            raise RuntimeError(f"the service ended before it served: {records[-3:]}")
         time.sleep(POLL_SECONDS)
+    known = {key: value for record in records for key, value in record.items()} | told["serving"]
     worker_pid = next((pid for pid in _children(process.pid) if "spawn_main" in _command(pid)), 0)
     store_pid, port = int(str(known["store_pid"])), int(str(known["metrics_port"] or 0))
     return Service(str(known["address"]), worker_pid, store_pid, folder / "valkey.sock", port)
 
 
-def _record(line: str) -> dict[str, object]:
-    """Return a record of the log; of a line that is none, or not yet whole, nothing."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+def _records(log: Path) -> Iterator[dict[str, object]]:
+    """Give the records of a log as far as it is written; a line that is none is one of its own."""
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = line
+        yield record if isinstance(record, dict) else {"raw": line}
 
 
 def _children(parent: int) -> Iterator[int]:

@@ -28,6 +28,7 @@ from topk_bandit.v1.recommender_service_pb2_grpc import (
 )
 from traffic.beyond import of_burst
 from traffic.calls import RECOMMEND, REWARD, Calls, End
+from traffic.checkouts import HERE, serving
 from traffic.found import usual
 from traffic.generator import Generator
 from traffic.histogram import Histogram
@@ -340,3 +341,10 @@ def test_a_burst_is_judged_by_what_came_before_it() -> None:
     assert (figures["reward_refused"], figures["reward_errors"], figures["too_late"]) == (1, 0, 0)
     quiet = of_burst(Calls.of([*before, *after]), (4.0, 4.0, 15.0), knee_goodput=100.0)
     assert {one.key: one.value for one in quiet.figures}["refusal_p99"] == 0.0, "none was refused"
+
+
+def test_a_service_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"ended before it served.*workers"), serving(HERE, ("--workers=0",)):
+        pass
+    with pytest.raises(FileNotFoundError, match=r"make \.venv/dev\.stamp"), serving(tmp_path):
+        pass
