@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BURST", "LOUD_TENANT", "SWEEP", "of_burst"]
 
 TIMES_THE_KNEE, NORMAL_SHARE, QUIET_SHARE = 3.0, 0.5, 0.2
-SETTLING = 15.0
+SETTLING = 12.0
 NO_KNEE = "no rate was answered in time, so there is no knee"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from figures import Chart, Curve, Figure
 from traffic.calls import REWARD, End
 from traffic.found import usual
@@ -53,25 +51,20 @@ def growth(warm: Sequence[Sample], calls: Calls) -> list[Figure]:
     passed = warm[-1].seconds - warm[0].seconds
     rewarded = len(calls.of_kind(REWARD).ended(End.OK).between(warm[0].seconds, warm[-1].seconds))
     more = warm[-1].remembered - warm[0].remembered
-    grown = {
-        name: TEN_MINUTES * slope(warm, [getattr(one, name) for one in warm]) for name in ("worker_mb", "store_mb")
-    }
+
+    def grown(name: str) -> float:
+        return TEN_MINUTES * slope(warm, [getattr(one, name) for one in warm])
+
     return [
-        Figure("memory_growth", "worker memory in ten minutes", grown["worker_mb"], "MB"),
-        Figure("store_growth", "store memory in ten minutes", grown["store_mb"], "MB"),
-        Figure("descriptors_growth", "descriptors, end less beginning", _more(warm, "descriptors")),
-        Figure("threads_growth", "threads, end less beginning", _more(warm, "threads")),
-        Figure("tasks_growth", "tasks of the event loop, end less beginning", _more(warm, "tasks")),
+        Figure("memory_growth", "worker memory in ten minutes", grown("worker_mb"), "MB"),
+        Figure("store_growth", "store memory in ten minutes", grown("store_mb"), "MB"),
+        Figure("descriptors_growth", "descriptors in ten minutes", grown("descriptors")),
+        Figure("threads_growth", "threads in ten minutes", grown("threads")),
+        Figure("tasks_growth", "tasks of the event loop in ten minutes", grown("tasks")),
         Figure("forgotten_ratio", "records forgotten / closed", (rewarded - more) / max(rewarded, 1), "x"),
         Figure("overdue", "records remembered for too long, at most", max(one.overdue for one in warm)),
         Figure("watched", "watched after warming", passed, "s"),
     ]
-
-
-def _more(samples: Sequence[Sample], name: str) -> float:
-    """Return by how much the usual value of the last third is above that of the first."""
-    values, third = [getattr(one, name) for one in samples], max(len(samples) // 3, 1)
-    return float(np.median(values[-third:]) - np.median(values[:third]))
 
 
 def _of_samples(samples: Sequence[Sample]) -> list[Chart]:

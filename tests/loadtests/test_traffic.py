@@ -299,7 +299,9 @@ def test_growth_is_what_a_leak_would_be_and_jumps_are_none() -> None:
     def figures(leak: float, kept: float) -> dict[str, float]:
         jump = np.random.default_rng(1).choice([0.0, 30.0], p=[0.95, 0.05], size=400)
         samples = [
-            Sample(at, 300.0 + leak * at + jump[at], 40.0, 20.0 + (at > 200), 9.0, 30.0, 100.0 + kept * at, 0.0)
+            Sample(
+                at, 300.0 + leak * at + jump[at], 40.0, 20.0 + (at > 120), 9.0, 30.0 + leak * at, 100.0 + kept * at, 0.0
+            )
             for at in range(400)
         ]
         rewards = Calls.of((0, REWARD, End.OK, at / 10.0, at / 10.0, at / 10.0, False) for at in range(4000))
@@ -309,7 +311,8 @@ def test_growth_is_what_a_leak_would_be_and_jumps_are_none() -> None:
     assert steady["memory_growth"] == pytest.approx(0.0, abs=1e-9)
     assert leaking["memory_growth"] == pytest.approx(6.0, rel=1e-3)
     assert steady["store_growth"] == steady["threads_growth"] == steady["tasks_growth"] == 0.0
-    assert steady["descriptors_growth"] == 1.0
+    assert steady["descriptors_growth"] == 0.0, "a step is none"
+    assert leaking["tasks_growth"] == pytest.approx(6.0, rel=1e-3)
     assert steady["forgotten_ratio"] == pytest.approx(1.0, abs=0.01)
     assert leaking["forgotten_ratio"] == pytest.approx(0.5, abs=0.01)
     assert set(read_targets(BUDGETS)["soak"]) <= steady.keys() | {
