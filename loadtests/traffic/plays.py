@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures import Figure, Outcome, mean_with_error, ratio_with_error
+from machine import commit_of
 from traffic.checkouts import HERE, serving
 from traffic.generator import Generator
 from traffic.histogram import Histogram
@@ -73,7 +74,8 @@ def play(scenario: Scenario, how: How, bench: Bench) -> Outcome:
             bench.report(number + 1, len(order))
     settings = {"about": scenario.about, "seconds": seconds, "turns": how.turns, "flags": list(scenario.flags)}
     settings |= {"arrivals": "Poisson", "measured": "from the time that a call was meant to be sent at"}
-    return _outcome(list(plays.values()), {**settings, "against": str(how.against) if how.against else None})
+    settings |= {"against": str(how.against), "against_commit": commit_of(how.against)} if how.against else {}
+    return _outcome(list(plays.values()), settings)
 
 
 def _played(scenario: Scenario, seconds: float, checkout: Path, generator: Generator) -> _Play:
