@@ -10,7 +10,7 @@ from traffic.found import usual
 from traffic.plans import Stream
 from traffic.scenario import Scenario
 from traffic.stage import BANDIT, OWN_CONTEXTS, REWARDS_TO_THE_LIMIT, TENANT, shop_of
-from traffic.watch import Watch, slope
+from traffic.watch import Watch, slope, troughs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,19 +52,21 @@ def growth(warm: Sequence[Sample], calls: Calls) -> list[Figure]:
     rewarded = len(calls.of_kind(REWARD).ended(End.OK).between(warm[0].seconds, warm[-1].seconds))
     more = warm[-1].remembered - warm[0].remembered
 
-    def grown(name: str) -> float:
-        return TEN_MINUTES * slope(warm, [getattr(one, name) for one in warm])
-
     return [
-        Figure("memory_growth", "worker memory in ten minutes", grown("worker_mb"), "MB"),
-        Figure("store_growth", "store memory in ten minutes", grown("store_mb"), "MB"),
-        Figure("descriptors_growth", "descriptors in ten minutes", grown("descriptors")),
-        Figure("threads_growth", "threads in ten minutes", grown("threads")),
-        Figure("tasks_growth", "tasks of the event loop in ten minutes", grown("tasks")),
+        _grown("memory_growth", "worker memory, its troughs", troughs(warm, "worker_mb"), "worker_mb", "MB"),
+        _grown("store_growth", "store memory, its troughs", troughs(warm, "store_mb"), "store_mb", "MB"),
+        _grown("descriptors_growth", "descriptors", warm, "descriptors"),
+        _grown("threads_growth", "threads", warm, "threads"),
+        _grown("tasks_growth", "tasks of the event loop", warm, "tasks"),
         Figure("forgotten_ratio", "records forgotten / closed", (rewarded - more) / max(rewarded, 1), "x"),
         Figure("overdue", "records remembered for too long, at most", max(one.overdue for one in warm)),
         Figure("watched", "watched after warming", passed, "s"),
     ]
+
+
+def _grown(key: str, label: str, looks: Sequence[Sample], name: str, unit: str = "") -> Figure:
+    a_second, error = slope(looks, name)
+    return Figure(key, f"{label}, in ten minutes", TEN_MINUTES * a_second, unit, TEN_MINUTES * error)
 
 
 def _of_samples(samples: Sequence[Sample]) -> list[Chart]:
