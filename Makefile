@@ -9,7 +9,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-fast compile faults bits bench-quick check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom image-check peers bench lock clean
+	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -190,6 +190,9 @@ $(VENV)/peers.stamp: pyproject.toml $(VENV)/dev.stamp
 	@touch $@
 
 peers: $(VENV)/peers.stamp  ## Install what benchmarks compare with, about 250 MB
+
+load: $(VENV)/dev.stamp  ## Print how the service fares under load that does not wait for it, in three minutes
+	$(BIN)/python loadtests/load.py
 
 bench: $(VENV)/dev.stamp  ## Print what the service reaches on this machine, beside its targets
 	@$(MAKE) --no-print-directory $(VENV)/peers.stamp || echo "The peers can't be installed; what they are compared in is left out."

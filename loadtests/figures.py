@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from multiprocessing.connection import Connection
 
     from numpy.typing import ArrayLike
 
     Report = Callable[[int, int], None]
 
-__all__ = ["Bench", "Figure", "Outcome", "exponent", "mean_with_error", "percentiles", "ratio_with_error"]
+__all__ = [
+    "Bench",
+    "Chart",
+    "Curve",
+    "Figure",
+    "Outcome",
+    "exponent",
+    "mean_with_error",
+    "percentiles",
+    "ratio_with_error",
+]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -52,6 +62,34 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """Points to be drawn, joined in their order."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Curves over one axis.
+
+    Attributes
+    ----------
+    x_label, y_label
+        With the units.
+    log
+        Whether y is drawn on a logarithmic scale.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a benchmark found, and the settings that it was found with.
 
@@ -59,11 +97,20 @@ class Outcome:
     ----------
     absent
         Peers that are not installed: the figures that need them are left out.
+    invalid
+        Why the figures say nothing of what was measured; empty when they do.
+    charts
+        What is drawn.
+    histograms
+        By name, pairs of a bucket's upper end in microseconds and how many durations fell into it.
     """
 
     figures: Sequence[Figure]
     settings: dict[str, object] = field(default_factory=dict)
     absent: Sequence[str] = ()
+    invalid: str = ""
+    charts: Sequence[Chart] = ()
+    histograms: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

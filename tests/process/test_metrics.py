@@ -65,6 +65,7 @@ PROMISED = {
     "topk_bandit_call_phase_seconds": "histogram",
     "topk_bandit_defaults_total": "counter",
     "topk_bandit_event_loop_lag_seconds": "histogram",
+    "topk_bandit_tasks": "gauge",
     "topk_bandit_fold_seconds": "histogram",
     "topk_bandit_folded_events_total": "counter",
     "topk_bandit_refit_seconds": "histogram",
@@ -179,7 +180,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.store_called("record_reward", 0.001, failed=False)
     metrics.store_called("record_reward", 0.001, failed=True)
     metrics.store_examined(0, memory_bytes=2**20, memory_limit_bytes=2**30)
-    metrics.pulsed(0.0001)
+    metrics.pulsed(0.0001, 7)
 
 
 def series_of(text: str) -> int:
@@ -354,7 +355,7 @@ def test_the_worst_snapshot_of_any_bandit_is_shown(bench: Bench) -> None:
     assert bench.value("topk_bandit_snapshot_bytes") == 900
     assert bench.value("topk_bandit_snapshot_age_seconds") == 100
     bench.clock.now += 5
-    bench.metrics.pulsed(0.0)
+    bench.metrics.pulsed(0.0, 7)
     assert bench.value("topk_bandit_snapshot_age_seconds") == 105
     bench.metrics.backed("a", unsaved_events=1, age_seconds=2.0, n_bytes=950)
     assert bench.value("topk_bandit_snapshot_age_seconds") == 2
@@ -422,7 +423,7 @@ def test_the_age_grows_while_there_is_work_and_is_zero_when_there_is_none(bench:
     bench.metrics.followed("behind", 5, 2.0)
     assert bench.value(age) == 2
     bench.clock.now += 10
-    bench.metrics.pulsed(0.0)
+    bench.metrics.pulsed(0.0, 7)
     assert bench.value(age) == 12
     bench.metrics.followed("further behind", 5, 30.0)
     assert bench.value(age) == 30
@@ -439,7 +440,7 @@ def test_a_log_that_nobody_reads_is_seen_though_nothing_is_known_to_lack(bench: 
     bench.metrics.followed("stuck", 0, 0.0)
     bench.clock.now += 40
     bench.metrics.followed("read", 0, 0.0)
-    bench.metrics.pulsed(0.0)
+    bench.metrics.pulsed(0.0, 7)
     assert bench.value(unread) == 40
     bench.metrics.followed("stuck", 7, 3.0)
     assert bench.value(unread) == 0

@@ -282,6 +282,7 @@ class Metrics(Hooks):
             "How late the event loop of a worker woke up, looked at four times a second.",
             buckets=_LOOP_BUCKETS,
         )
+        self._tasks = self._gauge("topk_bandit_tasks", "Tasks of an event loop, of the worker that has most.")
 
     def _begin_at_zero(self) -> None:
         """Show each series that is certain to come before it counts, so that its first increase is seen."""
@@ -469,9 +470,10 @@ class Metrics(Hooks):
         """Count a jump of the store's clock."""
         self._store_clock_jumps.inc()
 
-    def pulsed(self, lag_seconds: float) -> None:
-        """Note how late the event loop woke up, and show what grows with time as it is now."""
+    def pulsed(self, lag_seconds: float, tasks: int) -> None:
+        """Note how late the event loop woke up and how many tasks it has; show what grows with time as it is now."""
         self._loop_lag.observe(lag_seconds)
+        self._tasks.set(tasks)
         self._bandits.refresh()
 
 
