@@ -31,9 +31,10 @@ def bandit_settings(*, n_items: int, slate_size: int, context_dim: int) -> Bandi
 def model_of(state: State) -> Model:
     """Return a bandit at a checkpoint with this state, which was just refit; all items are on its shelves."""
     kernel, limits = state.posterior.kernel, state.limits
-    settings = bandit_settings(
-        n_items=kernel.n_items, slate_size=kernel.slate_size, context_dim=state.posterior.context_dim
-    )
+    context_dim = state.posterior.context_dim - bool(state.shared)
+    settings = bandit_settings(n_items=kernel.n_items, slate_size=kernel.slate_size, context_dim=context_dim)
     model = begin("bench", LoggedEvent(1, 1, BanditCreated(settings)), limits=limits)
     items = ItemsChanged(upserted=tuple(Item(f"item-{index}") for index in range(kernel.n_items)))
-    return replace(fold(model, LoggedEvent(2, 2, items)), state=state, since_checkpoint=0)
+    model = fold(model, LoggedEvent(2, 2, items))
+    tally = replace(model.tally, recommendations=state.observations)
+    return replace(model, state=state, tally=tally, since_checkpoint=0)

@@ -15,6 +15,7 @@ from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
 from doors import doors
 from figures import Bench, Outcome
+from fleet_costs import fleet_costs
 from forever import forever
 from growth import growth
 from inference import rank_aggregation, variational_posterior
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "doors": doors,
     "long-log": long_log,
     "open-loop": open_loop,
+    "fleet-costs": fleet_costs,
     "learns": learns,
     "late-rewards": late_rewards,
     "large-arms": large_arms,
