@@ -1,4 +1,4 @@
-"""The simulation beside theory: one server or several, exponential or equal work, groups of writes, workers that follow.
+"""The simulation beside theory: one server or several, any or equal work, groups of writes, workers that follow.
 
 Each is simulated many times from different seeds. What theory says must lie where the mean of these replications puts
 it with a confidence of 99.9 %, and that interval must be narrow enough to exclude what is off by a few per cent.

@@ -6,8 +6,12 @@ back gets the same ones again.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["readers", "rendezvous_order"]
 
@@ -17,7 +21,7 @@ _MIX_1, _MIX_2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB13311
 def rendezvous_order(bandits: int, workers: int, *, depth: int) -> NDArray[np.int64]:
     """Return the first `depth` workers of each bandit by their scores, highest first, shape (bandits, depth)."""
     depth = min(depth, workers)
-    keys = np.arange(bandits, dtype=np.uint64)[:, None] * np.uint64(workers) + np.arange(workers, dtype=np.uint64)
+    keys = np.arange(bandits * workers, dtype=np.uint64).reshape(bandits, workers)
     ranked = np.argsort(_mixed(keys), axis=1, kind="stable")
     return np.ascontiguousarray(ranked[:, :depth].astype(np.int64))
 

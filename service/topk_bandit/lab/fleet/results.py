@@ -18,8 +18,7 @@ __all__ = ["Results"]
 
 FloatArray = NDArray[np.float64]
 
-_TIMES_AS_LONG = 2.0
-"""A second's p99 that is longer than so many times the usual one is not back to normal."""
+_TIMES_AS_LONG, _MORE_LOST = 2.0, 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +45,11 @@ class Results:
         """Return a percentile of the waits; NaN if nothing was answered."""
         waits = self.waits
         return float(np.percentile(waits, rank)) if len(waits) else float("nan")
+
+    @property
+    def answered(self) -> float:
+        """The share of requests for slates that was answered, sooner or later."""
+        return self._share(ANSWERED)
 
     @property
     def refused(self) -> float:
@@ -111,15 +115,18 @@ class Results:
         return float(self.state.workers["most_models"].sum() * self.fleet.model_bytes)
 
     def recovery_seconds(self, died_at: float) -> float:
-        """Return how long after a death the last second ended in which calls failed, were refused, or waited long."""
-        calls, width = self.state.calls, 1.0
-        late = np.where(calls["status"] == ANSWERED, calls["answered_at"] - calls["due"], np.inf)
-        before = late[(calls["due"] >= self.traffic.settling) & (calls["due"] < died_at)]
-        usual = float(np.percentile(before, 99))
-        starts = np.arange(died_at, self.traffic.seconds, width)
-        edges = np.searchsorted(calls["due"], [*starts, self.traffic.seconds])
-        bad = [np.percentile(late[a:b], 99, method="lower") > _TIMES_AS_LONG * usual for a, b in _parts(edges)]
-        return width * (1 + int(np.flatnonzero(bad)[-1])) if any(bad) else 0.0
+        """Return how long after a death the last second ended that was worse than usual.
+
+        Worse is a p99 of twice as long as before, or a hundredth more of the requests that nobody answered.
+        """
+        calls, settling = self.state.calls, self.traffic.settling
+        waited = np.where(calls["status"] == ANSWERED, calls["answered_at"] - calls["due"], np.inf)
+        edges = [settling, *np.arange(died_at, self.traffic.seconds)]
+        before, *parts = np.split(waited, np.searchsorted(calls["due"], edges))[1:]
+        missing, usual = _quality(before)
+        later = [_quality(part) for part in parts if len(part)]
+        worse = [lost > missing + _MORE_LOST or p99 > _TIMES_AS_LONG * usual for lost, p99 in later]
+        return float(1 + np.flatnonzero(worse)[-1]) if any(worse) else 0.0
 
     @property
     def _measured(self) -> NDArray[np.bool_]:
@@ -129,5 +136,7 @@ class Results:
         return float((self.state.calls["status"][self._measured] == status).mean())
 
 
-def _parts(edges: NDArray[np.intp]) -> list[tuple[int, int]]:
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+def _quality(waited: FloatArray) -> tuple[float, float]:
+    """Return the share that nobody answered, and the p99 of the rest."""
+    answered = waited[np.isfinite(waited)]
+    return 1.0 - len(answered) / len(waited), float(np.percentile(answered, 99)) if len(answered) else np.inf

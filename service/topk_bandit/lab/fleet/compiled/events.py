@@ -99,7 +99,7 @@ def _happen(state, rules, events, event):
 
 @njit(**FOR_LOOPS)
 def _ask(state, rules, events, call, now):
-    """A slate is asked for."""
+    """Take a request for a slate, or refuse it."""
     calls, workers = state.calls, state.workers
     bandit = calls.bandit[call]
     worker = worker_of(state, rules, bandit, calls.pick[call])
@@ -128,7 +128,7 @@ def _ask(state, rules, events, call, now):
 
 @njit(**FOR_LOOPS)
 def _reward(state, rules, events, call, now):
-    """A reward comes; if it isn't taken it comes again later."""
+    """Take a reward; one that isn't taken comes again later."""
     calls, workers = state.calls, state.workers
     worker = worker_of(state, rules, calls.bandit[call], calls.reward_pick[call])
     if worker < 0 or not workers.alive[worker]:
@@ -207,7 +207,7 @@ def _pass(state, rules, events, job, now):
 
 @njit(**FOR_LOOPS)
 def _computed(state, rules, events, job, now):
-    """A job has computed what it had to: it goes to the store, or it is done."""
+    """Send a job that has computed what it had to to the store, or end it."""
     jobs, calls = state.jobs, state.calls
     kind, who, worker = jobs.kind[job], jobs.who[job], jobs.worker[job]
     if kind <= REWARD and jobs.stage[job] == 0:
@@ -236,7 +236,7 @@ def _bandit_of(state, job):
 
 @njit(**FOR_LOOPS)
 def _to_store(state, rules, events, job, now):
-    """A job calls the store, which answers it with the others of its group."""
+    """Have a job call the store, which answers it with the others of its group."""
     shards = state.shards
     shard = state.bandits.shard[_bandit_of(state, job)]
     state.jobs.place[job] = IN_STORE
@@ -247,7 +247,7 @@ def _to_store(state, rules, events, job, now):
 
 @njit(**FOR_LOOPS)
 def _begin_group(state, rules, events, shard, now):
-    """A shard takes the calls that wait, and syncs its log once if any of them writes."""
+    """Have a shard take the calls that wait, and sync its log once if any of them writes."""
     shards, jobs = state.shards, state.jobs
     count, writes, last = 0, 0, -1
     job = shards.head[shard]
@@ -279,7 +279,7 @@ def _end_group(state, rules, events, shard, now):
 
 @njit(**FOR_LOOPS)
 def _stored(state, rules, events, job, now):
-    """The store has answered a job: what it wrote is in the log, whether or not its worker lives."""
+    """Note what a job has written, whether or not its worker lives, and let it go on if that does."""
     jobs, bandits, slots = state.jobs, state.bandits, state.slots
     kind, who, worker = jobs.kind[job], jobs.who[job], jobs.worker[job]
     if kind <= REWARD:
@@ -314,7 +314,7 @@ def _folding(state, rules, slot):
 
 @njit(**FOR_LOOPS)
 def _tell_followers(state, rules, events, bandit, now):
-    """Workers with the bandit's model are to look at its log; one that has no part in it any more lets it rest."""
+    """Have workers with a bandit's model look at its log; one that has no part in it any more lets it rest."""
     slots, resident = state.slots, state.resident
     for worker in range(resident.shape[1]):
         slot = resident[bandit, worker]
@@ -345,7 +345,7 @@ def _has_news(state, slot):
 
 @njit(**FOR_LOOPS)
 def _look(state, rules, events, slot, now):
-    """A log is looked at; without news for long its model rests."""
+    """Look at a log; without news for long its model rests."""
     slots = state.slots
     worker = slot // (slots.state.shape[0] // state.workers.alive.shape[0])
     slots.look_at[slot] = np.inf
@@ -372,7 +372,7 @@ def _end_look(state, rules, events, slot, now):
 
 @njit(**FOR_LOOPS)
 def _end_load(state, rules, events, slot, now):
-    """A model is loaded: the calls that waited for it are computed."""
+    """Hold a model that is loaded, and compute the calls that waited for it."""
     slots, jobs = state.slots, state.jobs
     slots.state[slot], slots.pause[slot] = READY, rules.pause
     slots.seen_shown[slot], slots.seen_rewarded[slot] = slots.read_shown[slot], slots.read_rewarded[slot]
@@ -386,7 +386,7 @@ def _end_load(state, rules, events, slot, now):
 
 @njit(**FOR_LOOPS)
 def _die(state, rules, events, worker, now):
-    """A worker is gone with all that it had in hand and in memory; another one comes in its place later."""
+    """End a worker with all that it had in hand and in memory; another one comes in its place later."""
     workers, slots, jobs = state.workers, state.slots, state.jobs
     for job in range(jobs.place.shape[0]):
         if jobs.place[job] != GONE and jobs.worker[job] == worker and jobs.epoch[job] == workers.epoch[worker]:
@@ -405,7 +405,7 @@ def _die(state, rules, events, worker, now):
 
 @njit(**FOR_LOOPS)
 def _fail(state, rules, events, job, now):
-    """Nobody answers a job's caller. What computes or is in the store is dropped when that ends."""
+    """Leave a job's caller without an answer. What computes or is in the store is dropped when that ends."""
     jobs = state.jobs
     if jobs.kind[job] == RECOMMEND:
         state.calls.status[jobs.who[job]] = FAILED
