@@ -97,7 +97,7 @@ class Results:
 
     @property
     def behind(self) -> int:
-        """How many events of its log the model that lags most had not folded in the end."""
+        """How many events of its log the model that lags most had not folded when there were no calls any more."""
         slots, bandits = self.state.slots, self.state.bandits
         held = slots[slots["state"] == READY]
         logged = bandits[held["bandit"]]

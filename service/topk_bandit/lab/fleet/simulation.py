@@ -36,7 +36,7 @@ FloatArray = NDArray[np.float64]
 Records = NDArray[np.void]
 
 _DRAINING_SECONDS = 10.0
-"""After the last request: so long answers may come."""
+"""After the last request: so long answers may come, and models may fold what is left."""
 
 _SPARE_OWNERS = 3
 """So many workers that a bandit needs may be dead at once."""
