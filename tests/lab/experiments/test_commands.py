@@ -289,11 +289,15 @@ def test_without_a_package_all_says_so_before_it_begins(
     assert not (tmp_path / "none").exists()
 
 
-def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._FEW_WORKERS", (1, 4))
+    monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._HALVINGS", 4)
     words = ("fleet", "--trials=1", "--seconds=2", "--pairs=30,60", "--bandits=2,5")
     assert experiment(tmp_path, *words) == 0
     lines = table(tmp_path / "fleet.csv")
-    most = {line["method"]: float(line["mean"]) for line in lines if (line["panel"], line["workers"]) == ("most_1", "4")}
+    most = {
+        line["method"]: float(line["mean"]) for line in lines if (line["panel"], line["workers"]) == ("most_1", "4")
+    }
     assert most["one service"] > 1.5 * most["services apart"]
     refused = [line for line in lines if line["metric"] == "refused"]
     assert len(refused) == 2 * 2 * 3 * 3  # numbers of pairs, popularities, who serves, numbers of workers
