@@ -29,6 +29,7 @@ __all__ = [
     "mean_with_error",
     "percentiles",
     "ratio_with_error",
+    "repeat",
 ]
 
 Job = TypeVar("Job")
@@ -204,3 +205,9 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 
 def _standard_error(sample: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
     return float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else math.nan
+
+
+def repeat(call: Callable[[], None], times: int) -> None:
+    """Make a call so often."""
+    for _ in range(times):
+        call()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from figures import Bench, Figure, Outcome, percentiles
+from figures import Bench, Figure, Outcome, percentiles, repeat
 from machine import cpu_seconds
 from served import BANDIT, CALL_SECONDS, TENANT, Storefront, service, settings_in, worker_pid
 from topk_bandit.client import Client
@@ -74,7 +74,7 @@ def _timed(storefronts: Sequence[Storefront], health: _Health, *, calls: int, em
     for _ in range(20):
         health.check()
     health.seconds.clear()
-    empty_cpu = meter.cpu_of(lambda: _repeat(health.check, empty_calls)) / empty_calls
+    empty_cpu = meter.cpu_of(lambda: repeat(health.check, empty_calls)) / empty_calls
     total = calls * len(storefronts)
     pair_cpu = meter.cpu_of(lambda: _each(Storefront.serve_one, storefronts, calls)) / total
     pairs = [
@@ -97,14 +97,9 @@ def _timed(storefronts: Sequence[Storefront], health: _Health, *, calls: int, em
     ]
 
 
-def _repeat(call: Callable[[], None], times: int) -> None:
-    for _ in range(times):
-        call()
-
-
 def _each(call: Callable[[Storefront], None], storefronts: Sequence[Storefront], times: int) -> None:
     for storefront in storefronts:
-        _repeat(partial(call, storefront), times)
+        repeat(partial(call, storefront), times)
 
 
 class _Meter:

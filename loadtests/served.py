@@ -42,12 +42,13 @@ CALL_SECONDS = 30.0
 LEARNING_SECONDS = 120.0
 
 
-def settings_in(folder: Path) -> Settings:
+def settings_in(folder: Path, *, redis_url: str = "") -> Settings:
     """Return the settings of `topk-bandit serve`, but for a free port, no metrics page and a quiet log."""
     return Settings(
         listen=Address("127.0.0.1", 0),
         http_listen=None,
         metrics_listen=None,
+        redis_url=redis_url,
         data_dir=folder,
         log_level="ERROR",
         log_format="text",
@@ -85,10 +86,10 @@ class Storefront:
     _unrewarded: deque[tuple[str, float]] = field(default_factory=deque)
 
     @classmethod
-    def opened(cls, client: Client, *, seed: int, bandit: str = BANDIT) -> Storefront:
+    def opened(cls, client: Client, *, seed: int, bandit: str = BANDIT, customers: int = 40) -> Storefront:
         """Create a bandit and fill its shelves with the demo's 50 items."""
         rng = np.random.default_rng(seed)
-        shop = Shop.random(rng)
+        shop = Shop.random(rng, n_customers=customers)
         n_items, context_dim = shop.items.shape
         client.create_bandit(bandit, slate_size=shop.slate_size, context_dimension=context_dim, item_capacity=n_items)
         client.upsert_items(bandit, [f"item-{index}" for index in range(n_items)])
@@ -106,9 +107,13 @@ class Storefront:
         """Ask for one slate, and post the reward of an earlier one; both are timed."""
         self.recommend_one()
         if len(self._unrewarded) > REWARD_DELAY:
-            start = time.perf_counter()
-            self.client.reward(self.bandit, *self._unrewarded.popleft())
-            self.reward_seconds.append(time.perf_counter() - start)
+            self.reward_one()
+
+    def reward_one(self) -> None:
+        """Post the reward of the slate that has waited longest; timed."""
+        start = time.perf_counter()
+        self.client.reward(self.bandit, *self._unrewarded.popleft())
+        self.reward_seconds.append(time.perf_counter() - start)
 
     def fill(self, observations: int, report: Callable[[int, int], None]) -> None:
         """Serve until so many rewards are learned, and forget how long that took."""

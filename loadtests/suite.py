@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
 from doors import doors
+from fleet_costs import fleet_costs
 from forever import forever
 from growth import growth
 from inference import rank_aggregation, variational_posterior
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "doors": doors,
     "long-log": long_log,
     **benchmarks(),
+    "fleet-costs": fleet_costs,
     "learns": learns,
     "late-rewards": late_rewards,
     "large-arms": large_arms,

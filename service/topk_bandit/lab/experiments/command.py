@@ -15,7 +15,7 @@ from topk_bandit.lab.experiments import plans
 from topk_bandit.lab.experiments.plan import Results
 from topk_bandit.lab.experiments.running import run_jobs
 from topk_bandit.lab.experiments.stored_results import StoredResults, digest_of
-from topk_bandit.lab.experiments.tables import screen_tables, target_lines, write_csv, write_settings
+from topk_bandit.lab.experiments.tables import screen_tables, target_lines, write_csv, write_page, write_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -102,8 +102,15 @@ def _write(results: Results, given: argparse.Namespace, *, more: Mapping[str, ob
     told.unlink(missing_ok=True)
     write_csv(results, csv)
     draw(results, png)
+    if plan.summaries is not None:
+        write_page(results, _page_of(plan, given.out), command=command_of(given))
     more = {"digest": digest_of(plan), "command": command_of(given), "jobs": len(plan.jobs), **more}
     write_settings(results, told, more=more)
+
+
+def _page_of(plan: Plan, out: Path) -> Path:
+    """Return where the tables go of an experiment that is told in summaries."""
+    return out / f"{plan.name}.md"
 
 
 def _tell(results: Results, out: Path, console: Console) -> None:
@@ -112,6 +119,7 @@ def _tell(results: Results, out: Path, console: Console) -> None:
         console.print(f"\n{heading}", highlight=False, markup=False, soft_wrap=True)
         console.print(table)
     files = [out / f"{plan.name}.{ending}" for ending in ENDINGS]
+    files += [_page_of(plan, out)] if plan.summaries is not None else []
     for line in (*plan.notes, "", *target_lines(plan.targets(results)), "", *(f"Wrote {file}" for file in files)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

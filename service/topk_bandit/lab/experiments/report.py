@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_bandit.domain.optional import needed
-from topk_bandit.lab.experiments.tables import BEST, number_text, spread_points
+from topk_bandit.lab.experiments.tables import BEST, markdown_table, number_text, spread_points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,21 +115,20 @@ def write_tables(sections: Sequence[Section], path: Path, *, command: str, remar
     """Write the tables and targets as Markdown; parameters and errors as of `write_report`, Jinja apart."""
     parts = ["# Tables of the experiments", f"    {command}", *([remark] if remark else [])]
     for section in sections:
-        parts += [f"## {section.name}", section.told["title"] + ".", _lined(("setting", "value"), section.settings)]
+        parts += [
+            f"## {section.name}",
+            section.told["title"] + ".",
+            markdown_table(("setting", "value"), section.settings),
+        ]
         for table in section.tables:
             cells = [(name, *(text for text, _ in numbers)) for name, numbers in table.rows]
-            parts += [f"{table.title}: {table.label}, by {table.axis}.", _lined(("", *table.heads), cells)]
+            parts += [f"{table.title}: {table.label}, by {table.axis}.", markdown_table(("", *table.heads), cells)]
         judged = [
             ("met" if target["met"] else "MISSED", target["claim"], target["figure"])
             for target in section.told["targets"]
         ]
-        parts += [_lined(("", "target", "reached"), judged)] if judged else []
+        parts += [markdown_table(("", "target", "reached"), judged)] if judged else []
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-
-
-def _lined(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heading, ["---"] * len(heading), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _table(panel: Mapping[str, Any], lines: Sequence[Sequence[str]]) -> _Table:

@@ -42,7 +42,7 @@ def _problems(given: argparse.Namespace) -> Iterator[TopkBanditError]:
     for package, purpose, extra in _packages(given):
         if problem := missing(package, purpose, extra=extra):
             yield ConfigurationError(problem)
-    for flag in ("factors", "data"):
+    for flag in ("factors", "data", "costs"):
         path: Path | None = getattr(given, flag, None)
         if path is not None and not path.exists():
             yield ConfigurationError(f"{path} can't be read: No such file or directory")

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Results, Summary, Target
 
-__all__ = ["BEST", "number_text", "screen_tables", "spread_points", "target_lines", "write_csv", "write_settings"]
+__all__ = [
+    "BEST",
+    "markdown_table",
+    "number_text",
+    "screen_tables",
+    "spread_points",
+    "target_lines",
+    "write_csv",
+    "write_page",
+    "write_settings",
+]
 
 BEST = "*"
 """Marks the best method of a family that has several."""
@@ -63,6 +73,23 @@ def write_settings(results: Results, path: Path, *, more: Mapping[str, object]) 
         **more,
     }
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def write_page(results: Results, path: Path, *, command: str) -> None:
+    """Write the summaries and targets as Markdown, for results that are told in summaries."""
+    plan = results.plan
+    parts = [f"# {plan.title}", f"    {command}", *plan.notes]
+    for summary in _summaries(results):
+        parts += [f"## {summary.title}", markdown_table(summary.heads, summary.rows)]
+    judged = [("met" if target.met else "MISSED", target.claim, target.figure) for target in plan.targets(results)]
+    parts += ["## Targets", markdown_table(("", "target", "reached"), judged)] if judged else []
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _panel(results: Results, p: int) -> dict[str, object]:
