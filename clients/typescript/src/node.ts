@@ -45,8 +45,9 @@ class Folder {
   }
 
   async remove(key: string): Promise<void> {
-    (await this.kept()).delete(key);
+    const kept = await this.kept();
     await rm(this.#path(key), { force: true });
+    kept.delete(key);
   }
 
   async #read(): Promise<Map<string, string>> {

@@ -129,6 +129,23 @@ test("a reward without an id of its own has one, which stays the same", async (c
   assert.ok(world.sent.length > 1);
 });
 
+test("at most a hundred rewards go in a call", async (context) => {
+  const storage = memoryStorage();
+  const first = outboxOf(context, { storage }, { fetch: () => new Promise(() => {}) }).outbox;
+  for (let number = 0; number < 250; number++) await first.reward({ bandit: "home", recommendationId: `${number}`, value: 1 });
+  first.close();
+  const sizes = [];
+  const take = async (_, { body }) => {
+    const { rewards } = JSON.parse(body);
+    sizes.push(rewards.length);
+    return new Response(JSON.stringify({ results: rewards.map(() => ({ outcome: "REWARD_OUTCOME_ACCEPTED" })) }));
+  };
+  const { outbox } = outboxOf(context, { storage }, { fetch: take });
+  assert.equal(await outbox.flush(PATIENCE), 0);
+  assert.deepEqual(sizes, [100, 100, 50]);
+  assert.equal((await outbox.status()).delivered, 250);
+});
+
 test("a full outbox says so, and what is no reward is not kept", async (context) => {
   const { outbox, world } = outboxOf(context, { maxWaiting: 2 });
   world.away = true;

@@ -26,6 +26,13 @@ test("it runs where there is no more than a worker at the edge has", async () =>
   const answer = { status: 200, text: async () => '{"recommendationId": "1", "itemIds": ["tea"]}' };
   const edge = { AbortController, URL, clearTimeout, console, crypto, fetch: async () => answer, performance, setTimeout };
   assert.equal((await runInNewContext(`${program}\n${use}`, edge)).source, "service");
+  const keep = `(async () => {
+    const outbox = createClient({ url: "https://shop.test", tenant: "acme" }).outbox(memoryStorage());
+    await outbox.reward({ bandit: "home", recommendationId: "1", value: 1 });
+    return outbox.flush(10000);
+  })()`;
+  const taken = { status: 200, text: async () => '{"results": [{"outcome": "REWARD_OUTCOME_ACCEPTED"}]}' };
+  assert.equal(await runInNewContext(`${program}\n${keep}`, { ...edge, fetch: async () => taken }), 0);
 });
 
 test("its version is the service's", () => {

@@ -212,7 +212,7 @@ class Courier:
             answers: list[_Answer] = self._send(operation, self._timeout)
         except _REFUSALS as error:
             return [error] * len(rewards)
-        return answers
+        return [answer for _, answer in zip(rewards, answers, strict=True)]
 
     def _activate(self, activations: Sequence[KeptActivation]) -> Sequence[_Answer]:
         """Say of each slate that it was shown, until one has to wait, or half of a call's time is over."""
