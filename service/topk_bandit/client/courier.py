@@ -18,7 +18,9 @@ from topk_bandit.client.errors import (
     FailedPrecondition,
     InvalidArgument,
     NotFound,
+    PermissionDenied,
     ResourceExhausted,
+    Unauthenticated,
     Unavailable,
 )
 from topk_bandit.client.late_rewards import error_of_late, error_of_late_activation
@@ -55,6 +57,8 @@ _FLUSH_PAUSE_SECONDS = 0.01
 _REFUSALS = (InvalidArgument, NotFound, AlreadyExists, FailedPrecondition)
 _FINAL_QUOTA = "REWARD_COUNT"
 _OUTAGES = (Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable)
+# What the next call would be answered with, too.
+_HINDRANCES = (*_OUTAGES, PermissionDenied, Unauthenticated)
 
 _Answer = RewardReceipt | ActivationReceipt | ClientError
 
@@ -200,11 +204,9 @@ class Courier:
     def _answers(self, taken: Sequence[KeptCall]) -> Sequence[_Answer]:
         """Send what was taken, all of one kind; return what became of it, or of as much as there was time for."""
         rewards = [one for one in taken if isinstance(one, KeptReward)]
-        return (
-            self._post(rewards)
-            if rewards
-            else self._activate([one for one in taken if isinstance(one, KeptActivation)])
-        )
+        if rewards:
+            return self._post(rewards)
+        return self._activate([one for one in taken if isinstance(one, KeptActivation)])
 
     def _post(self, rewards: Sequence[KeptReward]) -> Sequence[_Answer]:
         operation = self._operations.kept_rewards(rewards[0].bandit, rewards)
@@ -215,17 +217,19 @@ class Courier:
         return [answer for _, answer in zip(rewards, answers, strict=True)]
 
     def _activate(self, activations: Sequence[KeptActivation]) -> Sequence[_Answer]:
-        """Say of each slate that it was shown, until one has to wait, or half of a call's time is over."""
+        """Say of each slate that it was shown, until all have to wait, or half of a call's time is over."""
         last = time.monotonic() + self._timeout / 2.0  # so that the last call ends within the lease
         answers: list[_Answer] = []
         for one in activations:
             operation = self._operations.activate(one.bandit, one.recommendation_id, one.shown)
             try:
                 answers.append(self._send(operation, self._timeout))
+            except _HINDRANCES:
+                if not answers:
+                    raise
+                break
             except ClientError as error:
                 answers.append(error)
-                if not _is_refusal(error):
-                    break
             if time.monotonic() > last:
                 break
         return answers
