@@ -50,7 +50,15 @@ function outboxOf(context, { storage = memoryStorage(), ...options } = {}, clien
   return { shop, outbox, world };
 }
 
-const slates = (shop, bandit, count) => Promise.all(Array.from({ length: count }, async () => (await shop.recommend({ bandit })).id));
+/** Return ids of slates that are recorded; on a busy machine one may be degraded, and its reward NOT_FOUND. */
+async function slates(shop, bandit, count) {
+  const ids = [];
+  while (ids.length < count) {
+    const { id, source } = await shop.recommend({ bandit });
+    if (source === "service") ids.push(id);
+  }
+  return ids;
+}
 const observations = async (bandit) => Number((await service.post("BanditService/GetBanditStats", { bandit: `tenants/acme/bandits/${bandit}` })).observationCount);
 
 async function learned(bandit, count) {
