@@ -18,7 +18,7 @@ REWRITES = (
     (r"\bMake it inside the event loop .*\n", "Safe to share between threads.\n"),
     (r"\ban ``async with``", "a ``with``"),
     (r"\basync (?=def|for|with)", ""),
-    (r"\bawait asyncio\.to_thread\(([\w.]+)(?:, )?", r"\1("),
+    (r"\bawait asyncio\.to_thread\(\s*([\w.]+)(?:, )?", r"\1("),
     (r"\bawait answer_of\((\w+)\)", r"\1"),
     (r"\bawait ", ""),
     (r"\bon_this_loop\(([\w.]+)\)", r"\1"),

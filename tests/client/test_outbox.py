@@ -27,7 +27,7 @@ from topk_bandit.client import (
     Unavailable,
 )
 from topk_bandit.domain import errors
-from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.bandits import MAX_SLATE_SIZE, BanditName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +111,7 @@ def test_rewards_wait_while_the_service_can_not_take_them(
     assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
     outbox.close()  # a thread tells after the file is empty
     told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
-    assert [line.partition(":")[0] for line in told] == ["rewards wait in the outbox", "rewards are delivered again"]
+    assert [line.partition(":")[0] for line in told] == ["calls wait in the outbox", "the outbox delivers again"]
 
 
 def test_what_one_leaves_the_next_one_delivers(
@@ -133,10 +133,10 @@ def test_what_one_leaves_the_next_one_delivers(
 
 def test_a_full_outbox_says_so(server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]) -> None:
     server.shop.away = True
-    outbox = make_outbox(max_rewards=3, timeout=0.2)
+    outbox = make_outbox(max_waiting=3, timeout=0.2)
     for one in ids[:3]:
         outbox.reward("home", one, 0.5)
-    with pytest.raises(ResourceExhausted, match="holds 3 rewards that are not delivered yet") as caught:
+    with pytest.raises(ResourceExhausted, match="holds 3 calls that are not delivered yet") as caught:
         outbox.reward("home", ids[3], 0.5)
     assert (caught.value.reason, caught.value.retry_after) == ("OUTBOX_FULL", None)
     assert outbox.status().pending == 3
@@ -187,7 +187,7 @@ def test_without_a_listener_the_first_refusal_of_a_kind_is_logged(
         outbox.reward("home", f"nobody's {number}", 0.5)
     assert outbox.flush(PATIENCE) == 0
     [told] = [record for record in caplog.records if record.name == "topk_bandit.client"]
-    assert (told.levelno, told.getMessage()[:35]) == (logging.WARNING, "a reward of home is not learned: NO")
+    assert (told.levelno, told.getMessage()[:35]) == (logging.WARNING, "a reward of home is not taken: NOT_")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_may_pass_holds_up_its_own_reward_alone(
     tries = server.shop.calls.count("reward")
     assert tries < 50
     told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
-    assert told[0].startswith("rewards wait in the outbox: ")
+    assert told[0].startswith("calls wait in the outbox: ")
     assert len(told) <= 2  # and, where it looked like an outage, that it is over
     del server.shop.faults[ids[0]]
     assert outbox.flush(PATIENCE) == 0
@@ -236,6 +236,97 @@ def test_rewards_of_a_slate_arrive_in_their_order(
     assert outbox.flush(PATIENCE) == 0
     arrived = [told for told in server.shop.reward_ids if told[0].startswith("click")]
     assert arrived == [(f"click-{number}", number == 3) for number in range(4)]
+
+
+def test_activations_are_delivered_and_before_the_rewards_of_their_slates(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    outbox = make_outbox()
+    server.close_gate()
+    for one in ids:
+        assert outbox.activate("home", one, shown=["a"]) is True
+        outbox.reward("home", one, 0.5)
+    assert outbox.activate("home", "") is False
+    assert outbox.status().pending == 10
+    server.open_gate()
+    assert outbox.flush(PATIENCE) == 0
+    # A reward that came first would have said that the slate itself was shown, and the activation would be refused.
+    assert server.shop.activated == dict.fromkeys(ids, ("a",))
+    assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
+    status = outbox.status()
+    assert (status.delivered, status.refused) == (10, {})
+
+
+def test_activations_that_one_leaves_the_next_one_delivers_once(
+    server: RunningServer, client: EitherClient, path: Path, ids: list[str]
+) -> None:
+    server.shop.away = True
+    first = outbox_of(client, path, timeout=0.2)
+    first.activate("home", ids[0], shown=["a"])
+    first.activate("home", ids[1])
+    first.reward("home", ids[0], 0.25)
+    first.close()
+    server.shop.away = False
+    client.activate("home", ids[1])  # it had been delivered, and the answer was lost
+    second = outbox_of(client, path)
+    assert second.flush(PATIENCE) == 0
+    assert (second.status().delivered, second.status().refused) == (3, {})
+    second.close()
+    assert server.shop.activated == {ids[0]: ("a",), ids[1]: ()}
+    assert server.shop.loops[NAME].rewards == {ids[0]: 0.25}
+
+
+def test_activations_that_the_service_will_never_take_are_told_and_their_rewards_go_on(
+    server: RunningServer, client: EitherClient, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    told: list[Refusal] = []
+    outbox = make_outbox(on_refused=told.append)
+    client.activate("home", ids[0])
+    outbox.activate("home", ids[0], shown=["b"])
+    outbox.reward("home", ids[0], 0.5)
+    outbox.activate("home", "nobody's")
+    outbox.activate("not a name", ids[1])
+    assert outbox.flush(PATIENCE) == 0
+    server.shop.now_ms += 10**9
+    outbox.activate("home", ids[2])
+    assert outbox.flush(PATIENCE) == 0
+    assert server.shop.loops[NAME].rewards == {ids[0]: 0.5}
+    status = outbox.status()
+    assert status.delivered == 1
+    assert status.refused == {"ACTIVATION_EXISTS": 1, "NOT_FOUND": 1, "INVALID_ARGUMENT": 1, "ACTIVATION_LATE": 1}
+    [exists] = [one for one in told if one.error.details.reason == "ACTIVATION_EXISTS"]
+    assert (exists.recommendation_id, exists.value, exists.reward_id, exists.shown) == (ids[0], None, "", ("b",))
+    assert client.late_rewards == {}
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("a bug of the service"), errors.UnauthenticatedError()], ids=repr)
+def test_an_activation_that_waits_holds_up_its_own_slate_alone(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str], fault: Exception
+) -> None:
+    server.shop.faults[ids[0]] = fault
+    outbox = make_outbox(timeout=0.2)
+    for one in ids:
+        outbox.activate("home", one)
+        outbox.reward("home", one, 0.5)
+    until_left(outbox, 2)
+    assert set(server.shop.activated) == set(server.shop.loops[NAME].rewards) == set(ids[1:])
+    del server.shop.faults[ids[0]]
+    assert outbox.flush(PATIENCE) == 0
+    assert set(server.shop.activated) == set(server.shop.loops[NAME].rewards) == set(ids)
+
+
+def test_activations_that_no_message_can_hold_are_refused_at_once(make_outbox: Callable[..., EitherOutbox]) -> None:
+    outbox = make_outbox()
+    with pytest.raises(InvalidArgument) as caught:
+        outbox.activate("home", "r", shown=["a", "b" * 129])
+    assert caught.value.field == "shown_item_ids[1]"
+    with pytest.raises(InvalidArgument) as caught:
+        outbox.activate("home", "r" * 129)
+    assert caught.value.field == "recommendation_id"
+    with pytest.raises(InvalidArgument) as caught:
+        outbox.activate("home", "r", shown=map(str, range(MAX_SLATE_SIZE + 1)))
+    assert caught.value.field == "shown_item_ids"
+    assert outbox.status().pending == 0
 
 
 def test_what_hangs_is_sent_again(
@@ -283,7 +374,7 @@ def test_rewards_that_are_lost_with_their_file_are_told_of(
     outbox.close()
     outbox.close()
     [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert told.getMessage().endswith("with it 1 rewards are lost")
+    assert told.getMessage().endswith("with it 1 rewards and activations are lost")
 
 
 def test_a_file_is_for_one_tenant(server: RunningServer, path: Path, door: str) -> None:
@@ -341,7 +432,7 @@ def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, 
     end = time.monotonic() + PATIENCE
     with sqlite3.connect(path) as other:  # a new reward, so that the courier has something to send
         other.execute(
-            "INSERT INTO rewards (bandit, recommendation_id, value, reward_id, final, written)"
+            "INSERT INTO calls (bandit, recommendation_id, value, reward_id, final, written)"
             " VALUES ('home', 'r', 1.0, '', 0, 0)"
         )
     other.close()

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from tests.long_forms import examples
 
 from topk_bandit.client import ResourceExhausted, Unavailable
-from topk_bandit.client.outbox_file import KeptReward, OutboxFile
+from topk_bandit.client.outbox_file import KeptActivation, KeptCall, KeptReward, OutboxFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 LEASE = 10.0
 PATIENCE = 20.0
@@ -38,8 +38,8 @@ class Clock:
 
 
 @contextmanager
-def opened(path: Path, clock: Clock, *, count: int = 1, max_rewards: int = 100) -> Iterator[list[OutboxFile]]:
-    files = [OutboxFile(path, tenant="acme", max_rewards=max_rewards, lease=LEASE, now=clock) for _ in range(count)]
+def opened(path: Path, clock: Clock, *, count: int = 1, max_waiting: int = 100) -> Iterator[list[OutboxFile]]:
+    files = [OutboxFile(path, tenant="acme", max_waiting=max_waiting, lease=LEASE, now=clock) for _ in range(count)]
     try:
         yield files
     finally:
@@ -48,7 +48,7 @@ def opened(path: Path, clock: Clock, *, count: int = 1, max_rewards: int = 100) 
 
 
 def add(file: OutboxFile, recommendation_id: str, *, bandit: str = "home") -> None:
-    file.add(bandit, recommendation_id, 1.0, reward_id="", final=False)
+    file.add_reward(bandit, recommendation_id, 1.0, reward_id="", final=False)
 
 
 def taken(file: OutboxFile, limit: int = 100) -> list[str]:
@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_back_binds_nobody(path: Path, clock: Clock) -> None
 def test_threads_that_take_at_once_share_no_reward(path: Path) -> None:
     # With the machine's clock, which goes on while a thread waits for its turn.
     with (
-        closing(OutboxFile(path, tenant="acme", max_rewards=100, lease=LEASE, now=time.time)) as file,
+        closing(OutboxFile(path, tenant="acme", max_waiting=100, lease=LEASE, now=time.time)) as file,
         ThreadPoolExecutor(8) as pool,
     ):
         for number in range(40):
@@ -139,6 +139,41 @@ def test_a_batch_is_of_one_bandit_and_has_each_slate_once(path: Path, clock: Clo
         assert taken(other) == ["a", "b"]
 
 
+def test_calls_come_back_as_they_were_written(path: Path, clock: Clock) -> None:
+    with opened(path, clock) as [file]:
+        file.add_activation("home", "a", ["tea", 'a "word"', "ü"])
+        file.add_activation("home", "b", [])
+        file.add_reward("home", "c", 0.1, reward_id="click", final=True)
+    with opened(path, clock) as [file]:
+        activations = [KeptActivation(1, "home", "a", ("tea", 'a "word"', "ü")), KeptActivation(2, "home", "b", ())]
+        assert file.take(100) == activations
+        assert file.take(100) == [KeptReward(3, "home", "c", 0.1, "click", final=True)]
+
+
+def test_an_activation_is_taken_before_the_rewards_of_its_slate_and_holds_up_no_other(path: Path, clock: Clock) -> None:
+    with opened(path, clock, count=2) as [one, other]:
+        for name in "ab":
+            one.add_activation("home", name, [])
+            add(one, name)
+        add(one, "c")
+        shown = one.take(1)
+        assert shown == [KeptActivation(1, "home", "a", ())]
+        assert other.take(100) == [KeptActivation(3, "home", "b", ())]  # the oldest that is due waits for what one has
+        assert taken(other) == ["c"]
+        assert other.take(100) == []
+        one.remove(shown)
+        assert taken(other) == ["a"]
+
+
+def test_activations_and_rewards_share_the_room(path: Path, clock: Clock) -> None:
+    with opened(path, clock, max_waiting=2) as [file]:
+        file.add_activation("home", "a", [])
+        add(file, "a")
+        with pytest.raises(ResourceExhausted, match="holds 2 calls"):
+            file.add_activation("home", "b", [])
+        assert file.pending() == 2
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_nothing_is_written_to_a_file_that_was_deleted(path: Path, clock: Clock, *, replaced: bool) -> None:
     with opened(path, clock) as [file]:
@@ -176,7 +211,7 @@ def test_an_outbox_is_not_taken_over_a_fork(path: Path, clock: Clock, monkeypatc
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.integers(0, 1), st.sampled_from("abc")),
+        st.tuples(st.sampled_from(["reward", "activate"]), st.integers(0, 1), st.sampled_from("abc")),
         st.tuples(st.just("take"), st.integers(0, 1), st.integers(1, 3)),
         st.tuples(st.just("remove"), st.integers(0, 1), st.just(0)),
         st.tuples(st.just("wait"), st.just(0), st.sampled_from([1, 4, 11])),
@@ -186,22 +221,24 @@ STEPS = st.lists(
 
 
 class Model:
-    """The same as a list, slowly: rewards as [slate, due]."""
+    """The same as a list, slowly: each call's kind, slate, and when it is due."""
 
     def __init__(self) -> None:
-        self.rewards: dict[int, tuple[str, float]] = {}
+        self.calls: dict[int, tuple[str, str, float]] = {}
         self.written = 0
 
-    def add(self, name: str) -> None:
+    def add(self, kind: str, name: str) -> None:
         self.written += 1
-        self.rewards[self.written] = (name, 0.0)
+        self.calls[self.written] = (kind, name, 0.0)
 
     def take(self, limit: int, now: float) -> list[int]:
-        numbers = sorted(self.rewards)
-        first = {name: min(n for n in numbers if self.rewards[n][0] == name) for name, _ in self.rewards.values()}
-        chosen = [n for n in numbers if self.rewards[n][1] <= now and first[self.rewards[n][0]] == n][:limit]
+        first: dict[str, int] = {}
+        for number in sorted(self.calls):
+            first.setdefault(self.calls[number][1], number)
+        due = [number for number in sorted(first.values()) if self.calls[number][2] <= now]
+        chosen = [number for number in due if self.calls[number][0] == self.calls[due[0]][0]][:limit]
         for number in chosen:
-            self.rewards[number] = (self.rewards[number][0], now + LEASE)
+            self.calls[number] = (*self.calls[number][:2], now + LEASE)
         return chosen
 
 
@@ -209,36 +246,43 @@ class Model:
 @given(steps=STEPS)
 def test_it_does_what_a_list_would(steps: list[tuple[str, int, object]]) -> None:
     clock, model = Clock(), Model()
-    held: list[list[KeptReward]] = [[], []]
+    held: list[Sequence[KeptCall]] = [[], []]
     with (
         tempfile.TemporaryDirectory() as folder,
-        opened(Path(folder) / "rewards.db", clock, count=2, max_rewards=6) as files,
+        opened(Path(folder) / "rewards.db", clock, count=2, max_waiting=6) as files,
     ):
         for what, which, argument in steps:
             file = files[which]
             match what, argument:
-                case "add", str(name) if len(model.rewards) < 6:
-                    add(file, name)
-                    model.add(name)
-                case "add", _:
+                case ("reward" | "activate") as kind, str(name) if len(model.calls) < 6:
+                    write(file, kind, name)
+                    model.add(kind, name)
+                case ("reward" | "activate") as kind, _:
                     with pytest.raises(ResourceExhausted):
-                        add(file, "more")
+                        write(file, kind, "more")
                 case "take", int(limit):
                     held[which] = file.take(limit)
                     assert [one.number for one in held[which]] == model.take(limit, clock.now)
                 case "remove", _:
                     file.remove(held[which])
                     for one in held[which]:
-                        model.rewards.pop(one.number, None)
+                        model.calls.pop(one.number, None)
                 case _, int(seconds):
                     clock.now += seconds
-            assert file.pending() == len(model.rewards)
-            assert (file.oldest() is None) is (not model.rewards)
+            assert file.pending() == len(model.calls)
+            assert (file.oldest() is None) is (not model.calls)
+
+
+def write(file: OutboxFile, kind: str, name: str) -> None:
+    if kind == "reward":
+        add(file, name)
+    else:
+        file.add_activation("home", name, [])
 
 
 def write_many(path: Path, name: str, start: multiprocessing.synchronize.Barrier) -> None:
     start.wait()
-    file = OutboxFile(path, tenant="acme", max_rewards=10**6, lease=LEASE, now=Clock())
+    file = OutboxFile(path, tenant="acme", max_waiting=10**6, lease=LEASE, now=Clock())
     for number in range(20):
         add(file, f"{name}-{number}")
         file.remove(file.take(3)[:1])
@@ -261,8 +305,8 @@ def test_processes_that_open_one_new_file_at_once_share_it(path: Path, clock: Cl
 def removed(path: Path) -> int:
     """Return how many rewards are gone, as the file's own numbers tell."""
     connection = sqlite3.connect(path)
-    [(written,)] = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'rewards'")
-    rows = Counter(row[0] for row in connection.execute("SELECT recommendation_id FROM rewards"))
+    [(written,)] = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'calls'")
+    rows = Counter(row[0] for row in connection.execute("SELECT recommendation_id FROM calls"))
     connection.close()
     assert written == 60
     assert set(rows.values()) <= {1}

@@ -1,7 +1,7 @@
 """A storefront's process, to be killed: it says what it was promised, once it was promised.
 
-``python -m tests.faults.storefront ADDRESS OUTBOX`` shows slates and rewards them until it is killed; each line that it
-prints is a recommendation id and its reward, which is on disk.
+``python -m tests.faults.storefront ADDRESS OUTBOX`` shows slates in reverse, says so, and rewards them until it is
+killed; each line that it prints is a recommendation id, its reward and what was shown, all of which is on disk.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def main(address: str, path: str) -> None:
     with Client(address, tenant=TENANT, timeout=1.0) as client, Outbox(path, client) as outbox:
         for visit in itertools.count():
             slate = client.recommend(BANDIT, [1.0], fallback=OWN, fallback_size=2)
-            if outbox.reward(BANDIT, slate.id, reward_of(slate.id)):
-                sys.stdout.write(f"{slate.id} {reward_of(slate.id)}\n")
+            shown = slate.items[::-1]
+            if outbox.activate(BANDIT, slate.id, shown=shown):
+                outbox.reward(BANDIT, slate.id, reward_of(slate.id))
+                sys.stdout.write(f"{slate.id} {reward_of(slate.id)} {' '.join(shown)}\n")
             else:
                 sys.stdout.write(f"own {visit}\n")
             sys.stdout.flush()

@@ -46,6 +46,9 @@ KILLS = usual_or_long(3, long=50)
 FLUSH_SECONDS = 90.0
 REWARDS = 10
 
+Earned = tuple[float, tuple[str, ...]]
+"""A reward, and the slate that it is for."""
+
 
 @dataclass
 class Pages:
@@ -53,7 +56,7 @@ class Pages:
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     sources: dict[str, Counter[Source]] = field(default_factory=dict)
-    rewarded: dict[str, float] = field(default_factory=dict)
+    rewarded: dict[str, Earned] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
 
@@ -106,8 +109,10 @@ class Storefront:
         slate = self.client.recommend(BANDIT, [1.0], fallback=OWN, fallback_size=2)
         self.pages.note(fault, time.monotonic() - began, slate.source)
         assert len(slate.items) == 2
-        if self.outbox.reward(BANDIT, slate.id, reward_of(slate.id)):
-            self.pages.rewarded[slate.id] = reward_of(slate.id)
+        shown = slate.items[::-1]
+        if self.outbox.activate(BANDIT, slate.id, shown=shown):
+            self.outbox.reward(BANDIT, slate.id, reward_of(slate.id))
+            self.pages.rewarded[slate.id] = (reward_of(slate.id), shown)
 
     def stop(self) -> None:
         self._ended.set()
@@ -195,7 +200,7 @@ FAULTS: list[Callable[[Service, Path], object]] = [killed, paused, slow, full, a
 
 def create(service: Service) -> None:
     with service.client(tenant=TENANT) as client:
-        client.create_bandit(BANDIT, slate_size=2, item_capacity=6)
+        client.create_bandit(BANDIT, slate_size=2, item_capacity=6, requires_activation=True)
         client.upsert_items(BANDIT, OWN)
         client.recommend(BANDIT, [1.0])
 
@@ -205,11 +210,11 @@ def until_it_serves(shop: Storefront) -> None:
     until(lambda: len(shop.pages.rewarded) > heard + REWARDS, what="slates come")
 
 
-def rewards_in(events: list[LoggedEvent]) -> dict[str, float]:
-    """Return what is in the log, where each reward must be once."""
+def rewards_in(events: list[LoggedEvent]) -> dict[str, Earned]:
+    """Return what is in the log, where each reward must be once, for what was shown in place of the slate."""
     rewards = [logged.event for logged in events if isinstance(logged.event, Rewarded)]
     assert counted([one.recommendation_id for one in rewards]) == {}
-    return {one.recommendation_id: one.value for one in rewards}
+    return {one.recommendation_id: (one.value, one.shown.slate) for one in rewards}
 
 
 @pytest.mark.long_form
@@ -250,7 +255,7 @@ def test_no_reward_is_lost_when_the_storefront_is_killed(
     shared_service: Service, shared_folder: Path, tmp_path: Path
 ) -> None:
     rng, path = np.random.default_rng(5), tmp_path / "rewards.db"
-    promised: dict[str, float] = {}
+    promised: dict[str, Earned] = {}
     create(shared_service)
     with writing(f"unix://{shared_folder}/valkey.sock", NAME) as scribe:
         for kill in range(KILLS):
@@ -268,13 +273,13 @@ def test_no_reward_is_lost_when_the_storefront_is_killed(
     assert promised.items() <= delivered.items()
     # A reward may be on disk although its storefront did not live to say so.
     assert len(delivered) - len(promised) <= KILLS
-    assert all(value == reward_of(one) for one, value in delivered.items())
+    assert all(value == reward_of(one) for one, (value, _) in delivered.items())
     assert len(promised) >= KILLS
 
 
 def shown_until_killed(
     address: str, path: Path, seconds: float, meanwhile: AbstractContextManager[None]
-) -> dict[str, float]:
+) -> dict[str, Earned]:
     """Run a storefront; kill it so long after its first page, and return the rewards that it was promised to keep."""
     command = [sys.executable, "-m", "tests.faults.storefront", address, str(path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -287,4 +292,4 @@ def shown_until_killed(
             lines += process.stdout.readlines()
     assert process.returncode == -signal.SIGKILL
     kept = [line.split() for line in lines if line.endswith("\n") and not line.startswith("own")]
-    return {one: float(value) for one, value in kept}
+    return {one: (float(value), tuple(shown)) for one, value, *shown in kept}

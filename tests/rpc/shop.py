@@ -185,6 +185,8 @@ class Shop:
 
     async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
         loop = await self._enter("activate", name)
+        if recommendation_id in self.faults:
+            raise self.faults[recommendation_id]
         if recommendation_id not in loop.given:
             raise NotFoundError("recommendation")
         known = self.activated.setdefault(recommendation_id, tuple(shown_slate))
@@ -208,6 +210,7 @@ class Shop:
                 raise ConflictError("REWARD_EXISTS", "another value was posted before")
             return RewardReceipt(RewardOutcome.DUPLICATE, 2 + list(loop.rewards).index(recommendation_id))
         loop.rewards[recommendation_id] = value
+        self.activated.setdefault(recommendation_id, ())
         late = self.now_ms > loop.given[recommendation_id][1].deadline_ms
         return (
             RewardReceipt(RewardOutcome.LATE) if late else RewardReceipt(RewardOutcome.ACCEPTED, 1 + len(loop.rewards))

@@ -7,7 +7,9 @@ import { FALLBACK_MS, Fallbacks } from "./fallbacks.js";
 import { hedged } from "./hedging.js";
 import { LateRewards } from "./late_rewards.js";
 import { activateOperation, amendOperation, type Operation, recommendOperation, rewardOperation, voidOperation } from "./operations.js";
+import { Outbox, type OutboxOptions } from "./outbox.js";
 import { Attempts, checkedRetry, RETRY, type RetryPolicy } from "./retries.js";
+import type { OutboxStorage } from "./storage.js";
 import { Door } from "./transport.js";
 import type { ActivationReceipt, Features, Recommendation, RewardReceipt, Source } from "./values.js";
 
@@ -177,6 +179,19 @@ export class Client<F extends Features<F> = Features> {
     return this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
   }
 
+  /** Return where rewards and activations can be left: they wait in `storage` until the service has answered for them. */
+  outbox(storage: OutboxStorage, options: OutboxOptions = {}): Outbox {
+    const sender = {
+      edges: this.#edges,
+      timeoutMs: this.#timeoutMs,
+      send: <T>(operation: Operation<T>, deadlineMs: number) => this.#run(operation, deadlineMs),
+      tenantOf: (tenant: string | undefined) => this.#tenantOf(tenant),
+      countLate: (tenant: string, bandit: string) =>
+        void this.#late.count(told(tenant === this.#tenant ? { bandit } : { bandit, tenant })),
+    };
+    return new Outbox(sender, storage, options);
+  }
+
   async #slate(options: RecommendOptions<F>, usualMs: number): Promise<Recommendation> {
     const requestId = options.requestId || this.#edges.newRequestId();
     const asked = recommendOperation(this.#name(options), { ...options, requestId });
@@ -202,9 +217,14 @@ export class Client<F extends Features<F> = Features> {
     return hedged(send, deadlineMs, this.#hedgeAfterMs, this.#edges.sleep);
   }
 
-  #name({ bandit, tenant = this.#tenant }: Call): string {
-    if (tenant === undefined) throw invalidArgument("tenant", "neither the call nor the client has one");
-    return `tenants/${tenant}/bandits/${bandit}`;
+  #name({ bandit, tenant }: Call): string {
+    return `tenants/${this.#tenantOf(tenant)}/bandits/${bandit}`;
+  }
+
+  #tenantOf(tenant: string | undefined): string {
+    const meant = tenant ?? this.#tenant;
+    if (meant === undefined) throw invalidArgument("tenant", "neither the call nor the client has one");
+    return meant;
   }
 }
 

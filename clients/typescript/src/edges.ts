@@ -9,6 +9,8 @@ export interface Edges {
   readonly fetch: (address: string, init: RequestInit) => Promise<Response>;
   /** Returns milliseconds, monotonic. */
   readonly clock: () => number;
+  /** Returns milliseconds since 1970. */
+  readonly now: () => number;
   /** Draws from [0, 1). */
   readonly random: () => number;
   readonly sleep: (ms: number) => Promise<void>;
@@ -20,6 +22,7 @@ export interface Edges {
 export const EDGES: Edges = {
   fetch: (address, init) => fetch(address, init),
   clock: () => performance.now(),
+  now: Date.now,
   random: Math.random,
   sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
   newRequestId: hexId,

@@ -1,23 +1,27 @@
 /** What a call throws: one class, with the service's code to switch on. */
 
+// In the order of their numbers, from 1 on.
+const NUMBERED = [
+  "CANCELLED",
+  "UNKNOWN",
+  "INVALID_ARGUMENT",
+  "DEADLINE_EXCEEDED",
+  "NOT_FOUND",
+  "ALREADY_EXISTS",
+  "PERMISSION_DENIED",
+  "RESOURCE_EXHAUSTED",
+  "FAILED_PRECONDITION",
+  "ABORTED",
+  "OUT_OF_RANGE",
+  "UNIMPLEMENTED",
+  "INTERNAL",
+  "UNAVAILABLE",
+  "DATA_LOSS",
+  "UNAUTHENTICATED",
+] as const;
+
 /** A status of gRPC. `UNKNOWN` is one that the service itself never sends, but a proxy may. */
-export type Code =
-  | "CANCELLED"
-  | "UNKNOWN"
-  | "INVALID_ARGUMENT"
-  | "DEADLINE_EXCEEDED"
-  | "NOT_FOUND"
-  | "ALREADY_EXISTS"
-  | "PERMISSION_DENIED"
-  | "RESOURCE_EXHAUSTED"
-  | "FAILED_PRECONDITION"
-  | "ABORTED"
-  | "OUT_OF_RANGE"
-  | "UNIMPLEMENTED"
-  | "INTERNAL"
-  | "UNAVAILABLE"
-  | "DATA_LOSS"
-  | "UNAUTHENTICATED";
+export type Code = (typeof NUMBERED)[number];
 
 /** What the service said about a failure; texts are empty where they do not apply. */
 export interface ErrorDetails {
@@ -85,23 +89,7 @@ const CODES_OF_STATUS: Readonly<Record<number, Code>> = {
   504: "UNAVAILABLE",
 };
 
-const CODES: Readonly<Record<string, Code>> = Object.fromEntries(
-  (
-    [
-      ...FINAL,
-      "CANCELLED",
-      "UNKNOWN",
-      "DEADLINE_EXCEEDED",
-      "RESOURCE_EXHAUSTED",
-      "ABORTED",
-      "OUT_OF_RANGE",
-      "UNIMPLEMENTED",
-      "INTERNAL",
-      "UNAVAILABLE",
-      "DATA_LOSS",
-    ] as Code[]
-  ).map((code) => [connectName(code), code]),
-);
+const CODES: Readonly<Record<string, Code>> = Object.fromEntries(NUMBERED.map((code) => [connectName(code), code]));
 
 function connectName(code: Code): string {
   return code === "CANCELLED" ? "canceled" : code.toLowerCase();
@@ -113,6 +101,18 @@ export function errorOfAnswer(status: number, body: unknown): ClientError {
   const known = typeof code === "string" ? CODES[code] : undefined;
   if (known === undefined) return new ClientError(CODES_OF_STATUS[status] ?? "UNKNOWN", `HTTP status ${status}`);
   return new ClientError(known, message || "no message", detailsOf(Array.isArray(details) ? details : []));
+}
+
+/** Return the error that one entry of a batch has, which has a number where an answer has a name. */
+export function errorOfEntry({ code = 0, message = "", field = "", reason = "" }: WireEntryError): ClientError {
+  return new ClientError(NUMBERED[code - 1] ?? "UNKNOWN", message, { field, reason });
+}
+
+interface WireEntryError {
+  code?: number;
+  message?: string;
+  field?: string;
+  reason?: string;
 }
 
 interface WireError {

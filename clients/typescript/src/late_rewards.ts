@@ -17,11 +17,17 @@ export class LateRewards {
     return Object.fromEntries(this.#counts);
   }
 
+  /** Count one, and return how many there were before. */
+  count(bandit: string): number {
+    const before = this.#counts.get(bandit) ?? 0;
+    this.#counts.set(bandit, before + 1);
+    return before;
+  }
+
   /** Look whether a reward was late, and return it; FAILED_PRECONDITION (REWARD_LATE) if that is an error here. */
   note(bandit: string, receipt: RewardReceipt): RewardReceipt {
     if (receipt.outcome !== "late") return receipt;
-    const before = this.#counts.get(bandit) ?? 0;
-    this.#counts.set(bandit, before + 1);
+    const before = this.count(bandit);
     const problem = `a reward posted to ${bandit} came after its deadline and was not learned`;
     if (this.raises) throw new ClientError("FAILED_PRECONDITION", problem, { reason: "REWARD_LATE" });
     if (before === 0)

@@ -1,23 +1,26 @@
 /** Each call as a value: its method, its request, and how its answer is read. No I/O here. */
 
-import { ClientError, invalidArgument } from "./errors.js";
+import { ClientError, errorOfEntry, invalidArgument } from "./errors.js";
 import { featureValues, wireNumber } from "./features.js";
 import type {
   ActivateRequestJson,
   ActivateResponseJson,
   AmendRewardRequestJson,
   AmendRewardResponseJson,
+  BatchRewardRequestJson,
+  BatchRewardResponseJson,
   RecommendRequestJson,
   RecommendResponseJson,
   RewardRequestJson,
   RewardResponseJson,
+  RewardResultJson,
   VoidRewardRequestJson,
   VoidRewardResponseJson,
 } from "./gen/topk_bandit/v1/recommender_service_pb.js";
 import type { ActivationReceipt, Recommendation, RewardReceipt } from "./values.js";
 
 export interface Operation<T> {
-  readonly method: "Recommend" | "Activate" | "Reward" | "AmendReward" | "VoidReward";
+  readonly method: "Recommend" | "Activate" | "Reward" | "BatchReward" | "AmendReward" | "VoidReward";
   readonly request: object;
   readonly read: (answer: object) => T;
 }
@@ -64,6 +67,31 @@ export function rewardOperation(
 ): Operation<RewardReceipt> {
   const request: RewardRequestJson = { bandit, recommendationId, value: wireNumber(value), rewardId, final };
   return { method: "Reward", request, read: receiptOf };
+}
+
+/** A reward of a batch. */
+export interface RewardFields {
+  readonly recommendationId: string;
+  readonly value?: number | undefined;
+  readonly rewardId?: string | undefined;
+  readonly final?: boolean | undefined;
+}
+
+/** Post many rewards; what became of each comes back in their order. */
+export function batchOperation(
+  bandit: string,
+  posted: readonly RewardFields[],
+): Operation<(RewardReceipt | ClientError)[]> {
+  const rewards = posted.map(({ recommendationId, value = NaN, rewardId = "", final = false }) => {
+    return { recommendationId, value: wireNumber(value), rewardId, final };
+  });
+  const request: BatchRewardRequestJson = { bandit, rewards };
+  return { method: "BatchReward", request, read: (answer: BatchRewardResponseJson) => resultsOf(answer, posted.length) };
+}
+
+function resultsOf({ results }: BatchRewardResponseJson, count: number): (RewardReceipt | ClientError)[] {
+  if (results?.length !== count) throw new ClientError("UNKNOWN", "the answer does not tell of each reward");
+  return results.map((one) => (one.error ? errorOfEntry(one.error) : receiptOf(one)));
 }
 
 export function amendOperation(bandit: string, recommendationId: string, value: number, rewardId = ""): Operation<RewardReceipt> {
@@ -126,7 +154,7 @@ function activationOf(answer: ActivateResponseJson): ActivationReceipt {
   return { outcome: outcomeOf(ACTIVATIONS, answer.outcome), logPosition: Number(answer.logPosition ?? 0) };
 }
 
-function receiptOf(answer: RewardResponseJson | AmendRewardResponseJson | VoidRewardResponseJson): RewardReceipt {
+function receiptOf(answer: RewardResponseJson | RewardResultJson | AmendRewardResponseJson | VoidRewardResponseJson): RewardReceipt {
   const synced = answer.durability === "DURABILITY_FSYNC" || answer.durability === "DURABILITY_REPLICATED";
   return {
     outcome: outcomeOf(REWARDS, answer.outcome),

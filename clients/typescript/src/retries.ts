@@ -22,6 +22,11 @@ export function checkedRetry(policy: RetryPolicy): RetryPolicy {
   return policy;
 }
 
+/** Return how many milliseconds to wait before retry `number`, from 0 on. */
+export function pauseOf(policy: RetryPolicy, number: number, random: () => number): number {
+  return Math.min(policy.initialBackoffMs * policy.multiplier ** number, policy.maxBackoffMs) * (0.5 + random() / 2);
+}
+
 /** The tries of one call, which share its deadline. */
 export class Attempts {
   #failures = 0;
@@ -45,9 +50,7 @@ export class Attempts {
   /** Return how many milliseconds to wait before the next try, null when there is none. */
   pauseAfter(error: ClientError): number | null {
     if (!mayPass(error)) return null;
-    const { initialBackoffMs, multiplier, maxBackoffMs } = this.policy;
-    const longest = Math.min(initialBackoffMs * multiplier ** this.#failures++, maxBackoffMs);
-    const pause = longest * (0.5 + this.random() / 2) + (error.details.retryAfterMs ?? 0);
+    const pause = pauseOf(this.policy, this.#failures++, this.random) + (error.details.retryAfterMs ?? 0);
     return pause < this.remaining() ? pause : null;
   }
 }

@@ -1,5 +1,7 @@
 /** What the client takes and returns. */
 
+import type { ClientError } from "./errors.js";
+
 /**
  * Where a slate comes from: chosen by the service and recorded (post what it earns), chosen by the service while its
  * store is away, or the shop's own ranking. The last two have no id and take no reward.
@@ -50,6 +52,29 @@ export interface RewardReceipt {
 export interface ActivationReceipt {
   readonly outcome: "activated" | "duplicate" | "late";
   readonly logPosition: number;
+}
+
+/** Where an outbox stands. */
+export interface OutboxStatus {
+  /** How many rewards and activations are in its storage, of all that share it. */
+  readonly pending: number;
+  /** When the oldest of these was written; null where there is none. */
+  readonly oldest: Date | null;
+  /** How many this outbox has delivered since it was made. */
+  readonly delivered: number;
+  /** How many it took out because the service will never take them, by reason, such as `REWARD_LATE`. */
+  readonly refused: Readonly<Record<string, number>>;
+}
+
+/** What was taken out of an outbox undelivered: a reward, or an activation, whose value is null. */
+export interface Refusal {
+  readonly tenant: string;
+  readonly bandit: string;
+  readonly recommendationId: string;
+  readonly value: number | null;
+  readonly rewardId: string;
+  readonly shown: readonly string[];
+  readonly error: ClientError;
 }
 
 /**

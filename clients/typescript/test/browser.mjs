@@ -50,6 +50,24 @@ export class Browser {
     return this.#ask("POST", "/url", { url });
   }
 
+  reload() {
+    return this.#ask("POST", "/refresh", {});
+  }
+
+  /** Go on in a new tab; return the one that was left. */
+  async openTab() {
+    const left = await this.#ask("GET", "/window");
+    const { handle } = await this.#ask("POST", "/window/new", { type: "tab" });
+    await this.#ask("POST", "/window", { handle });
+    return left;
+  }
+
+  /** Close the tab, and go on in another one. */
+  async closeTab(handle) {
+    await this.#ask("DELETE", "/window");
+    await this.#ask("POST", "/window", { handle });
+  }
+
   run(script, ...args) {
     return this.#ask("POST", "/execute/sync", { script: `return ${script}`, args });
   }

@@ -37,16 +37,22 @@ async function visitUntilServed(url = service.url) {
   while ((await visit(url)) !== "service") assert.ok(performance.now() < end, (await browser.console()).join("\n"));
 }
 
-/** Serve what a service does, but let a browser wait for the leave to post a reward. */
+/** Serve what a service does, but let a browser wait for the leave to post rewards, and take none while that is `away`. */
 async function forwarding(url, ms) {
   const server = createServer(async (request, response) => {
-    if (request.method === "OPTIONS" && request.url.endsWith("/Reward")) await new Promise((resolve) => setTimeout(resolve, ms));
+    const rewards = request.url.endsWith("/BatchReward");
+    if (rewards && far.away) return request.socket.destroy();
+    if (rewards && request.method === "OPTIONS") await new Promise((resolve) => setTimeout(resolve, ms));
     const { method, headers } = request;
     request.pipe(ask(url + request.url, { method, headers }, (answer) => answer.pipe(response.writeHead(answer.statusCode, answer.headers))));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { url: `http://127.0.0.1:${server.address().port}`, close: () => (server.close(), server.closeAllConnections()) };
+  const far = { url: `http://127.0.0.1:${server.address().port}`, away: false, close: () => (server.close(), server.closeAllConnections()) };
+  return far;
 }
+
+/** A reward waits for the answer to its slate's activation. */
+const untilDelivered = () => browser.until("localStorage.length === 0");
 
 async function until(holds) {
   const end = performance.now() + 30_000;
@@ -74,14 +80,13 @@ describe("the page of the example", { skip }, () => {
 
   test("a slate is shown and activated, and a click on it is learned once", async () => {
     await visitUntilServed();
-    await status("shown: activated");
+    await status("shown: kept");
     assert.equal(new Set(await items()).size, 3);
     const { observationCount } = await stats();
     await browser.console();
     await browser.click("main button");
-    await status("clicked: accepted");
-    await browser.click("main button");
-    await status("clicked: duplicate");
+    await status("clicked: kept");
+    await browser.click("main button"); // a reward of its own, of which the service keeps the first
     await until(async () => Number((await stats()).observationCount) === Number(observationCount) + 1);
     assert.ok((await stats()).meanReward > 0);
     assert.deepEqual(await browser.console(), []);
@@ -91,11 +96,54 @@ describe("the page of the example", { skip }, () => {
     const far = await forwarding(service.url, 1000);
     try {
       await visitUntilServed(far.url);
-      await status("shown: activated");
+      await status("shown: kept");
+      await untilDelivered();
       const { observationCount } = await stats();
       await browser.run("(document.querySelector('main button').click(), location.assign('/elsewhere'))");
       await browser.until("document.title === 'elsewhere'");
       assert.equal((await stats()).observationCount, observationCount);
+      await until(async () => Number((await stats()).observationCount) === Number(observationCount) + 1);
+    } finally {
+      far.close();
+    }
+  });
+
+  test("a click while the service takes no rewards is kept, and delivered once by the page that is loaded next", async () => {
+    const far = await forwarding(service.url, 0);
+    try {
+      await visitUntilServed(far.url);
+      await untilDelivered();
+      const { observationCount } = await stats();
+      far.away = true;
+      await browser.click("main button");
+      await status("clicked: kept");
+      await browser.reload();
+      await status("shown: kept");
+      assert.ok((await browser.run("localStorage.length")) >= 1);
+      assert.equal((await stats()).observationCount, observationCount);
+      far.away = false;
+      await untilDelivered();
+      await until(async () => Number((await stats()).observationCount) === Number(observationCount) + 1);
+    } finally {
+      far.close();
+    }
+  });
+
+  test("what a tab that is closed has left, another one delivers", async () => {
+    const far = await forwarding(service.url, 0);
+    try {
+      await visitUntilServed(far.url);
+      const first = await browser.openTab();
+      await visitUntilServed(far.url);
+      await untilDelivered();
+      const { observationCount } = await stats();
+      far.away = true;
+      await browser.click("main button");
+      await status("clicked: kept");
+      await browser.closeTab(first);
+      assert.equal((await stats()).observationCount, observationCount);
+      far.away = false;
+      await untilDelivered();
       await until(async () => Number((await stats()).observationCount) === Number(observationCount) + 1);
     } finally {
       far.close();

@@ -1,6 +1,6 @@
 /** What the compiler takes and refuses; never run. Each expected error that is none is an error itself. */
 
-import { createClient, type Recommendation } from "../dist/types/index.js";
+import { createClient, pageStorage, type Recommendation } from "../dist/types/index.js";
 
 interface ShopFeatures {
   country: "DE" | "FR";
@@ -30,5 +30,9 @@ void any.recommend({ bandit: "home", features: { a: ["x", 1] } });
 createClient<{ when: Date }>({ url: "https://recommender.example" });
 // @ts-expect-error a reward without a value
 void any.reward({ bandit: "home", recommendationId: "1" });
+const outbox = any.outbox(pageStorage(), { onRefused: ({ value, error }) => void [value?.toFixed(), error.details.reason] });
+export const kept: Promise<boolean> = outbox.reward({ bandit: "home", recommendationId: "1", value: 1 });
+// @ts-expect-error its call has no deadline: it is kept, not sent
+void outbox.activate({ bandit: "home", recommendationId: "1", deadlineMs: 5 });
 // @ts-expect-error where is it?
 createClient({ tenant: "acme" });

@@ -1,14 +1,16 @@
-// Bundles the client into one readable and one minified file, and prints what a page loads.
+// Bundles the client into one readable and one minified file, and what only Node has into another; prints what a page loads.
 
 import { copyFileSync, readFileSync, rmSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-const SHARED = { entryPoints: ["src/index.ts"], bundle: true, format: "esm", target: "es2022", legalComments: "none" };
+const SHARED = { bundle: true, format: "esm", target: "es2022", legalComments: "none" };
 
 rmSync("dist", { recursive: true, force: true });
-await build({ ...SHARED, outfile: "dist/topk-bandit.js" });
-await build({ ...SHARED, outfile: "dist/topk-bandit.min.js", minify: true });
+const PAGE = { ...SHARED, entryPoints: ["src/index.ts"] };
+await build({ ...PAGE, outfile: "dist/topk-bandit.js" });
+await build({ ...PAGE, outfile: "dist/topk-bandit.min.js", minify: true });
+await build({ ...SHARED, entryPoints: ["src/node.ts"], outfile: "dist/node.js", external: ["node:*"] });
 
 copyFileSync("../../LICENSE", "LICENSE"); // npm packs what is in the package's own folder
 

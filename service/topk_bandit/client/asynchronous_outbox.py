@@ -11,9 +11,10 @@ from topk_bandit.client.courier import Courier
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.loops import on_this_loop
 from topk_bandit.client.outbox_file import OutboxFile
+from topk_bandit.domain.bandits import MAX_SLATE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from os import PathLike
     from types import TracebackType
     from typing import Self
@@ -28,11 +29,12 @@ _LONGEST_ID = 128
 
 
 class AsyncOutbox:
-    """Rewards that can't be lost: on disk before a call returns, and delivered when the service takes them.
+    """Rewards and activations that can't be lost: on disk before a call returns, delivered when the service takes them.
 
     Make it inside the event loop that it is used on; the file is written and emptied on other threads.
-    What is written stays until the service has answered for it, across restarts of both; the service counts a reward
-    once, however often it is sent. Several processes of a machine may share a file, on a local disk; each delivers what
+    What is written stays until the service has answered for it, across restarts of both; each has its effect once,
+    however often it is sent. What is written about one slate is delivered in the order it was written, an activation
+    before the slate's reward. Several processes of a machine may share a file, on a local disk; each delivers what
     it finds there. After a fork make another one. Close it before its client, or use it in an ``async with`` statement:
     what is left then is delivered by whoever opens the file next.
 
@@ -42,13 +44,14 @@ class AsyncOutbox:
         Of a SQLite file, which is made if there is none; two others with longer names come and go beside it.
     client
         Delivers; its tenant is the file's.
-    max_rewards
-        How many rewards may wait. With more, `reward` raises `ResourceExhausted` (OUTBOX_FULL).
+    max_waiting
+        How many rewards and activations may wait. With more, `reward` and `activate` raise `ResourceExhausted`
+        (OUTBOX_FULL).
     timeout
         Seconds that a call of the delivery may take; None takes the client's. Twice as long others leave alone what a
         process was delivering when it was killed.
     on_refused
-        Called with a `Refusal` for each reward that the service will never take (LATE, NOT_FOUND, ALREADY_EXISTS,
+        Called with a `Refusal` for each that the service will never take (LATE, NOT_FOUND, ALREADY_EXISTS,
         INVALID_ARGUMENT, FAILED_PRECONDITION), on another thread, perhaps twice for one; without it the first of each
         kind is logged. All are counted in `status`.
     now
@@ -60,7 +63,7 @@ class AsyncOutbox:
         path: str | PathLike[str],
         client: AsyncClient,
         *,
-        max_rewards: int = 100_000,
+        max_waiting: int = 100_000,
         timeout: float | None = None,
         on_refused: Callable[[Refusal], object] | None = None,
         now: Callable[[], float] = time.time,
@@ -69,7 +72,7 @@ class AsyncOutbox:
         self._new_reward_id = client._operations.new_request_id
         tenant = client._operations.tenant
         self._courier = Courier(
-            OutboxFile(path, tenant=tenant, max_rewards=max_rewards, lease=2.0 * seconds, now=now),
+            OutboxFile(path, tenant=tenant, max_waiting=max_waiting, lease=2.0 * seconds, now=now),
             operations=client._operations,
             send=on_this_loop(client._run),
             timeout=seconds,
@@ -88,7 +91,7 @@ class AsyncOutbox:
         reward_id: str | None = None,
         final: bool = False,
     ) -> bool:
-        """Write down what a slate earned; it will be delivered, also if this process is killed now.
+        """Write down what a slate number; it will be delivered, also if this process is killed now.
 
         Return whether there was something to write: a slate without an id, degraded or the shop's own, takes no reward.
 
@@ -110,17 +113,42 @@ class AsyncOutbox:
         """
         if not recommendation_id:
             return False
-        number = _checked(bandit, recommendation_id, reward_id or "", value)
-        identity = self._new_reward_id() if reward_id is None else reward_id
-        await asyncio.to_thread(self._courier.add, bandit, recommendation_id, number, reward_id=identity, final=final)
+        _check_ids(bandit=bandit, recommendation_id=recommendation_id, reward_id=reward_id or "")
+        number = _finite(value)
+        own_id = self._new_reward_id() if reward_id is None else reward_id
+        await asyncio.to_thread(
+            self._courier.add_reward, bandit, recommendation_id, number, reward_id=own_id, final=final
+        )
+        return True
+
+    async def activate(self, bandit: str, recommendation_id: str, *, shown: Iterable[str] = ()) -> bool:
+        """Write down that a slate was shown, or that `shown`, as many items, were instead of it; it will be delivered.
+
+        Return whether there was something to write, as `reward` does, and write it before that slate's rewards: each of
+        these says that the slate itself was shown. If the service refuses it, they are delivered all the same.
+
+        Raises
+        ------
+        InvalidArgument
+            There are more items than a slate has, or an id is too long.
+        ResourceExhausted
+            OUTBOX_FULL: too many are waiting.
+        Unavailable
+            OUTBOX_FAILED: the file can't be written.
+        """
+        if not recommendation_id:
+            return False
+        items = _checked_items(shown)
+        _check_ids(bandit=bandit, recommendation_id=recommendation_id)
+        await asyncio.to_thread(self._courier.add_activation, bandit, recommendation_id, items)
         return True
 
     async def status(self) -> OutboxStatus:
-        """Return how many rewards wait, since when, and what became of the others."""
+        """Return how many rewards and activations wait, since when, and what became of the others."""
         return await asyncio.to_thread(self._courier.status)
 
     async def flush(self, timeout: float) -> int:
-        """Wait until no reward is left, for so many seconds at most; return how many are left."""
+        """Wait until nothing is left, for so many seconds at most; return how many are left."""
         return await asyncio.to_thread(self._courier.flush, timeout)
 
     async def close(self) -> None:
@@ -136,10 +164,21 @@ class AsyncOutbox:
         await self.close()
 
 
-def _checked(bandit: str, recommendation_id: str, reward_id: str, value: float) -> float:
-    for field, text in (("bandit", bandit), ("recommendation_id", recommendation_id), ("reward_id", reward_id)):
+def _check_ids(**ids: str) -> None:
+    for field, text in ids.items():
         if len(text) > _LONGEST_ID:
             raise invalid_argument(field, f"must have at most {_LONGEST_ID} characters")
+
+
+def _checked_items(shown: Iterable[str]) -> tuple[str, ...]:
+    items = tuple(shown)
+    if len(items) > MAX_SLATE_SIZE:
+        raise invalid_argument("shown_item_ids", f"must be at most {MAX_SLATE_SIZE} items")
+    _check_ids(**{f"shown_item_ids[{index}]": item for index, item in enumerate(items)})
+    return items
+
+
+def _finite(value: float) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise invalid_argument("value", f"must be a finite number, not {value!r}")

@@ -1,4 +1,4 @@
-"""Delivers what an outbox has on disk, a few batches at a time, until the service has answered for each reward."""
+"""Delivers what an outbox has on disk, a few batches at a time, until the service has answered for each call."""
 
 from __future__ import annotations
 
@@ -18,24 +18,35 @@ from topk_bandit.client.errors import (
     FailedPrecondition,
     InvalidArgument,
     NotFound,
+    PermissionDenied,
     ResourceExhausted,
+    Unauthenticated,
     Unavailable,
 )
-from topk_bandit.client.late_rewards import error_of_late
+from topk_bandit.client.late_rewards import error_of_late, error_of_late_activation
 from topk_bandit.client.loops import LoopClosedError
-from topk_bandit.client.values import OutboxStatus, Refusal, RewardOutcome, RewardReceipt
+from topk_bandit.client.outbox_file import KeptActivation, KeptReward
+from topk_bandit.client.values import (
+    ActivationOutcome,
+    ActivationReceipt,
+    OutboxStatus,
+    Refusal,
+    RewardOutcome,
+    RewardReceipt,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.client.late_rewards import LateRewards
     from topk_bandit.client.operations import Operations
-    from topk_bandit.client.outbox_file import KeptReward, OutboxFile
+    from topk_bandit.client.outbox_file import KeptCall, OutboxFile
     from topk_bandit.client.retries import RetryPolicy
 
 __all__ = ["Courier"]
 
 # The service takes the rewards of a call one after the other: a few calls at once share the syncs of its store.
+# Activations have a call each; as many are taken from the file at once.
 _MAX_BATCH = 100
 _CALLS = 4
 # Between two looks for what other processes have left behind.
@@ -46,6 +57,10 @@ _FLUSH_PAUSE_SECONDS = 0.01
 _REFUSALS = (InvalidArgument, NotFound, AlreadyExists, FailedPrecondition)
 _FINAL_QUOTA = "REWARD_COUNT"
 _OUTAGES = (Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable)
+# What the next call would be answered with, too.
+_HINDRANCES = (*_OUTAGES, PermissionDenied, Unauthenticated)
+
+_Answer = RewardReceipt | ActivationReceipt | ClientError
 
 _log = logging.getLogger("topk_bandit.client")
 
@@ -58,7 +73,7 @@ class Courier:
     send
         Makes a call within so many seconds, and returns its result.
     on_refused
-        Told of each reward that is taken out undelivered, before it is (perhaps twice); None logs the first of a kind.
+        Told of each call that is taken out undelivered, before it is (perhaps twice); None logs the first of a kind.
     """
 
     def __init__(
@@ -97,9 +112,14 @@ class Courier:
         for thread in self._threads:
             thread.start()
 
-    def add(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
+    def add_reward(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
         """Write a reward to disk, and see to it soon."""
-        self._file.add(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        self._file.add_reward(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        self._woken.set()
+
+    def add_activation(self, bandit: str, recommendation_id: str, shown: Sequence[str]) -> None:
+        """Write an activation to disk, and see to it soon."""
+        self._file.add_activation(bandit, recommendation_id, shown)
         self._woken.set()
 
     def status(self) -> OutboxStatus:
@@ -118,7 +138,7 @@ class Courier:
         )
 
     def flush(self, timeout: float) -> int:
-        """Wait until nothing is left, or the time is up; return how many rewards are left."""
+        """Wait until nothing is left, or the time is up; return how many calls are left."""
         end = time.monotonic() + timeout
         self._woken.set()
         while (left := self._file.pending()) and time.monotonic() < end and not self._stopped.is_set():
@@ -139,7 +159,9 @@ class Courier:
     def _tell_of_loss(self) -> None:
         with suppress(ClientError):  # it may be closed already
             if not self._file.is_in_place and (lost := self._file.pending()):
-                _log.error("the outbox's file was deleted or replaced, and with it %d rewards are lost", lost)
+                _log.error(
+                    "the outbox's file was deleted or replaced, and with it %d rewards and activations are lost", lost
+                )
 
     def _work(self) -> None:
         while True:
@@ -157,7 +179,7 @@ class Courier:
 
     def _deliver_some(self) -> float | None:
         """Deliver a batch; return how many seconds to wait before the next one, None if there is nothing to deliver."""
-        taken: Sequence[KeptReward] = ()
+        taken: Sequence[KeptCall] = ()
         try:
             taken = self._file.take(self._batch)
             if not taken:
@@ -173,69 +195,95 @@ class Courier:
         self._failures = 0
         if troubles:
             # Few of many may be to blame: these come again after a while, and the others are not kept waiting by them.
-            rewards, errors = zip(*troubles, strict=True)
-            self._hold(rewards, errors[0], self._retry.max_backoff)
+            calls, errors = zip(*troubles, strict=True)
+            self._hold(calls, errors[0], self._retry.max_backoff)
             return self._retry.max_backoff
         self._say_it_works()
         return 0.0
 
-    def _answers(self, taken: Sequence[KeptReward]) -> Sequence[RewardReceipt | ClientError]:
-        operation = self._operations.kept_rewards(taken[0].bandit, taken)
+    def _answers(self, taken: Sequence[KeptCall]) -> Sequence[_Answer]:
+        """Send what was taken, all of one kind; return what became of it, or of as much as there was time for."""
+        rewards = [one for one in taken if isinstance(one, KeptReward)]
+        if rewards:
+            return self._post(rewards)
+        return self._activate([one for one in taken if isinstance(one, KeptActivation)])
+
+    def _post(self, rewards: Sequence[KeptReward]) -> Sequence[_Answer]:
+        operation = self._operations.kept_rewards(rewards[0].bandit, rewards)
         try:
-            answers: list[RewardReceipt | ClientError] = self._send(operation, self._timeout)
+            answers: list[_Answer] = self._send(operation, self._timeout)
         except _REFUSALS as error:
-            return [error] * len(taken)
+            return [error] * len(rewards)
+        return [answer for _, answer in zip(rewards, answers, strict=True)]
+
+    def _activate(self, activations: Sequence[KeptActivation]) -> Sequence[_Answer]:
+        """Say of each slate that it was shown, until all have to wait, or half of a call's time is over."""
+        last = time.monotonic() + self._timeout / 2.0  # so that the last call ends within the lease
+        answers: list[_Answer] = []
+        for one in activations:
+            operation = self._operations.activate(one.bandit, one.recommendation_id, one.shown)
+            try:
+                answers.append(self._send(operation, self._timeout))
+            except _HINDRANCES:
+                if not answers:
+                    raise
+                break
+            except ClientError as error:
+                answers.append(error)
+            if time.monotonic() > last:
+                break
         return answers
 
-    def _settle(
-        self, taken: Sequence[KeptReward], answers: Iterable[RewardReceipt | ClientError]
-    ) -> list[tuple[KeptReward, ClientError]]:
+    def _settle(self, taken: Sequence[KeptCall], answers: Sequence[_Answer]) -> list[tuple[KeptCall, ClientError]]:
         """Take out what was answered for; return what has to be sent again, and why."""
-        again: list[tuple[KeptReward, ClientError]] = []
-        ended: list[KeptReward] = []
+        again: list[tuple[KeptCall, ClientError]] = []
+        ended: list[KeptCall] = []
         refused = 0
-        for reward, answer in zip(taken, answers, strict=True):
-            error = self._error_of(reward, answer)
+        for call, answer in zip(taken, answers, strict=False):
+            error = self._error_of(call, answer)
             if error is not None and not _is_refusal(error):
-                again.append((reward, error))
+                again.append((call, error))
                 continue
-            ended.append(reward)
+            ended.append(call)
             if error is not None:
-                self._refuse(reward, error)
+                self._refuse(call, error)
                 refused += 1
         self._file.remove(ended)
+        self._put_back(taken[len(answers) :], 0.0)
         with self._lock:
             self._delivered += len(ended) - refused
         return again
 
-    def _error_of(self, reward: KeptReward, answer: RewardReceipt | ClientError) -> ClientError | None:
+    def _error_of(self, call: KeptCall, answer: _Answer) -> ClientError | None:
         if isinstance(answer, ClientError):
             return answer
+        if answer.outcome is ActivationOutcome.LATE:
+            return error_of_late_activation(call.bandit)
         if answer.outcome is not RewardOutcome.LATE:
             return None
-        self._late.count(reward.bandit, 1)
-        return error_of_late(reward.bandit, 1)
+        self._late.count(call.bandit, 1)
+        return error_of_late(call.bandit, 1)
 
-    def _refuse(self, reward: KeptReward, error: ClientError) -> None:
-        kind = (reward.bandit, error.details.reason or error.details.code)
+    def _refuse(self, call: KeptCall, error: ClientError) -> None:
+        kind = (call.bandit, error.details.reason or error.details.code)
         with self._lock:
             self._refused[kind] += 1
             first = self._refused[kind] == 1
         if self._on_refused is not None:
-            refusal = Refusal(reward.bandit, reward.recommendation_id, reward.value, reward.reward_id, error)
-            _tell(self._on_refused, refusal)
+            _tell(self._on_refused, _refusal_of(call, error))
         elif first:
-            _log.warning("a reward of %s is not learned: %s (this is said once, status() counts)", kind[0], error)
+            what = "a reward" if isinstance(call, KeptReward) else "an activation"
+            _log.warning("%s of %s is not taken: %s (this is said once, status() counts)", what, kind[0], error)
 
-    def _failed(self, rewards: Sequence[KeptReward], error: Exception) -> float:
+    def _failed(self, calls: Sequence[KeptCall], error: Exception) -> float:
         pause = self._retry.pause(self._failures, random=self._random)
         self._failures += 1
-        self._hold(rewards, error, pause)
+        self._hold(calls, error, pause)
         return pause
 
-    def _hold(self, rewards: Sequence[KeptReward], error: Exception, pause: float) -> None:
+    def _hold(self, calls: Sequence[KeptCall], error: Exception, pause: float) -> None:
         self._say_why(error)
-        self._put_back(rewards, pause)
+        self._put_back(calls, pause)
 
     def _say_why(self, error: Exception) -> None:
         """Log the first error of an outage, and the first of each other kind."""
@@ -245,29 +293,35 @@ class Courier:
             first = not told if told is self._outage else kind not in told
             told.add(kind)
         if first:
-            _log.warning("rewards wait in the outbox: %s (this is said once, status() counts them)", error)
+            _log.warning("calls wait in the outbox: %s (this is said once, status() counts them)", error)
 
     def _say_it_works(self) -> None:
         with self._lock:
             again = bool(self._outage)
             self._outage.clear()
         if again:
-            _log.warning("rewards are delivered again")
+            _log.warning("the outbox delivers again")
 
-    def _put_back(self, rewards: Sequence[KeptReward], seconds: float) -> None:
+    def _put_back(self, calls: Sequence[KeptCall], seconds: float) -> None:
         try:
-            if rewards:
-                self._file.put_back(rewards, seconds=seconds)
+            if calls:
+                self._file.put_back(calls, seconds=seconds)
         except ClientError:
-            _log.debug("the outbox can't be written; others may have its rewards when the lease is over")
+            _log.debug("the outbox can't be written; others may have its calls when the lease is over")
 
 
 def _is_refusal(error: ClientError) -> bool:
     return isinstance(error, _REFUSALS) or error.details.reason == _FINAL_QUOTA
 
 
+def _refusal_of(call: KeptCall, error: ClientError) -> Refusal:
+    if isinstance(call, KeptReward):
+        return Refusal(call.bandit, call.recommendation_id, call.value, call.reward_id, error)
+    return Refusal(call.bandit, call.recommendation_id, None, "", error, call.shown)
+
+
 def _tell(on_refused: Callable[[Refusal], object], refusal: Refusal) -> None:
     try:
         on_refused(refusal)
     except Exception:  # noqa: BLE001, a thread that ends would leave all that comes later undelivered
-        _log.exception("on_refused failed for the reward of %s", refusal.recommendation_id)
+        _log.exception("on_refused failed for %s", refusal.recommendation_id)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.values import RewardReceipt
 
-__all__ = ["LateRewards", "error_of_late"]
+__all__ = ["LateRewards", "error_of_late", "error_of_late_activation"]
 
 _log = logging.getLogger("topk_bandit.client")
 
@@ -66,3 +66,9 @@ def error_of_late(bandit: str, late: int) -> FailedPrecondition:
     """Return the error that says so."""
     problem = f"{late} of the rewards posted to {bandit} came after their deadline and were not learned"
     return FailedPrecondition(ErrorDetails("FAILED_PRECONDITION", problem, reason="REWARD_LATE"))
+
+
+def error_of_late_activation(bandit: str) -> FailedPrecondition:
+    """Return the error that says so of an activation."""
+    problem = f"an activation of a slate of {bandit} came after its deadline"
+    return FailedPrecondition(ErrorDetails("FAILED_PRECONDITION", problem, reason="ACTIVATION_LATE"))

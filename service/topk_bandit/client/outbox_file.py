@@ -1,7 +1,8 @@
-"""Rewards on disk that the service has not acknowledged yet: a SQLite file that several processes may share."""
+"""Calls on disk that the service has not acknowledged yet: a SQLite file that several processes may share."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -14,36 +15,49 @@ from typing import TYPE_CHECKING
 from topk_bandit.client.errors import ErrorDetails, ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["KeptReward", "OutboxFile"]
+__all__ = ["KeptActivation", "KeptCall", "KeptReward", "OutboxFile"]
 
-_VERSION = 1
+_VERSION = 2
 _PATIENCE_SECONDS = 5.0
 
 # Numbers are never used again (AUTOINCREMENT): a process that was frozen while another one delivered what it had taken
-# removes these numbers when it goes on, and they must not be those of newer rewards.
+# removes these numbers when it goes on, and they must not be those of newer calls. A reward has a value, an activation
+# has what was shown, as a JSON list. Calls about one slate go one after the other, in the order they were written: an
+# activation comes before the slate's rewards, and a final one of these is the last.
 _SCHEMA = (
     "CREATE TABLE owner (tenant TEXT NOT NULL)",
-    "CREATE TABLE size (rewards INTEGER NOT NULL)",
+    "CREATE TABLE size (calls INTEGER NOT NULL)",
     "INSERT INTO size VALUES (0)",
-    """CREATE TABLE rewards (
+    """CREATE TABLE calls (
         number INTEGER PRIMARY KEY AUTOINCREMENT, bandit TEXT NOT NULL, recommendation_id TEXT NOT NULL,
-        value REAL NOT NULL, reward_id TEXT NOT NULL, final INTEGER NOT NULL, written REAL NOT NULL,
-        due REAL NOT NULL DEFAULT 0)""",
-    "CREATE INDEX rewards_of_a_slate ON rewards (bandit, recommendation_id, number)",
-    "CREATE TRIGGER one_more AFTER INSERT ON rewards BEGIN UPDATE size SET rewards = rewards + 1; END",
-    "CREATE TRIGGER one_less AFTER DELETE ON rewards BEGIN UPDATE size SET rewards = rewards - 1; END",
+        value REAL, reward_id TEXT NOT NULL, final INTEGER NOT NULL, shown TEXT, written REAL NOT NULL,
+        due REAL NOT NULL DEFAULT 0, CHECK ((value IS NULL) <> (shown IS NULL)))""",
+    "CREATE INDEX calls_about_a_slate ON calls (bandit, recommendation_id, number)",
+    """CREATE VIEW next_calls AS SELECT * FROM calls AS one WHERE NOT EXISTS (
+        SELECT 1 FROM calls AS earlier WHERE earlier.bandit = one.bandit
+        AND earlier.recommendation_id = one.recommendation_id AND earlier.number < one.number)""",
+    "CREATE TRIGGER one_more AFTER INSERT ON calls BEGIN UPDATE size SET calls = calls + 1; END",
+    "CREATE TRIGGER one_less AFTER DELETE ON calls BEGIN UPDATE size SET calls = calls - 1; END",
     f"PRAGMA user_version = {_VERSION}",
 )
 
-# Rewards of one slate go one after the other, in the order they were written: a final one must be the last.
-_DUE = """
-SELECT number, bandit, recommendation_id, value, reward_id, final FROM rewards AS one
-WHERE bandit = :bandit AND (due <= :now OR due > :farthest) AND NOT EXISTS (
-    SELECT 1 FROM rewards AS earlier WHERE earlier.bandit = one.bandit
-    AND earlier.recommendation_id = one.recommendation_id AND earlier.number < one.number)
-ORDER BY number LIMIT :limit
+# A time far beyond the longest lease is from a clock that was set back: it binds nobody.
+_OLDEST = """
+SELECT bandit, shown IS NULL FROM next_calls WHERE due <= :now OR due > :farthest ORDER BY number LIMIT 1
+"""
+# Of a full file most calls are of one bandit: they are read in their order (the plus rules the index out), not sorted.
+_REWARDS = """
+SELECT number, bandit, recommendation_id, value, reward_id, final FROM next_calls
+WHERE (due <= :now OR due > :farthest) AND +bandit = :bandit AND shown IS NULL ORDER BY number LIMIT :limit
+"""
+_ACTIVATIONS = """
+SELECT number, bandit, recommendation_id, shown FROM next_calls
+WHERE (due <= :now OR due > :farthest) AND +bandit = :bandit AND shown IS NOT NULL ORDER BY number LIMIT :limit
+"""
+_ADD = """
+INSERT INTO calls (bandit, recommendation_id, value, reward_id, final, shown, written) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -59,26 +73,39 @@ class KeptReward:
     final: bool
 
 
+@dataclass(frozen=True, slots=True)
+class KeptActivation:
+    """The same for an activation; nothing `shown` stands for the slate itself."""
+
+    number: int
+    bandit: str
+    recommendation_id: str
+    shown: tuple[str, ...]
+
+
+KeptCall = KeptReward | KeptActivation
+
+
 class OutboxFile:
     """One connection to the file, safe to share between threads; it must not be taken over a fork.
 
     Parameters
     ----------
     tenant
-        Whose rewards these are; a file is for one tenant.
-    max_rewards
+        Whose calls these are; a file is for one tenant.
+    max_waiting
         How many it may hold.
     lease
-        Seconds for which those who take rewards have them alone.
+        Seconds for which those who take calls have them alone.
     now
         Seconds since 1970; all processes that share the file have to agree on it.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, tenant: str, max_rewards: int, lease: float, now: Callable[[], float]
+        self, path: str | os.PathLike[str], *, tenant: str, max_waiting: int, lease: float, now: Callable[[], float]
     ) -> None:
         self._path = Path(path)
-        self._max_rewards = max_rewards
+        self._max_waiting = max_waiting
         self._lease = lease
         self._now = now
         self._lock = threading.Lock()
@@ -101,7 +128,7 @@ class OutboxFile:
         """Whether its path still leads to it: what is written to a file that was deleted is gone with this process."""
         return _identity(self._path) == self._identity
 
-    def add(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
+    def add_reward(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
         """Write a reward; it is on disk when this returns.
 
         Raises
@@ -111,52 +138,57 @@ class OutboxFile:
         Unavailable
             OUTBOX_FAILED: the file can't be written, or is not where it was.
         """
+        self._add(bandit, recommendation_id, value, reward_id, final, None)
+
+    def add_activation(self, bandit: str, recommendation_id: str, shown: Sequence[str]) -> None:
+        """Write an activation; it is on disk when this returns. The errors are those of `add_reward`."""
+        self._add(bandit, recommendation_id, None, "", 0, json.dumps(shown))
+
+    def _add(self, *columns: str | float | None) -> None:
         with self._changing() as connection:
             if not self.is_in_place:
                 raise _failed(self._path, "was deleted or replaced: make the outbox anew")
-            [(held,)] = connection.execute("SELECT rewards FROM size")
-            if held >= self._max_rewards:
-                raise _full(self._path, self._max_rewards)
-            connection.execute(
-                "INSERT INTO rewards (bandit, recommendation_id, value, reward_id, final, written)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (bandit, recommendation_id, value, reward_id, final, self._now()),
-            )
+            [(held,)] = connection.execute("SELECT calls FROM size")
+            if held >= self._max_waiting:
+                raise _full(self._path, self._max_waiting)
+            connection.execute(_ADD, (*columns, self._now()))
 
-    def take(self, limit: int) -> list[KeptReward]:
-        """Return the oldest rewards that nobody else has, of one bandit and one of each slate, and have them alone."""
+    def take(self, limit: int) -> list[KeptReward] | list[KeptActivation]:
+        """Return the oldest calls that nobody else has, one of each slate, and have them alone.
+
+        They are all of one bandit, and all rewards or all activations.
+        """
         with self._changing() as connection:
             now = self._now()  # once it is our turn: a lease that began while we waited is no older than this
-            # A time far beyond the longest lease is from a clock that was set back: it binds nobody.
             times = {"now": now, "farthest": now + 2.0 * self._lease}
-            oldest = "SELECT bandit FROM rewards WHERE due <= :now OR due > :farthest ORDER BY number LIMIT 1"
-            for (bandit,) in connection.execute(oldest, times).fetchall():
-                rows = connection.execute(_DUE, {**times, "bandit": bandit, "limit": limit}).fetchall()
-                taken = [KeptReward(*row) for row in rows]
+            for bandit, rewards in connection.execute(_OLDEST, times).fetchall():
+                wanted = {**times, "bandit": bandit, "limit": limit}
+                rows = connection.execute(_REWARDS if rewards else _ACTIVATIONS, wanted).fetchall()
+                taken = [KeptReward(*row) for row in rows] if rewards else list(map(_activation, rows))
                 _set_due(connection, taken, now + self._lease)
                 return taken
         return []
 
-    def put_back(self, rewards: Iterable[KeptReward], *, seconds: float) -> None:
+    def put_back(self, calls: Iterable[KeptCall], *, seconds: float) -> None:
         """Let others have them, after a pause of at most the lease."""
         with self._changing() as connection:
-            _set_due(connection, rewards, self._now() + min(seconds, self._lease))
+            _set_due(connection, calls, self._now() + min(seconds, self._lease))
 
-    def remove(self, rewards: Iterable[KeptReward]) -> None:
+    def remove(self, calls: Iterable[KeptCall]) -> None:
         """Take them out for good."""
         with self._changing() as connection:
-            connection.executemany("DELETE FROM rewards WHERE number = ?", [(one.number,) for one in rewards])
+            connection.executemany("DELETE FROM calls WHERE number = ?", [(one.number,) for one in calls])
 
     def pending(self) -> int:
-        """Return how many rewards it holds, of all processes."""
+        """Return how many calls it holds, of all processes."""
         with self._using() as connection:
-            [(held,)] = connection.execute("SELECT rewards FROM size")
+            [(held,)] = connection.execute("SELECT calls FROM size")
             return int(held)
 
     def oldest(self) -> float | None:
         """Return when the oldest of them was written, in seconds since 1970; None where there is none."""
         with self._using() as connection:
-            found = connection.execute("SELECT written FROM rewards ORDER BY number LIMIT 1").fetchone()
+            found = connection.execute("SELECT written FROM calls ORDER BY number LIMIT 1").fetchone()
             return None if found is None else float(found[0])
 
     def close(self) -> None:
@@ -236,12 +268,17 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _set_due(connection: sqlite3.Connection, rewards: Iterable[KeptReward], due: float) -> None:
-    connection.executemany("UPDATE rewards SET due = ? WHERE number = ?", [(due, one.number) for one in rewards])
+def _activation(row: tuple[int, str, str, str]) -> KeptActivation:
+    number, bandit, recommendation_id, shown = row
+    return KeptActivation(number, bandit, recommendation_id, tuple(json.loads(shown)))
 
 
-def _full(path: Path, max_rewards: int) -> ResourceExhausted:
-    problem = f"the outbox {path} holds {max_rewards} rewards that are not delivered yet, as many as it may"
+def _set_due(connection: sqlite3.Connection, calls: Iterable[KeptCall], due: float) -> None:
+    connection.executemany("UPDATE calls SET due = ? WHERE number = ?", [(due, one.number) for one in calls])
+
+
+def _full(path: Path, max_waiting: int) -> ResourceExhausted:
+    problem = f"the outbox {path} holds {max_waiting} calls that are not delivered yet, as many as it may"
     return ResourceExhausted(ErrorDetails("RESOURCE_EXHAUSTED", problem, reason="OUTBOX_FULL"))
 
 

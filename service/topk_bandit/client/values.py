@@ -166,29 +166,41 @@ class BatchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reward that was taken out of an outbox, because the service will never learn it."""
+    """What was taken out of an outbox undelivered, because the service will never take it: a reward or an activation.
+
+    Attributes
+    ----------
+    value
+        None of an activation.
+    reward_id
+        Empty of an activation.
+    shown
+        The items that an activation says were shown; none stands for the slate itself.
+    """
 
     bandit: str
     recommendation_id: str
-    value: float
+    value: float | None
     reward_id: str
     error: ClientError
+    shown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatus:
-    """Where an outbox stands.
+    """Where an outbox stands; rewards and activations count alike.
 
     Attributes
     ----------
     pending
-        Rewards that are on disk and not delivered, of all processes that share the file.
+        How many are on disk and not delivered, of all processes that share the file.
     oldest
         When the oldest of these was written, in UTC; None where there is none.
     delivered
-        Rewards that this outbox has delivered since it was made.
+        How many this outbox has delivered since it was made.
     refused
-        Rewards that it took out because the service will never learn them, by reason, such as ``REWARD_LATE``.
+        How many it took out because the service will never take them, by reason, such as ``REWARD_LATE`` or
+        ``ACTIVATION_LATE``.
     """
 
     pending: int
