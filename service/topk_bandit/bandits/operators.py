@@ -191,9 +191,7 @@ class Operators:
             difference=ours.difference(theirs),
         )
 
-    async def export_events(
-        self, name: BanditName, *, start: int, limit: int, incarnation: str
-    ) -> tuple[EventPage, tuple[bytes, ...]]:
+    async def export_events(self, name: BanditName, *, start: int, limit: int, incarnation: str) -> EventPage:
         """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
         return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
 

@@ -11,10 +11,11 @@ import binascii
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import astuple
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -43,10 +44,12 @@ __all__ = [
     "LATEST_MS",
     "ArchivedBandit",
     "End",
+    "EventFigures",
     "Line",
     "RetiredItems",
     "SnapshotPart",
     "chain",
+    "event_figures",
     "event_line",
     "read_line",
     "write_line",
@@ -184,6 +187,59 @@ def event_line(position: int, at_ms: int, event_json: str) -> str:
     return f'{{"position":{position},"at_ms":{at_ms},"event":{event_json}}}'
 
 
+class EventFigures(NamedTuple):
+    """What is asked for most of an event, None for what it does not have, and its JSON."""
+
+    position: int
+    at_ms: int
+    type: str
+    recommendation_id: str | None
+    slate: list[str] | None
+    propensity: float | None
+    position_propensities: list[float] | None
+    explored: bool | None
+    value: float | None
+    text: str
+
+
+class _SlateFigures(Struct):
+    recommendation_id: str
+    slate: list[str]
+    propensity: float
+    position_propensities: list[float]
+    explored: bool
+
+
+class _EventFigures(Struct):
+    type: str
+    recommendation_id: str | None = None
+    recommendation: _SlateFigures | None = None
+    value: float | None = None
+    default_reward: float | None = None
+
+
+class _LineFigures(Struct):
+    position: int
+    at_ms: int
+    event: _EventFigures
+
+
+_EVENT, _BEFORE_EVENT = '{"position":', '"event":'
+_decode_figures = msgspec.json.Decoder(_LineFigures).decode
+
+
+def event_figures(line: str) -> EventFigures | None:
+    """Return the figures of a line of an event, None for another one."""
+    if not line.startswith(_EVENT):
+        return None
+    told = _decode_figures(line)
+    event, slate = told.event, told.event.recommendation
+    value = event.default_reward if event.value is None else event.value
+    shown = (event.recommendation_id, None, None, None, None) if slate is None else astuple(slate)
+    text = line.partition(_BEFORE_EVENT)[2][:-1]
+    return EventFigures._make((told.position, told.at_ms, event.type, *shown, value, text))
+
+
 def write_line(value: Line) -> str:
     """Return the line that stands for a value."""
     match value:
@@ -276,6 +332,6 @@ _READERS: Mapping[str, Callable[[Any], Line]] = {
     "retired": RetiredItems,
     "snapshot": lambda data: SnapshotPart(b64decode(data, validate=True)),
     "slate": _read_slate,
-    "imported": lambda one: ArchivedImport(*msgspec.structs.astuple(one)),
-    "end": lambda one: End(*msgspec.structs.astuple(one)),
+    "imported": lambda one: ArchivedImport(*astuple(one)),
+    "end": lambda one: End(*astuple(one)),
 }

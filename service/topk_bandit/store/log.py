@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RewardReceipt,
         SettingsChanged,
     )
+    from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
     from topk_bandit.store.recorded import Recorded
@@ -55,6 +56,7 @@ __all__ = [
     "Snapshot",
     "Store",
     "StoreReport",
+    "TextSlice",
 ]
 
 DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -261,6 +263,16 @@ class LogSlice:
     log_position: int
     events: tuple[LoggedEvent, ...]
     skipped: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TextSlice:
+    """Part of a log as JSON; see `LogSlice`."""
+
+    incarnation: str
+    first_position: int
+    log_position: int
+    events: tuple[EventText, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,6 +649,10 @@ class Store(Protocol):
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """Return up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        ...
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        """Return what `read_log` does, each event as `topk_bandit.store.codec.encode_event` writes it."""
         ...
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:

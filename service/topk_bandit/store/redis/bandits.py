@@ -59,7 +59,14 @@ from topk_bandit.store.redis.arrivals import Arrivals, read_parts, read_record
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
 from topk_bandit.store.redis.link import Link
-from topk_bandit.store.redis.replies import read_bandit, read_holdings, read_items, read_recommendation, read_slice
+from topk_bandit.store.redis.replies import (
+    read_bandit,
+    read_holdings,
+    read_items,
+    read_recommendation,
+    read_slice,
+    read_texts,
+)
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
@@ -80,6 +87,7 @@ if TYPE_CHECKING:
         Skip,
         Snapshot,
         StoreReport,
+        TextSlice,
     )
     from topk_bandit.store.recorded import Recorded
 
@@ -415,6 +423,12 @@ class RedisStore(Store):
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return read_slice(*parts, start=start)
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        """See `Store.read_texts`."""
+        keys = self._keys.bandit(name)
+        _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
+        return read_texts(*parts[:4], start=start)
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""
