@@ -126,7 +126,7 @@ class Operators:
             return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
-        """Return up to `limit` tenants that have bandits and whose id sorts after `after`."""
+        """Return up to `limit` tenants that have bandits or studies and whose id sorts after `after`."""
         return await self._store.list_tenants(after=after, limit=limit)
 
     async def list_overviews(

@@ -44,7 +44,9 @@ __all__ = [
     "LATEST_MS",
     "ArchivedBandit",
     "End",
+    "EndLayout",
     "EventFigures",
+    "ImportLayout",
     "Line",
     "RetiredItems",
     "SnapshotPart",
@@ -145,7 +147,9 @@ class _Slate(Struct, forbid_unknown_fields=True):
     shown: Raw
 
 
-class _Import(Struct, forbid_unknown_fields=True):
+class ImportLayout(Struct, forbid_unknown_fields=True):
+    """The fields of an `ArchivedImport`."""
+
     import_id: str
     first_row: _Count
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
@@ -154,7 +158,9 @@ class _Import(Struct, forbid_unknown_fields=True):
     position: _Count
 
 
-class _End(Struct, forbid_unknown_fields=True):
+class EndLayout(Struct, forbid_unknown_fields=True):
+    """The fields of an `End`."""
+
     position: _Position
     lines: _Position
     digest: str
@@ -169,8 +175,8 @@ class _Line(Struct, forbid_unknown_fields=True, omit_defaults=True):
     retired: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{19}$")], ...] | UnsetType = UNSET
     snapshot: str | UnsetType = UNSET
     slate: _Slate | UnsetType = UNSET
-    imported: _Import | UnsetType = UNSET
-    end: _End | UnsetType = UNSET
+    imported: ImportLayout | UnsetType = UNSET
+    end: EndLayout | UnsetType = UNSET
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -257,9 +263,9 @@ def write_line(value: Line) -> str:
         case Recorded():
             line = _Line(slate=_slate(value))
         case ArchivedImport():
-            line = _Line(imported=_Import(*(getattr(value, name) for name in value.__dataclass_fields__)))
+            line = _Line(imported=ImportLayout(*(getattr(value, name) for name in value.__dataclass_fields__)))
         case End(position, lines, digest):
-            line = _Line(end=_End(position, lines, digest))
+            line = _Line(end=EndLayout(position, lines, digest))
     return _encode(line).decode()
 
 

@@ -421,7 +421,10 @@ class Store(Protocol):
         ...
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
-        """Return up to `limit` tenants that have bandits and whose id sorts after `after` (by bytes), in order."""
+        """Return up to `limit` tenants that have bandits, or studies, and whose id sorts after `after` (by bytes).
+
+        They come in order. A store that keeps bandits alone knows nothing of studies.
+        """
         ...
 
     async def measure(self, tenant: str) -> TenantUse:
