@@ -14,6 +14,7 @@ from rich.progress import Progress, TimeElapsedColumn
 from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
 from doors import doors
+from exports import export
 from figures import Bench, Outcome
 from forever import forever
 from growth import growth
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "latency": latency,
     "doors": doors,
     "long-log": long_log,
+    "export": export,
     "open-loop": open_loop,
     "learns": learns,
     "late-rewards": late_rewards,
