@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.scripts import Script
 
-__all__ = ["long_log"]
+__all__ = ["ITEMS", "SLATE_SIZE", "long_log", "write_visits"]
 
 EVENTS, QUICK_EVENTS = 1_000_000, 10_000
 VISITORS_AT_ONCE = 250
@@ -87,7 +87,7 @@ def _lived(folder: Path, url: str, events: int, report: Report) -> BanditRecord:
         client.create_bandit(BANDIT, slate_size=SLATE_SIZE, context_dimension=1, item_capacity=ITEMS)
         client.upsert_items(BANDIT, [f"item-{index}" for index in range(ITEMS)])
         client.recommend(BANDIT, [1.0])  # from now on the worker follows
-        asyncio.run(_write(url, events // 2, report))
+        asyncio.run(write_visits(url, events // 2, report))
         client.stats(BANDIT)  # answers once the worker has followed the log to its end
     return asyncio.run(_record(url))
 
@@ -100,7 +100,8 @@ async def _record(url: str) -> BanditRecord:
         await store.close()
 
 
-async def _write(url: str, visits: int, report: Report) -> None:
+async def write_visits(url: str, visits: int, report: Report) -> None:
+    """Write slates and their rewards of the bandit at a store, which has its items."""
     record, rng = await _record(url), np.random.default_rng(12)
     slates = random_rankings(np.arange(ITEMS), slate_size=SLATE_SIZE, count=visits, rng=rng).tolist()
     rewards = rng.normal(size=visits).tolist()

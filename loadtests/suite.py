@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
 from doors import doors
+from exports import export
 from fleet_costs import fleet_costs
 from forever import forever
 from growth import growth
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "long-log": long_log,
     **benchmarks(),
     "fleet-costs": fleet_costs,
+    "export": export,
     "learns": learns,
     "late-rewards": late_rewards,
     "large-arms": large_arms,

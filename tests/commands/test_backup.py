@@ -7,13 +7,14 @@ import shutil
 import threading
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contracts.archives import ended
+from tests.contracts.study_archives import ended_study
 from tests.faults.service import serving
 
-from topk_bandit.client import Client, NotFound
+from topk_bandit.client import Client, NotFound, PastAnswer
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.operate.archives import examine
 
@@ -165,6 +166,73 @@ def test_files_that_were_changed_are_refused_and_named(
     assert "is not empty" in line
     with service.client() as client, pytest.raises(NotFound):
         client.get_bandit("new")
+
+
+def ask_people(client: Client, study: str, rounds: int, *, kind: str, list_size: int = 0) -> None:
+    """Create a study, and answer questions of it: the item with the larger number is preferred."""
+    items = {f"i{number}": [number / 7, number % 3] for number in range(7)}
+    client.create_study(study, items, budget=40, answer_kind=kind, list_size=list_size)
+    client.wait_for_design(study)
+    for number in range(rounds):
+        asked = client.next_questions(study, 2, request_id=f"visit-{number}")
+        best = {one.id: max(one.items) for one in asked.questions}
+        client.submit_answers(study, best)
+
+
+def told_of(client: Client, study: str) -> tuple[Any, ...]:
+    """Return all that a service tells of a study."""
+    again = client.next_questions(study, 2, request_id="visit-1")
+    return client.get_study(study), client.get_preferences(study), client.design(study), again
+
+
+def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "copy"
+    with serving(tmp_path / "data") as service, service.client(tenant="lab") as client:
+        ask = Ask(service, capsys)
+        ask_people(client, "taste", 6, kind="pair")
+        past = [PastAnswer("i6", shown=("i1", "i6"))] * 3
+        client.import_answers("taste", past, import_id="last-year")
+        ask_people(client, "home", 2, kind="choice", list_size=3)
+        client.create_bandit("home", slate_size=1, item_capacity=2)
+        before = {study: told_of(client, study) for study in ("taste", "home")}
+        assert before["taste"][0].answered_count == 12
+        assert before["taste"][1].items[0].id == "i6"
+        assert ask("backup", str(folder))[-1] == f"1 bandits and 2 studies in {folder}"
+        for study in before:
+            client.delete_study(study)
+        client.delete_bandit("home")
+        assert ask("tenants", "list") == []
+        assert ask("restore", str(folder))[-1] == f"1 bandits and 2 studies of {folder}"
+        assert {study: told_of(client, study) for study in before} == before
+        assert client.import_answers("taste", past, import_id="last-year").duplicates == 3
+        assert client.next_questions("taste", 2).asked_count == 14, "it goes on"
+        [line] = ask("restore", str(folder), status=1)
+        assert "exist already: tenants/lab/bandits/home, tenants/lab/studies/home, tenants/lab/studies/taste" in line
+        assert "study lab/taste: exists, left as it is" in ask("restore", str(folder), "--existing=skip")
+        assert client.get_study("taste").asked_count == 14
+        told = ask("restore", str(folder), "--existing=replace")
+        assert any(line.startswith("study lab/taste: ") and "in place of" in line for line in told)
+        assert {study: told_of(client, study) for study in before} == before
+        refuse_changed_study(folder, ask)
+
+
+def refuse_changed_study(folder: Path, ask: Ask) -> None:
+    """A line that no service takes is found before anything is deleted, though the manifest knows it."""
+    file = folder / "lab++taste.jsonl"
+    *lines, _ = file.read_text().splitlines()
+    spoilt = [line.replace('"question":2,', '"question":1,') for line in lines]
+    assert spoilt != lines
+    file.write_text("\n".join([*ended_study(spoilt), ""]))
+    [line] = ask("restore", str(folder), "--existing=replace", status=1)
+    assert "SHA-256 differs" in line
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for one in manifest["studies"]:
+        if one["file"] == file.name:
+            one |= {"bytes": file.stat().st_size, "sha256": sha256(file.read_bytes()).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    [line] = ask("restore", str(folder), "--existing=replace", status=1)
+    assert f"{file}, line {len(lines) + 1}: " in line
+    assert "repeats an earlier one" in line
 
 
 @pytest.mark.parametrize("flag", ["--out={}.jsonl", "--parquet={}.parquet"])

@@ -17,7 +17,7 @@ from tests.rpc.whole import served
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
-from topk_bandit.commands.operate.archives import save
+from topk_bandit.commands.operate.archives import archive_lines, save
 from topk_bandit.commands.operate.events import tailed
 from topk_bandit.commands.tables import flatten, table
 from topk_bandit.domain.bandits import BanditName
@@ -296,7 +296,7 @@ def test_a_bandit_whose_log_is_trimmed_while_it_is_read_is_read_anew(running: Ru
         client.create_bandit("trimmed", slate_size=1, item_capacity=2)
         for item_id in ("a", "b"):
             client.upsert_items("trimmed", [item_id])
-        save(client, "trimmed", file)
+        save(lambda: archive_lines(client, "trimmed"), file)
         client.delete_bandit("trimmed")
     assert len(trims) == 1
     kinds = [next(iter(json.loads(line))) for line in file.read_text().splitlines()]

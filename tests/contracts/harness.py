@@ -9,7 +9,9 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from topk_bandit.domain.durability import IN_MEMORY
-from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
+from topk_bandit.domain.operators import EventText
+from topk_bandit.store.codec import encode_event
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS, TextSlice
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.redis.bandits import RedisStore
 
@@ -98,11 +100,14 @@ def run(stores: Stores, scenario: Callable[..., Awaitable[None]], *, connections
 
 
 async def whole_log(store: Store, name: BanditName) -> list[LoggedEvent]:
-    """Return all events that are kept, read in pages."""
+    """Return all events that are kept, read in pages, and as JSON too."""
     events: list[LoggedEvent] = []
     start = (await store.read_log(name, start=0, limit=1)).first_position
     while True:
         page = await store.read_log(name, start=start + len(events), limit=500)
+        texts = await store.read_texts(name, start=start + len(events), limit=500)
+        written = tuple(EventText(one.position, one.at_ms, encode_event(one.event)) for one in page.events)
+        assert texts == TextSlice(page.incarnation, page.first_position, page.log_position, written)
         if not page.events:
             assert start + len(events) == page.log_position + 1
             return events

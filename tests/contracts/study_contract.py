@@ -8,22 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contracts.harness import run
+from tests.contracts.study_archives import StudySender, archived_study, ended_study
 from tests.contracts.study_samples import CHOSEN, DESIGN, LEASE_MS, PROGRESS, STUDY, answers, imported, study_settings
 
-from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
+from topk_bandit.domain.errors import (
+    ConflictError,
+    ExhaustedError,
+    InvalidArgumentError,
+    NotFoundError,
+    NotReadyError,
+    TopkBanditError,
+)
 from topk_bandit.domain.studies import (
     AnswerKind,
     DesignCancelled,
+    DesignChosen,
     DesignFailed,
     DesignProgress,
     DesignRestarted,
     DesignState,
     QuestionAnswered,
+    QuestionList,
     QuestionsAsked,
     RankingAnswer,
     RatingsAnswer,
     StudyCreated,
+    StudyItem,
     StudyName,
+    StudySettings,
     StudyShape,
 )
 from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
@@ -34,7 +46,6 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.domain.studies import StudySettings
     from topk_bandit.store.study_log import StudyRecord, StudyStore
 
 ABSENT = StudyName("shop", "absent")
@@ -75,6 +86,30 @@ async def filled(store: StudyStore) -> None:
     await ask(store, 0, 1)
     await store.record_answers(record, [(1, FIRST)])
     await store.record_import(record, *imported())
+
+
+def plain_settings() -> StudySettings:
+    items = tuple(StudyItem(one, (number / 3, 1.0 - number)) for number, one in enumerate("abc"))
+    return StudySettings(items, (), AnswerKind.RANKING, list_size=2, budget=5)
+
+
+async def filled_plainly(store: StudyStore) -> None:
+    """Create a study that can be learned from, in which each kind of thing is there."""
+    record = await create(store, having=plain_settings())
+    lists = (QuestionList(0, (0, 1)), QuestionList(0, (2, 1)))
+    await store.end_design(record, DesignChosen(1, replace(DESIGN, lists=lists)))
+    await ask(store, 0, 1, count=2)
+    await store.record_answers(record, [(1, FIRST)])
+    part, event = imported()
+    past = tuple(replace(one, shown=QuestionList(0, (0, 2))) for one in event.answers)
+    await store.record_import(record, part, replace(event, answers=past))
+
+
+async def kept(store: StudyStore, name: StudyName) -> tuple[Any, ...]:
+    """Return what a store has of a study beside its record."""
+    requests, parts = await store.scan_requests(name, cursor=0), await store.scan_imports(name, cursor=0)
+    log = (await store.read_study(name, start=1, limit=100)).events
+    return log, requests, parts, await store.find_import(name, "old")
 
 
 async def take(store: StudyStore, *which: int, **how: str) -> ImportOutcome:
@@ -487,5 +522,99 @@ class StudyContract:
             record = await create(store)
             await store.end_design(record, replace(CHOSEN, design=design))
             assert (await events(store))[1] == replace(CHOSEN, design=design)
+
+        run(studies, scenario)
+
+    @pytest.mark.parametrize("at_once", [1, 1000])
+    def test_a_study_that_arrives_is_the_one_that_was(self, studies: Stores, at_once: int) -> None:
+        async def scenario(store: StudyStore) -> None:
+            await filled_plainly(store)
+            before, told = await store.get_study(STUDY), await kept(store, STUDY)
+            lines = await archived_study(store, STUDY)
+            await store.delete_study(STUDY)
+            receipt = await StudySender(store).send(STUDY, lines, at_once=at_once)
+            assert (receipt.next_line, receipt.made) == (len(lines), before)
+            assert await store.get_study(STUDY) == before
+            assert await kept(store, STUDY) == told
+            assert await archived_study(store, STUDY) == lines
+            assert await store.list_studies(STUDY.tenant, after="", limit=9) == (before,)
+            assert (await ask(store, 0, 1, asked=2)).status is AskStatus.REPEATED
+            assert await store.record_answers(before, [(1, FIRST), (1, OTHER), (2, FIRST)]) == [
+                AnswerStatus.DUPLICATE,
+                AnswerStatus.CONFLICT,
+                AnswerStatus.ACCEPTED,
+            ]
+            assert (await take(store)).status is RecordStatus.REPEATED
+            assert (await take(store, 2)).position == before.log_position + 2
+            assert await StudySender(store).send(STUDY, lines[-1:], first=len(lines) - 1) != receipt, "it has grown"
+
+        run(studies, scenario)
+
+    def test_a_design_that_was_not_done_is_found_by_whoever_designs(self, studies: Stores) -> None:
+        async def scenario(store: StudyStore) -> None:
+            record = await create(store, having=plain_settings())
+            await store.end_design(record, DesignFailed(1, "items", "no two differ"))
+            failed, failed_lines = await store.get_study(STUDY), await archived_study(store, STUDY)
+            await create(store, having=plain_settings())
+            lines = await archived_study(store, STUDY)
+            await store.delete_study(STUDY)
+            assert (await StudySender(store).send(ABSENT, failed_lines)).made == replace(failed, name=ABSENT)
+            made = (await StudySender(store).send(STUDY, lines)).made
+            assert made is not None
+            assert (made.state, made.attempt, made.failure) == (DesignState.DESIGNING, 2, None)
+            assert await store.unfinished_designs(limit=9) == (STUDY,)
+            claimed = await store.claim_design(STUDY, owner="me", lease_ms=LEASE_MS)
+            assert claimed == made
+
+        run(studies, scenario)
+
+    def test_an_import_of_a_study_takes_no_place_that_is_not_its_own(self, studies: Stores) -> None:
+        async def scenario(store: StudyStore) -> None:
+            await filled_plainly(store)
+            lines, sender = await archived_study(store, STUDY), StudySender(store)
+            with pytest.raises(ConflictError) as refused:
+                await sender.send(STUDY, lines)
+            assert refused.value.reason == "STUDY_ARRIVED"
+            await sender.send(ABSENT, lines[:3])
+            with pytest.raises(NotFoundError):
+                await store.get_study(ABSENT)
+            with pytest.raises(NotReadyError) as gap:
+                await sender.send(ABSENT, lines[4:], first=4)
+            assert (gap.value.reason, gap.value.numbers) == ("IMPORT_GAP", {"next_row": 3})
+            assert (await sender.send(ABSENT, lines[:3])).next_line == 3, "sent again"
+            await sender.send(ABSENT, lines[:2], import_id="two")
+            with pytest.raises(ConflictError) as replaced:
+                await sender.send(ABSENT, lines[3:], first=3)
+            assert replaced.value.reason == "ARRIVAL_REPLACED"
+            with pytest.raises(ExhaustedError) as full:
+                await StudySender(store, studies=1).send(ABSENT, lines)
+            assert full.value.reason == "STUDY_QUOTA"
+            assert (await StudySender(store, studies=2).send(ABSENT, lines)).made is not None
+
+        run(studies, scenario)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "place"),
+        [
+            ('"type":"answered"', '"type":"unanswered"', 4),
+            ('"position":4', '"position":5', 4),
+            ('"question":1', '"question":9', -1),
+            ('"lists":[0,1]', '"lists":[0,7]', -1),
+            ('{"request"', '{"requests"', 6),
+        ],
+    )
+    def test_lines_that_no_study_can_have_are_refused(self, studies: Stores, old: str, new: str, place: int) -> None:
+        async def scenario(store: StudyStore) -> None:
+            await filled_plainly(store)
+            lines = (await archived_study(store, STUDY))[:-1]
+            spoilt = [line.replace(old, new) for line in lines]
+            assert spoilt != lines
+            with pytest.raises(InvalidArgumentError) as refused:
+                await StudySender(store).send(ABSENT, ended_study(spoilt))
+            assert refused.value.field == f"lines[{place % (len(lines) + 1)}]"
+            with pytest.raises(InvalidArgumentError, match="was changed or is missing"):
+                await StudySender(store).send(ABSENT, [*lines[:-1], ended_study(lines)[-1]], import_id="two")
+            with pytest.raises(NotFoundError):
+                await store.get_study(ABSENT)
 
         run(studies, scenario)

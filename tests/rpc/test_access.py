@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from tests.rpc.harness import RunningServer
 
-CHANGING = ("Create", "Update", "Upsert", "Retire", "Cancel", "ImportObservations", "ImportAnswers", "ImportEvents")
+CHANGING = (
+    "Create",
+    "Update",
+    "Upsert",
+    "Retire",
+    "Cancel",
+    "ImportObservations",
+    "ImportAnswers",
+    "ImportEvents",
+    "ImportStudy",
+)
 METHODS = {f"/{service.full_name}/{method.name}": method for service in DESCRIPTORS for method in service.methods}
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
 UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"

@@ -14,6 +14,7 @@ import redis
 from tests.contracts.archives import archived, arrive
 from tests.contracts.harness import RedisStores
 from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
+from tests.contracts.study_archives import StudySender, archived_study
 from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imported, study_settings
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
@@ -28,7 +29,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import ExhaustedError
-from topk_bandit.domain.studies import DesignCancelled, RankingAnswer
+from topk_bandit.domain.studies import DesignCancelled, RankingAnswer, StudyQuery
 from topk_bandit.store.log import Correctable, Skip, Snapshot
 from topk_bandit.store.redis import scripts as module
 from topk_bandit.store.redis.link import Link
@@ -185,11 +186,12 @@ async def use_bandits(store: Store) -> Sequence[str]:
 
 async def use_studies(store: StudyStore) -> None:
     """Call each script about studies."""
-    record = await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
+    having = replace(study_settings(), queries=(StudyQuery("now", (1.0,)), StudyQuery("later", (2.0,))))
+    record = await store.create_study(STUDY, having, incarnation="first", quota=9)
     await store.claim_design(STUDY, owner="me", lease_ms=LEASE_MS)
     await store.report_design(record, owner="me", lease_ms=LEASE_MS, progress=PROGRESS)
     await store.end_design(record, DesignCancelled(1))
-    again = await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
+    again = await store.create_study(STUDY, having, incarnation="first", quota=9)
     await store.end_design(again, replace(CHOSEN, attempt=2))
     asked = await store.get_study(STUDY)
     await store.ask(asked, request_id="one", count=2, lists=(0, 1), asked=0)
@@ -198,7 +200,9 @@ async def use_studies(store: StudyStore) -> None:
     await store.find_import(STUDY, "old")
     await store.read_study(STUDY, start=1, limit=9)
     await store.unfinished_designs(limit=9)
+    lines = await archived_study(store, STUDY)
     await store.delete_study(STUDY)
+    assert (await StudySender(store).send(STUDY, lines, at_once=5)).made is not None
 
 
 async def use_everything(url: str) -> None:

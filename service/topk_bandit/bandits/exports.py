@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import EventPage
-from topk_bandit.store.codec import encode_event
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.operators import EventText
     from topk_bandit.store.log import Store
 
 __all__ = ["PAGE_BYTES", "read_page"]
@@ -21,14 +21,13 @@ __all__ = ["PAGE_BYTES", "read_page"]
 PAGE_BYTES = 1 << 20
 """A page ends with the event that makes it larger."""
 
-# They are decoded and written as JSON on the event loop, where slates are waiting: a millisecond or two of work.
-_EVENTS_PER_READ = 16
+# They are read and checked on the event loop, where slates are waiting, and by a script in the store: less than a
+# millisecond of work in each.
+_EVENTS_PER_READ = 32
 
 
-async def read_page(
-    store: Store, name: BanditName, *, start: int, limit: int, incarnation: str = ""
-) -> tuple[EventPage, tuple[bytes, ...]]:
-    """Return up to `limit` events from a position on, and the JSON of each.
+async def read_page(store: Store, name: BanditName, *, start: int, limit: int, incarnation: str = "") -> EventPage:
+    """Return up to `limit` events from a position on.
 
     Parameters
     ----------
@@ -44,32 +43,29 @@ async def read_page(
     NotReadyError
         LOG_TRIMMED: the log begins after `start`. LOG_REPLACED: the bandit was created anew.
     """
-    part = await store.read_log(name, start=1, limit=0)
+    part = await store.read_texts(name, start=1, limit=0)
     if incarnation and part.incarnation != incarnation:
         raise NotReadyError("LOG_REPLACED", f"{name} was created anew: its log is another one")
     position = start or part.first_position
     if position < part.first_position:
         problem = f"the log begins at {part.first_position}: what was before is trimmed"
         raise NotReadyError("LOG_TRIMMED", problem, first_position=part.first_position)
-    events, texts = await _read_events(store, name, position, limit)
-    page = EventPage(part.incarnation, tuple(events), position + len(events), part.log_position)
-    return page, tuple(texts)
+    events = await _read_events(store, name, position, limit)
+    return EventPage(part.incarnation, tuple(events), position + len(events), part.log_position)
 
 
-async def _read_events(store: Store, name: BanditName, start: int, limit: int) -> tuple[list[LoggedEvent], list[bytes]]:
-    """Return up to `limit` events, fewer where they end or are large, and the JSON of each."""
-    events: list[LoggedEvent] = []
-    texts: list[bytes] = []
+async def _read_events(store: Store, name: BanditName, start: int, limit: int) -> list[EventText]:
+    """Return up to `limit` events, fewer where they end or are large."""
+    events: list[EventText] = []
     size = 0
     while len(events) < limit:
         wanted = min(_EVENTS_PER_READ, limit - len(events))
-        part = await store.read_log(name, start=start + len(events), limit=wanted)
-        for logged in part.events:
-            events.append(logged)
-            texts.append(encode_event(logged.event))
-            size += len(texts[-1])
+        part = await store.read_texts(name, start=start + len(events), limit=wanted)
+        for told in part.events:
+            events.append(told)
+            size += len(told.text)
             if size >= PAGE_BYTES:
-                return events, texts
+                return events
         if len(part.events) < wanted:
             break
-    return events, texts
+    return events

@@ -126,7 +126,7 @@ class Operators:
             return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
-        """Return up to `limit` tenants that have bandits and whose id sorts after `after`."""
+        """Return up to `limit` tenants that have bandits or studies and whose id sorts after `after`."""
         return await self._store.list_tenants(after=after, limit=limit)
 
     async def list_overviews(
@@ -191,9 +191,7 @@ class Operators:
             difference=ours.difference(theirs),
         )
 
-    async def export_events(
-        self, name: BanditName, *, start: int, limit: int, incarnation: str
-    ) -> tuple[EventPage, tuple[bytes, ...]]:
+    async def export_events(self, name: BanditName, *, start: int, limit: int, incarnation: str) -> EventPage:
         """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
         return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
 

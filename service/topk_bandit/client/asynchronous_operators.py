@@ -70,7 +70,7 @@ class AsyncOperators(BaseClient):
         return await self._run(self._operators.top_slates(bandit, context, features=features, limit=limit), timeout)
 
     def list_tenants(self, *, timeout: float | None = None) -> AsyncIterator[str]:
-        """Iterate over the ids of all tenants that have bandits; `timeout` is for each page.
+        """Iterate over the ids of all tenants that have bandits or studies; `timeout` is for each page.
 
         A key has to be for every tenant.
         """

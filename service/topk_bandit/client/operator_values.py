@@ -251,7 +251,7 @@ class SkippedEvent:
 
 @dataclass(frozen=True, slots=True)
 class ImportedLines:
-    """With which line an import goes on, and the newest position of the bandit that was made; 0 while lines miss."""
+    """With which line an import goes on, and the newest position of what was made; 0 while lines miss."""
 
     next_line: int
     log_position: int

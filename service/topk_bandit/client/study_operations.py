@@ -13,6 +13,7 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.errors import error_of_status
 from topk_bandit.client.operations import Operation, Page
+from topk_bandit.client.operator_values import ImportedLines
 from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
@@ -171,6 +172,24 @@ class StudyOperations:
         """Return a page of preferences."""
         request = pb.GetPreferencesRequest(study=self._name(study), page_token=token)
         return Operation(PreferenceServiceStub, "GetPreferences", request, _preferences)
+
+    def lines(self, study: str, cursor: str) -> Operation[Page[str]]:
+        """Return a page of a study."""
+        request = pb.ExportStudyRequest(study=self._name(study), cursor=cursor)
+        return Operation(
+            PreferenceServiceStub, "ExportStudy", request, lambda page: Page(tuple(page.lines), page.next_cursor)
+        )
+
+    def import_lines(
+        self, study: str, lines: Iterable[str], *, import_id: str, first_line: int
+    ) -> Operation[ImportedLines]:
+        """Bring lines of a study."""
+        request = pb.ImportStudyRequest(
+            study=self._name(study), import_id=import_id, first_line=first_line, lines=lines
+        )
+        return Operation(
+            PreferenceServiceStub, "ImportStudy", request, lambda made: ImportedLines(made.next_line, made.log_position)
+        )
 
 
 def _items(items: Mapping[str, Iterable[float]] | Iterable[str]) -> list[pb.StudyItem]:

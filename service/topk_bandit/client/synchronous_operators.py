@@ -72,7 +72,7 @@ class Operators(BaseClient):
         return self._run(self._operators.top_slates(bandit, context, features=features, limit=limit), timeout)
 
     def list_tenants(self, *, timeout: float | None = None) -> Iterator[str]:
-        """Iterate over the ids of all tenants that have bandits; `timeout` is for each page.
+        """Iterate over the ids of all tenants that have bandits or studies; `timeout` is for each page.
 
         A key has to be for every tenant.
         """

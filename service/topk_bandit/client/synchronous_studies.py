@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from topk_bandit.client.operations import Operation, Page
+    from topk_bandit.client.operator_values import ImportedLines
     from topk_bandit.client.study_values import (
         AnswerKind,
         AnswersOutcome,
@@ -82,6 +83,34 @@ class Studies(BaseClient):
     def delete_study(self, study: str, *, timeout: float | None = None) -> None:
         """Remove a study with all its questions and answers, for good."""
         self._run(self._studies.delete_study(study), timeout)
+
+    def export_study(self, study: str, *, timeout: float | None = None) -> Iterator[str]:
+        """Iterate over a study as lines for `import_study`.
+
+        `timeout` is for each page. `FailedPrecondition` (STUDY_REPLACED) if the study was created anew meanwhile.
+        """
+
+        def page_after(token: str) -> Operation[Page[str]]:
+            return self._studies.lines(study, token)
+
+        return self._pages(page_after, timeout)
+
+    def import_study(
+        self, study: str, lines: Iterable[str], *, import_id: str, first_line: int, timeout: float | None = None
+    ) -> ImportedLines:
+        """Bring lines of a study, the last of which makes it; none ask how far the import is.
+
+        Parameters
+        ----------
+        lines
+            At most 1,000: what `export_study` gave, then the line that ends them; see ``preference_service.proto``.
+        import_id
+            What all parts of an import have in common.
+        first_line
+            Where the lines stand, from 0.
+        """
+        work = self._studies.import_lines(study, lines, import_id=import_id, first_line=first_line)
+        return self._run(work, timeout)
 
     def design(self, study: str, *, timeout: float | None = None) -> Design:
         """Return how a study's design stands."""

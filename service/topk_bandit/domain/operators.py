@@ -7,12 +7,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
 
 __all__ = [
     "BanditOverview",
     "CallStatus",
     "EventPage",
+    "EventText",
     "Explanation",
     "HistoryPoint",
     "ItemPart",
@@ -303,6 +304,15 @@ class SkipReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class EventText:
+    """An event of a log as JSON in UTF-8."""
+
+    position: int
+    at_ms: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class EventPage:
     """Part of a log.
 
@@ -317,7 +327,7 @@ class EventPage:
     """
 
     incarnation: str
-    events: tuple[LoggedEvent, ...]
+    events: tuple[EventText, ...]
     next_position: int
     log_position: int
 

@@ -98,6 +98,8 @@ RULES: Mapping[str, Rule] = {
         ImportAnswers=Rule(Scope.MANAGE, "study", audited=True),
         GetAnswerImport=Rule(Scope.MANAGE, "study"),
         GetPreferences=Rule(Scope.MANAGE, "study"),
+        ExportStudy=Rule(Scope.OPERATE, "study"),
+        ImportStudy=Rule(Scope.MANAGE, "study", audited=True),
     ),
     **_rules(
         "topk_bandit.v1.OperatorService",

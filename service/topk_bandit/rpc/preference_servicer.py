@@ -11,7 +11,7 @@ from google.protobuf.empty_pb2 import Empty
 from grpc import StatusCode
 
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
-from topk_bandit.rpc import answer_imports, fields
+from topk_bandit.rpc import answer_imports, fields, study_archives
 from topk_bandit.rpc import study_converters as converters
 from topk_bandit.rpc.failures import status
 from topk_bandit.v1 import preference_service_pb2 as pb
@@ -35,7 +35,7 @@ READ_ONLY_STUDY_METHODS = frozenset(
     for service, methods in (
         (
             pb.DESCRIPTOR.services_by_name["PreferenceService"],
-            ("GetStudy", "ListStudies", "GetAnswerImport", "GetPreferences"),
+            ("GetStudy", "ListStudies", "GetAnswerImport", "GetPreferences", "ExportStudy"),
         ),
         (operations_pb.DESCRIPTOR.services_by_name["Operations"], ("GetOperation", "ListOperations", "WaitOperation")),
     )
@@ -124,6 +124,17 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
             name, after=page.after, queries=page.queries, items=page.items
         )
         return converters.preferences_to_proto(preferences, after=page.after)
+
+    async def ExportStudy(self, request: pb.ExportStudyRequest, _context: Context) -> pb.ExportStudyResponse:
+        """Return a page of a study."""
+        name, place = study_archives.study_place(request)
+        return study_archives.page_to_proto(*await self._use_cases.export_study(name, place))
+
+    async def ImportStudy(self, request: pb.ImportStudyRequest, _context: Context) -> pb.ImportStudyResponse:
+        """Take in lines of a study."""
+        receipt = await self._use_cases.import_study(*study_archives.lines_request(request))
+        position = 0 if receipt.made is None else receipt.made.log_position
+        return pb.ImportStudyResponse(next_line=receipt.next_line, log_position=position)
 
 
 def _placed(index: int, outcome: AnswerOutcome | TopkBanditError) -> AnswerOutcome | TopkBanditError:

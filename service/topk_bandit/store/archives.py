@@ -11,10 +11,11 @@ import binascii
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import astuple
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -43,10 +44,14 @@ __all__ = [
     "LATEST_MS",
     "ArchivedBandit",
     "End",
+    "EndLayout",
+    "EventFigures",
+    "ImportLayout",
     "Line",
     "RetiredItems",
     "SnapshotPart",
     "chain",
+    "event_figures",
     "event_line",
     "read_line",
     "write_line",
@@ -142,7 +147,9 @@ class _Slate(Struct, forbid_unknown_fields=True):
     shown: Raw
 
 
-class _Import(Struct, forbid_unknown_fields=True):
+class ImportLayout(Struct, forbid_unknown_fields=True):
+    """The fields of an `ArchivedImport`."""
+
     import_id: str
     first_row: _Count
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
@@ -151,7 +158,9 @@ class _Import(Struct, forbid_unknown_fields=True):
     position: _Count
 
 
-class _End(Struct, forbid_unknown_fields=True):
+class EndLayout(Struct, forbid_unknown_fields=True):
+    """The fields of an `End`."""
+
     position: _Position
     lines: _Position
     digest: str
@@ -166,8 +175,8 @@ class _Line(Struct, forbid_unknown_fields=True, omit_defaults=True):
     retired: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{19}$")], ...] | UnsetType = UNSET
     snapshot: str | UnsetType = UNSET
     slate: _Slate | UnsetType = UNSET
-    imported: _Import | UnsetType = UNSET
-    end: _End | UnsetType = UNSET
+    imported: ImportLayout | UnsetType = UNSET
+    end: EndLayout | UnsetType = UNSET
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -182,6 +191,59 @@ def chain(digest: str, line: str) -> str:
 def event_line(position: int, at_ms: int, event_json: str) -> str:
     """Return the line of an event."""
     return f'{{"position":{position},"at_ms":{at_ms},"event":{event_json}}}'
+
+
+class EventFigures(NamedTuple):
+    """What is asked for most of an event, None for what it does not have, and its JSON."""
+
+    position: int
+    at_ms: int
+    type: str
+    recommendation_id: str | None
+    slate: list[str] | None
+    propensity: float | None
+    position_propensities: list[float] | None
+    explored: bool | None
+    value: float | None
+    text: str
+
+
+class _SlateFigures(Struct):
+    recommendation_id: str
+    slate: list[str]
+    propensity: float
+    position_propensities: list[float]
+    explored: bool
+
+
+class _EventFigures(Struct):
+    type: str
+    recommendation_id: str | None = None
+    recommendation: _SlateFigures | None = None
+    value: float | None = None
+    default_reward: float | None = None
+
+
+class _LineFigures(Struct):
+    position: int
+    at_ms: int
+    event: _EventFigures
+
+
+_EVENT, _BEFORE_EVENT = '{"position":', '"event":'
+_decode_figures = msgspec.json.Decoder(_LineFigures).decode
+
+
+def event_figures(line: str) -> EventFigures | None:
+    """Return the figures of a line of an event, None for another one."""
+    if not line.startswith(_EVENT):
+        return None
+    told = _decode_figures(line)
+    event, slate = told.event, told.event.recommendation
+    value = event.default_reward if event.value is None else event.value
+    shown = (event.recommendation_id, None, None, None, None) if slate is None else astuple(slate)
+    text = line.partition(_BEFORE_EVENT)[2][:-1]
+    return EventFigures._make((told.position, told.at_ms, event.type, *shown, value, text))
 
 
 def write_line(value: Line) -> str:
@@ -201,9 +263,9 @@ def write_line(value: Line) -> str:
         case Recorded():
             line = _Line(slate=_slate(value))
         case ArchivedImport():
-            line = _Line(imported=_Import(*(getattr(value, name) for name in value.__dataclass_fields__)))
+            line = _Line(imported=ImportLayout(*(getattr(value, name) for name in value.__dataclass_fields__)))
         case End(position, lines, digest):
-            line = _Line(end=_End(position, lines, digest))
+            line = _Line(end=EndLayout(position, lines, digest))
     return _encode(line).decode()
 
 
@@ -276,6 +338,6 @@ _READERS: Mapping[str, Callable[[Any], Line]] = {
     "retired": RetiredItems,
     "snapshot": lambda data: SnapshotPart(b64decode(data, validate=True)),
     "slate": _read_slate,
-    "imported": lambda one: ArchivedImport(*msgspec.structs.astuple(one)),
-    "end": lambda one: End(*msgspec.structs.astuple(one)),
+    "imported": lambda one: ArchivedImport(*astuple(one)),
+    "end": lambda one: End(*astuple(one)),
 }

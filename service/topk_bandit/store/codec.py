@@ -99,6 +99,7 @@ __all__ = [
     "encode_snapshot",
     "fingerprint",
     "prior_digest",
+    "written_event",
 ]
 
 _SNAPSHOT_MAGIC = b"tkbs"
@@ -205,6 +206,24 @@ def encode_event(event: Event) -> bytes:
 def decode_event(data: bytes) -> Event:
     """Return the event in `data`, or raise `CorruptDataError`."""
     return _decode_event(data)
+
+
+def written_event(data: bytes, *, deadline_ms: int | None = None) -> bytes:
+    """Return what `encode_event` writes for the event in `data`, or raise `CorruptDataError`.
+
+    Parameters
+    ----------
+    deadline_ms
+        What a `Recommended` has as its deadline, in place of what it tells.
+    """
+    told = _read_layout(data)
+    kind = type(told)
+    head = _HEADS.get(kind)
+    if head is None:
+        return encode_event(decode_event(data))
+    if deadline_ms is not None and kind is _LAYOUTS[Recommended]:
+        told.recommendation.deadline_ms = deadline_ms
+    return head + text_of(told)[len(head) :]
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -412,12 +431,18 @@ _TAGS: dict[type[Event], str] = {
     EventSkipped: "event_skipped",
 }
 _LEFT_OUT = ("prior",)
-_decode_event: Callable[[bytes], Event] = decoder(
-    any_of(
-        derive(kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_expired if kind is Expired else kind)
-        for kind, tag in _TAGS.items()
-    )
-)
+_LAYOUTS = {
+    kind: derive(kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_expired if kind is Expired else kind)
+    for kind, tag in _TAGS.items()
+}
+_decode_event: Callable[[bytes], Event] = decoder(any_of(_LAYOUTS.values()))
+_read_layout: Callable[[bytes], Any] = decoder(any_of(_LAYOUTS.values()), made=lambda told: told)
+# Of most events the layout is written as the event is, but for the order of its first two fields: no event needs to be
+# made of it.
+_HEADS = {
+    _LAYOUTS[kind]: f'{{"v":{SCHEMA},"type":"{_TAGS[kind]}",'.encode()
+    for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, Rewarded)
+}
 _decode_settings: Callable[[bytes], BanditSettings] = decoder(_StampedSettings)
 _decode_recorded: Callable[[bytes], Recommendation] = decoder(derive(Recommendation, Stamped))
 _decode_features: Callable[[bytes], FeaturesLayout] = decoder(Annotated[FeaturesLayout, Meta(min_length=1)])

@@ -127,13 +127,19 @@ def any_of(types: Iterable[Any]) -> Any:  # noqa: ANN401, a type
     return reduce(or_, types)
 
 
-def decoder(layout: Any) -> Callable[[bytes], Any]:  # noqa: ANN401, a type
-    """Return a function that reads the value of a document, or raises `CorruptDataError`."""
+def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Callable[[bytes], _Value]:  # noqa: ANN401, a type
+    """Return a function that makes something of a document's layout, or raises `CorruptDataError`.
+
+    Parameters
+    ----------
+    made
+        What is made of it: the value that the document stands for if it is not given.
+    """
     decode = msgspec.json.Decoder(layout).decode
 
-    def decoded(data: bytes) -> Any:  # noqa: ANN401
+    def decoded(data: bytes) -> _Value:
         try:
-            return read(decode(data))
+            return made(decode(data))
         except (ValueError, RecursionError) as error:
             raise CorruptDataError(f"stored bytes are damaged: {error}") from error
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RewardReceipt,
         SettingsChanged,
     )
+    from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
     from topk_bandit.store.recorded import Recorded
@@ -55,6 +56,7 @@ __all__ = [
     "Snapshot",
     "Store",
     "StoreReport",
+    "TextSlice",
 ]
 
 DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -264,6 +266,16 @@ class LogSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class TextSlice:
+    """Part of a log as JSON; see `LogSlice`."""
+
+    incarnation: str
+    first_position: int
+    log_position: int
+    events: tuple[EventText, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Skip:
     """An event to pass over, and what is told anew because the event could have told it.
 
@@ -409,7 +421,10 @@ class Store(Protocol):
         ...
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
-        """Return up to `limit` tenants that have bandits and whose id sorts after `after` (by bytes), in order."""
+        """Return up to `limit` tenants that have bandits, or studies, and whose id sorts after `after` (by bytes).
+
+        They come in order. A store that keeps bandits alone knows nothing of studies.
+        """
         ...
 
     async def measure(self, tenant: str) -> TenantUse:
@@ -637,6 +652,10 @@ class Store(Protocol):
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """Return up to `limit` events from position `start` on; or raise `NotFoundError`."""
+        ...
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        """Return what `read_log` does, each event as `topk_bandit.store.codec.encode_event` writes it."""
         ...
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:

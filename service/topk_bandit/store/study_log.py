@@ -27,9 +27,13 @@ if TYPE_CHECKING:
         StudySettings,
         StudyShape,
     )
+    from topk_bandit.store.arriving import ArchivedImport
     from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress
+    from topk_bandit.store.study_archives import StudyRequest
+    from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
 
 __all__ = [
+    "ARRIVAL_MS",
     "MOST_ATTEMPTS",
     "MOST_IMPORTED",
     "AnswerStatus",
@@ -39,6 +43,9 @@ __all__ = [
     "StudyRecord",
     "StudyStore",
 ]
+
+ARRIVAL_MS = 7 * 24 * 3600 * 1000
+"""For how long an import of a study is kept that nobody goes on with: seven days."""
 
 MOST_ATTEMPTS = 100
 """How often a study's design is tried, so that a log can't grow without end."""
@@ -254,4 +261,47 @@ class StudyStore(Protocol):
 
         There may be fewer, but two at least, where events are long.
         """
+        ...
+
+    async def scan_requests(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[StudyRequest]]:
+        """Return some of the requests that were given questions, and the cursor that the others come after.
+
+        0 begins and ends. What is there all the while comes at least once; of no study there is nothing.
+        """
+        ...
+
+    async def scan_imports(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[ArchivedImport]]:
+        """Return some of the parts of imports that are recorded; as `scan_requests` does."""
+        ...
+
+    async def find_arrival(self, name: StudyName) -> StudyArrival | None:
+        """Return how far the import of a study of this name is, None if none has begun, or it has ended."""
+        ...
+
+    async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
+        """Keep what arrives of a study, where no call but these finds it, if the import is as far as `before`.
+
+        An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept for
+        `ARRIVAL_MS`. Returns False, and changes nothing, when the import is elsewhere, or another one.
+        """
+        ...
+
+    async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
+        """Return up to `limit` events that have arrived, from position `start` on."""
+        ...
+
+    async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
+        """Make what has arrived the study of a record, all at once; once it is, return the study that it is.
+
+        Raises
+        ------
+        ConflictError
+            STUDY_ARRIVED: there is a study of this name. ARRIVAL_REPLACED: the import is another one, or elsewhere.
+        ExhaustedError
+            STUDY_QUOTA: the tenant has `quota` studies already.
+        """
+        ...
+
+    async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
+        """Return the study of this name that an import made, None without any; or raise `ConflictError` as above."""
         ...

@@ -21,6 +21,10 @@ __all__ = ["STUDY_REFUSALS", "study_refusal"]
 
 
 STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
+    "arrival_replaced": lambda name, _: ConflictError(
+        "ARRIVAL_REPLACED", f"another import into {name} has begun, or this one went on"
+    ),
+    "arrived": lambda name, _: ConflictError("STUDY_ARRIVED", f"{name} exists: an import makes its study anew"),
     "design_cancelled": lambda name, _: NotReadyError(
         "DESIGN_CANCELLED", f"the design of {name} was cancelled; create the study again"
     ),

@@ -23,6 +23,8 @@ from topk_bandit.domain.errors import (
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
+from topk_bandit.studies.arrivals import StudyArrivals
+from topk_bandit.studies.exports import read_study_page
 from topk_bandit.studies.given_answers import read_answer
 from topk_bandit.studies.imports import read_import
 from topk_bandit.studies.pool import build_pool
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import ImportOutcome, ImportProgress
     from topk_bandit.store.study_log import AskOutcome, StudyRecord, StudyStore
     from topk_bandit.studies.analysis import StudyAnalysis
+    from topk_bandit.studies.arrivals import LinesOfStudy, StudyReceipt
     from topk_bandit.studies.designer import Designer
+    from topk_bandit.studies.exports import StudyPlace
     from topk_bandit.studies.imports import RowsOfAnswers
     from topk_bandit.studies.residents import StudyResident
 
@@ -93,6 +97,7 @@ class Studies:
         self._quotas = quotas
         self._new_id = new_id
         self._residents = StudyResidents(store, most_bytes=most_bytes)
+        self._arrivals = StudyArrivals(store, executor, quotas=quotas)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
         """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
@@ -116,6 +121,17 @@ class Studies:
         """Remove a study with all that was answered."""
         await self._store.delete_study(name)
         self._designer.abandon(name)
+
+    async def export_study(self, name: StudyName, place: StudyPlace | None) -> tuple[list[str], StudyPlace | None]:
+        """Return a page of a study as lines; see `topk_bandit.studies.exports.read_study_page`."""
+        return await read_study_page(self._store, name, place)
+
+    async def import_study(self, name: StudyName, sent: LinesOfStudy) -> StudyReceipt:
+        """Take in lines of a study; see `StudyArrivals.take`. A design that was under way is begun again."""
+        receipt = await self._arrivals.take(name, sent)
+        if receipt.made is not None and receipt.made.state is DesignState.DESIGNING:
+            self._designer.begin(name)
+        return receipt
 
     async def get_design(self, name: StudyName) -> StudyRecord:
         """Return a study; its record says how far the design is."""

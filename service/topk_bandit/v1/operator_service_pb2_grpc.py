@@ -130,7 +130,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTenants(self, request, context):
-        """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant.
+        """ListTenants returns the tenants that have bandits or studies, in the order of their ids. It needs a key for every tenant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,7 @@ class OperatorServiceStub:
     found by a search: there may be a better one. FAILED_PRECONDITION (TOO_FEW_ITEMS) if too few items are available.
     """
     ListTenants: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ListTenantsRequest, _operator_service_pb2.ListTenantsResponse]
-    """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant."""
+    """ListTenants returns the tenants that have bandits or studies, in the order of their ids. It needs a key for every tenant."""
     GetTenantStats: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.GetTenantStatsRequest, _operator_service_pb2.GetTenantStatsResponse]
     """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits."""
     GetServiceStatus: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.GetServiceStatusRequest, _operator_service_pb2.GetServiceStatusResponse]
@@ -119,7 +119,7 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     found by a search: there may be a better one. FAILED_PRECONDITION (TOO_FEW_ITEMS) if too few items are available.
     """
     ListTenants: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListTenantsRequest, _operator_service_pb2.ListTenantsResponse]  # type: ignore[assignment]
-    """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant."""
+    """ListTenants returns the tenants that have bandits or studies, in the order of their ids. It needs a key for every tenant."""
     GetTenantStats: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.GetTenantStatsRequest, _operator_service_pb2.GetTenantStatsResponse]  # type: ignore[assignment]
     """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits."""
     GetServiceStatus: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.GetServiceStatusRequest, _operator_service_pb2.GetServiceStatusResponse]  # type: ignore[assignment]
@@ -201,7 +201,7 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.ListTenantsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_operator_service_pb2.ListTenantsResponse, _abc.Awaitable[_operator_service_pb2.ListTenantsResponse]]:
-        """ListTenants returns the tenants that have bandits, in the order of their ids. It needs a key for every tenant."""
+        """ListTenants returns the tenants that have bandits or studies, in the order of their ids. It needs a key for every tenant."""
 
     @_abc_1.abstractmethod
     def GetTenantStats(

@@ -340,3 +340,39 @@ class ItemPreference(_message.Message):
     standard_deviation: float
     rank: int
     def __init__(self, item_id: _Optional[str] = ..., utility: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., rank: _Optional[int] = ...) -> None: ...
+
+class ExportStudyRequest(_message.Message):
+    __slots__ = ("study", "cursor")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    cursor: str
+    def __init__(self, study: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class ExportStudyResponse(_message.Message):
+    __slots__ = ("lines", "next_cursor")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    next_cursor: str
+    def __init__(self, lines: _Optional[_Iterable[str]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+
+class ImportStudyRequest(_message.Message):
+    __slots__ = ("study", "import_id", "first_line", "lines")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_LINE_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    import_id: str
+    first_line: int
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, study: _Optional[str] = ..., import_id: _Optional[str] = ..., first_line: _Optional[int] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ImportStudyResponse(_message.Message):
+    __slots__ = ("next_line", "log_position")
+    NEXT_LINE_FIELD_NUMBER: _ClassVar[int]
+    LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
+    next_line: int
+    log_position: int
+    def __init__(self, next_line: _Optional[int] = ..., log_position: _Optional[int] = ...) -> None: ...

@@ -86,6 +86,16 @@ class PreferenceServiceStub:
                 request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesResponse.FromString,
                 _registered_method=True)
+        self.ExportStudy = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/ExportStudy',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ExportStudyRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ExportStudyResponse.FromString,
+                _registered_method=True)
+        self.ImportStudy = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/ImportStudy',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportStudyRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportStudyResponse.FromString,
+                _registered_method=True)
 
 
 class PreferenceServiceServicer:
@@ -168,6 +178,26 @@ class PreferenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportStudy(self, request, context):
+        """ExportStudy returns a study as lines that ImportStudy takes, in pages, while it is in use. A study that was created anew
+        meanwhile is FAILED_PRECONDITION (STUDY_REPLACED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportStudy(self, request, context):
+        """ImportStudy makes a study of the lines of ExportStudy, followed by a line {"end":{"position":P,"lines":N,"digest":D}} that
+        says how many lines there are and what they chain to, as ImportEvents has it. It is the study that it was: with the same
+        questions, answers and design; a design that was not done is begun again. The study is there once the last line has
+        come. If there is one of this name, it is ALREADY_EXISTS (STUDY_ARRIVED). Lines are sent in order, and may be sent again;
+        others than those that come next are FAILED_PRECONDITION (IMPORT_GAP). A line that can't be taken is INVALID_ARGUMENT
+        naming it, such as `lines[3]`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PreferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -215,6 +245,16 @@ def add_PreferenceServiceServicer_to_server(servicer, server):
                     servicer.GetPreferences,
                     request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesResponse.SerializeToString,
+            ),
+            'ExportStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportStudy,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ExportStudyRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ExportStudyResponse.SerializeToString,
+            ),
+            'ImportStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportStudy,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportStudyRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ImportStudyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -466,6 +506,60 @@ class PreferenceService:
             '/topk_bandit.v1.PreferenceService/GetPreferences',
             topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesRequest.SerializeToString,
             topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.PreferenceService/ExportStudy',
+            topk__bandit_dot_v1_dot_preference__service__pb2.ExportStudyRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.ExportStudyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/topk_bandit.v1.PreferenceService/ImportStudy',
+            topk__bandit_dot_v1_dot_preference__service__pb2.ImportStudyRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.ImportStudyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -70,6 +70,18 @@ class PreferenceServiceStub:
     """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
     GetPreferences: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.GetPreferencesRequest, _preference_service_pb2.GetPreferencesResponse]
     """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
+    ExportStudy: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.ExportStudyRequest, _preference_service_pb2.ExportStudyResponse]
+    """ExportStudy returns a study as lines that ImportStudy takes, in pages, while it is in use. A study that was created anew
+    meanwhile is FAILED_PRECONDITION (STUDY_REPLACED).
+    """
+    ImportStudy: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.ImportStudyRequest, _preference_service_pb2.ImportStudyResponse]
+    """ImportStudy makes a study of the lines of ExportStudy, followed by a line {"end":{"position":P,"lines":N,"digest":D}} that
+    says how many lines there are and what they chain to, as ImportEvents has it. It is the study that it was: with the same
+    questions, answers and design; a design that was not done is begun again. The study is there once the last line has
+    come. If there is one of this name, it is ALREADY_EXISTS (STUDY_ARRIVED). Lines are sent in order, and may be sent again;
+    others than those that come next are FAILED_PRECONDITION (IMPORT_GAP). A line that can't be taken is INVALID_ARGUMENT
+    naming it, such as `lines[3]`.
+    """
 
 @_typing.type_check_only
 class PreferenceServiceAsyncStub(PreferenceServiceStub):
@@ -112,6 +124,18 @@ class PreferenceServiceAsyncStub(PreferenceServiceStub):
     """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
     GetPreferences: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.GetPreferencesRequest, _preference_service_pb2.GetPreferencesResponse]  # type: ignore[assignment]
     """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
+    ExportStudy: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.ExportStudyRequest, _preference_service_pb2.ExportStudyResponse]  # type: ignore[assignment]
+    """ExportStudy returns a study as lines that ImportStudy takes, in pages, while it is in use. A study that was created anew
+    meanwhile is FAILED_PRECONDITION (STUDY_REPLACED).
+    """
+    ImportStudy: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.ImportStudyRequest, _preference_service_pb2.ImportStudyResponse]  # type: ignore[assignment]
+    """ImportStudy makes a study of the lines of ExportStudy, followed by a line {"end":{"position":P,"lines":N,"digest":D}} that
+    says how many lines there are and what they chain to, as ImportEvents has it. It is the study that it was: with the same
+    questions, answers and design; a design that was not done is begun again. The study is there once the last line has
+    come. If there is one of this name, it is ALREADY_EXISTS (STUDY_ARRIVED). Lines are sent in order, and may be sent again;
+    others than those that come next are FAILED_PRECONDITION (IMPORT_GAP). A line that can't be taken is INVALID_ARGUMENT
+    naming it, such as `lines[3]`.
+    """
 
 class PreferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """PreferenceService asks people well-chosen questions about items, and learns utilities from the answers.
@@ -205,5 +229,29 @@ class PreferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_preference_service_pb2.GetPreferencesResponse, _abc.Awaitable[_preference_service_pb2.GetPreferencesResponse]]:
         """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
+
+    @_abc_1.abstractmethod
+    def ExportStudy(
+        self,
+        request: _preference_service_pb2.ExportStudyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.ExportStudyResponse, _abc.Awaitable[_preference_service_pb2.ExportStudyResponse]]:
+        """ExportStudy returns a study as lines that ImportStudy takes, in pages, while it is in use. A study that was created anew
+        meanwhile is FAILED_PRECONDITION (STUDY_REPLACED).
+        """
+
+    @_abc_1.abstractmethod
+    def ImportStudy(
+        self,
+        request: _preference_service_pb2.ImportStudyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.ImportStudyResponse, _abc.Awaitable[_preference_service_pb2.ImportStudyResponse]]:
+        """ImportStudy makes a study of the lines of ExportStudy, followed by a line {"end":{"position":P,"lines":N,"digest":D}} that
+        says how many lines there are and what they chain to, as ImportEvents has it. It is the study that it was: with the same
+        questions, answers and design; a design that was not done is begun again. The study is there once the last line has
+        come. If there is one of this name, it is ALREADY_EXISTS (STUDY_ARRIVED). Lines are sent in order, and may be sent again;
+        others than those that come next are FAILED_PRECONDITION (IMPORT_GAP). A line that can't be taken is INVALID_ARGUMENT
+        naming it, such as `lines[3]`.
+        """
 
 def add_PreferenceServiceServicer_to_server(servicer: PreferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,4 +1,6 @@
-"""A bandit as a file, and back: lines as `ImportEvents` takes them, as text or in a Parquet file.
+"""A bandit or a study as a file, and back: lines as `ImportEvents` and `ImportStudy` take them.
+
+Lines are text; those of a bandit may be in a Parquet file too.
 
 A file is read twice: once to see that it is whole, then to send it, from where an import of it stands.
 """
@@ -16,7 +18,7 @@ from topk_bandit.bandits.arrivals import Arrivals, LinesOfBandit
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import FailedPrecondition, InvalidArgument
-from topk_bandit.commands.names import bandit_named
+from topk_bandit.commands.names import bandit_named, study_named
 from topk_bandit.commands.operate.events import exported, line
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
@@ -24,19 +26,58 @@ from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, Inva
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.archives import ArchivedBandit, End, chain, read_line, write_line
 from topk_bandit.store.memory.bandits import MemoryStore
+from topk_bandit.store.memory.studies import MemoryStudies
+from topk_bandit.store.study_archives import ArchivedStudy, read_study_line
+from topk_bandit.studies.arrivals import LinesOfStudy, StudyArrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
+    from typing import Protocol
 
-    from topk_bandit.client import Client
+    from topk_bandit.client import Client, ImportedLines
 
-__all__ = ["Archive", "archive_lines", "examine", "rehearse", "save", "send", "write"]
+    _Sent = tuple[str, int, tuple[str, ...]]
+
+    class Bring(Protocol):
+        """Sends lines; none ask how far an import is."""
+
+        def __call__(self, name: str, /, lines: Iterable[str], *, import_id: str, first_line: int) -> ImportedLines:
+            """Return how far the import is then."""
+
+
+__all__ = [
+    "BANDIT",
+    "STUDY",
+    "Archive",
+    "Kind",
+    "archive_lines",
+    "examine",
+    "rehearse",
+    "rehearse_study",
+    "save",
+    "send",
+    "study_lines",
+    "write",
+]
 
 LINES_AT_ONCE = 100
 BYTES_AT_ONCE = 1 << 18
 ATTEMPTS = 5
 """How often a bandit is read anew because its log was trimmed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What tells the file of a bandit from that of a study: its noun, its first line, and how lines are read."""
+
+    noun: str
+    head: type[ArchivedBandit | ArchivedStudy]
+    read: Callable[[str], object]
+
+
+BANDIT = Kind("bandit", ArchivedBandit, read_line)
+STUDY = Kind("study", ArchivedStudy, read_study_line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +87,7 @@ class Archive:
     Attributes
     ----------
     name
-        Of the bandit, as it was exported.
+        Of the bandit or the study, as it was exported.
     lines, position
         How many lines it has, and the position of the last event.
     digest
@@ -75,8 +116,19 @@ def archive_lines(client: Client, bandit: str) -> Iterator[str]:
     yield write_line(End(position, count, digest))
 
 
-def save(client: Client, bandit: str, path: Path, *, as_parquet: bool = False) -> None:
-    """Write a bandit's lines to a file, anew if its log is trimmed meanwhile.
+def study_lines(client: Client, study: str) -> Iterator[str]:
+    """Yield a study's lines up to the event that is the newest when the first one is read."""
+    digest, count, position = "", 0, 0
+    for text in client.export_study(study):
+        held = read_study_line(text) if not count else None
+        position = held.log_position if isinstance(held, ArchivedStudy) else position
+        digest, count = chain(digest, text), count + 1
+        yield text
+    yield write_line(End(position, count, digest))
+
+
+def save(lines: Callable[[], Iterable[str]], path: Path, *, as_parquet: bool = False) -> None:
+    """Write the lines of a bandit or of a study to a file, anew if its log is trimmed or another one meanwhile.
 
     Raises
     ------
@@ -85,9 +137,9 @@ def save(client: Client, bandit: str, path: Path, *, as_parquet: bool = False) -
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            write(path, archive_lines(client, bandit), as_parquet=as_parquet)
+            write(path, lines(), as_parquet=as_parquet)
         except FailedPrecondition as error:
-            if error.reason not in {"LOG_TRIMMED", "LOG_REPLACED"} or attempt == ATTEMPTS:
+            if error.reason not in {"LOG_TRIMMED", "LOG_REPLACED", "STUDY_REPLACED"} or attempt == ATTEMPTS:
                 raise
         else:
             return
@@ -115,7 +167,7 @@ def write(path: Path, lines: Iterable[str], *, as_parquet: bool) -> Iterator[str
     return iter(())
 
 
-def examine(path: Path) -> Archive:
+def examine(path: Path, kind: Kind = BANDIT) -> Archive:
     """Return what a file is, once it is seen to be whole.
 
     Raises
@@ -125,23 +177,21 @@ def examine(path: Path) -> Archive:
     CorruptDataError
         A line was changed or is missing, or the file is none of ours; the message names it.
     """
+    not_whole = f"it is not a whole export of a {kind.noun}"
     digest, count, first, last = "", 0, "", ""
-    for text in _read(path):
+    for text in _read(path, not_whole):
         if count:
             digest = chain(digest, last)
         count, first, last = count + 1, first or text, text
     try:
-        bandit, end = read_line(first), read_line(last)
+        head, end = kind.read(first), kind.read(last)
     except CorruptDataError as error:
-        raise CorruptDataError(f"{path}: its first or last line {error}: {_NOT_WHOLE}") from None
-    if not isinstance(bandit, ArchivedBandit) or not isinstance(end, End):
-        raise CorruptDataError(f"{path}: has no first or no last line of a bandit: {_NOT_WHOLE}")
+        raise CorruptDataError(f"{path}: its first or last line {error}: {not_whole}") from None
+    if not isinstance(head, kind.head) or not isinstance(end, End):
+        raise CorruptDataError(f"{path}: has no first or no last line of a {kind.noun}: {not_whole}")
     if (end.lines, end.digest) != (count - 1, digest):
-        raise CorruptDataError(f"{path}: a line was changed or is missing: {_NOT_WHOLE}")
-    return Archive(path, bandit.name, count, end.position, digest)
-
-
-_NOT_WHOLE = "it is not a whole export of a bandit"
+        raise CorruptDataError(f"{path}: a line was changed or is missing: {not_whole}")
+    return Archive(path, head.name, count, end.position, digest)
 
 
 def rehearse(archive: Archive) -> None:
@@ -154,26 +204,45 @@ def rehearse(archive: Archive) -> None:
     """
 
     async def take_all() -> None:
-        name, left, first = bandit_named(archive.name), _read(archive.path), 0
+        name = bandit_named(archive.name)
         store = MemoryStore(clock_ms=lambda: 0)
         limits = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
         with ThreadPoolExecutor(1) as executor:
             arrivals = Arrivals(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
-            while part := _part(left):
-                try:
-                    await arrivals.take(name, LinesOfBandit(archive.digest, first, tuple(part)))
-                except InvalidArgumentError as error:
-                    raise CorruptDataError(f"{_place(error.field, archive.path, first)}: {error.problem}") from None
-                first += len(part)
+            await _rehearsed(archive, lambda sent: arrivals.take(name, LinesOfBandit(*sent)))
 
     asyncio.run(take_all())
 
 
-def send(client: Client, bandit: str, archive: Archive, *, told: Callable[[int], object]) -> int:
-    """Import a file that is whole, from where its import stands; return the newest position of the bandit.
+def rehearse_study(archive: Archive) -> None:
+    """Take in all lines of a study's file, as `rehearse` does."""
+
+    async def take_all() -> None:
+        name = study_named(archive.name)
+        with ThreadPoolExecutor(1) as executor:
+            arrivals = StudyArrivals(MemoryStudies(clock_ms=lambda: 0), executor, quotas=Quotas({}))
+            await _rehearsed(archive, lambda sent: arrivals.take(name, LinesOfStudy(*sent)))
+
+    asyncio.run(take_all())
+
+
+async def _rehearsed(archive: Archive, take: Callable[[_Sent], Awaitable[object]]) -> None:
+    left, first = _read(archive.path), 0
+    while part := _part(left):
+        try:
+            await take((archive.digest, first, tuple(part)))
+        except InvalidArgumentError as error:
+            raise CorruptDataError(f"{_place(error.field, archive.path, first)}: {error.problem}") from None
+        first += len(part)
+
+
+def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], object]) -> int:
+    """Import a file that is whole, from where its import stands; return the newest position of what it made.
 
     Parameters
     ----------
+    bring
+        What sends lines: `Client.import_events`, or `Client.import_study`.
     told
         Called with the number of lines that have arrived, again and again.
 
@@ -182,7 +251,7 @@ def send(client: Client, bandit: str, archive: Archive, *, told: Callable[[int],
     InvalidArgumentError
         The service does not take a line; the message names it.
     """
-    begun = client.import_events(bandit, (), import_id=archive.digest, first_line=0)
+    begun = bring(name, (), import_id=archive.digest, first_line=0)
     if begun.log_position:
         return begun.log_position
     told(begun.next_line)
@@ -190,7 +259,7 @@ def send(client: Client, bandit: str, archive: Archive, *, told: Callable[[int],
     first, position = begun.next_line, 0
     while part := _part(left):
         try:
-            took = client.import_events(bandit, part, import_id=archive.digest, first_line=first)
+            took = bring(name, part, import_id=archive.digest, first_line=first)
         except InvalidArgument as error:
             raise _located(error, archive.path, first) from None
         first, position = first + len(part), took.log_position
@@ -223,7 +292,7 @@ def _place(field: str, path: Path, first: int) -> str:
     return f"{path}, line {first + int(field[6:-1]) + 1}"
 
 
-def _read(path: Path) -> Iterator[str]:
+def _read(path: Path, not_whole: str = "it is no export") -> Iterator[str]:
     if path.suffix == ".parquet":
         yield from read_parquet(path)
         return
@@ -234,4 +303,4 @@ def _read(path: Path) -> Iterator[str]:
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise CorruptDataError(f"{path}: is no text in UTF-8: {_NOT_WHOLE}") from error
+        raise CorruptDataError(f"{path}: is no text in UTF-8: {not_whole}") from error

@@ -70,17 +70,17 @@ def _add_events(commands: _Commands) -> None:
 
 
 def _add_backup(commands: _Commands) -> None:
-    backup = _word(commands, "backup", "write all bandits of a service to a folder, a file each")
+    backup = _word(commands, "backup", "write all bandits and studies of a service to a folder, a file each")
     backup.add_argument("folder", type=Path, metavar="DIR", help="where to write; new, or empty")
     backup.add_argument("--tenant", metavar="TENANT", help="only this tenant's (default: everybody's)")
     _finish(backup, "backup")
-    restore = _word(commands, "restore", "make the bandits in a folder that backup wrote")
+    restore = _word(commands, "restore", "make the bandits and studies in a folder that backup wrote")
     restore.add_argument("folder", type=Path, metavar="DIR", help="where they are")
     restore.add_argument(
         "--existing",
         choices=("refuse", "skip", "replace"),
         default="refuse",
-        help="what to do if a bandit exists: make none at all, leave it and make the others, or delete it first "
+        help="what to do if one of them exists: make none at all, leave it and make the others, or delete it first "
         "(default: refuse)",
     )
     _finish(restore, "restore")
@@ -88,7 +88,7 @@ def _add_backup(commands: _Commands) -> None:
 
 def _add_tenants(commands: _Commands) -> None:
     words = _words(commands, "tenants", "list tenants, and tell what they use")
-    _finish(_word(words, "list", "list the tenants that have bandits"), "tenants list")
+    _finish(_word(words, "list", "list the tenants that have bandits or studies"), "tenants list")
     stats = _word(words, "stats", "tell what a tenant uses")
     stats.add_argument("tenant", metavar="TENANT", help="its id")
     _finish(stats, "tenants stats")

@@ -1,4 +1,4 @@
-"""All bandits of a service in a folder, a file each, and a manifest that tells each file's size and digest.
+"""All bandits and studies of a service in a folder, a file each, and a manifest that tells each file's size and digest.
 
 The manifest is written last: a folder without one is no backup. Before anything is made of a backup, each of its files
 is held against the manifest.
@@ -9,18 +9,29 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from topk_bandit.client import NotFound
 from topk_bandit.commands.connection import NOBODY, connect
-from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.operate.archives import examine, rehearse, save, send
+from topk_bandit.commands.names import bandit_named, study_named
+from topk_bandit.commands.operate.archives import (
+    BANDIT,
+    STUDY,
+    Kind,
+    archive_lines,
+    examine,
+    rehearse,
+    rehearse_study,
+    save,
+    send,
+    study_lines,
+)
 from topk_bandit.domain.errors import ConfigurationError, ConflictError, CorruptDataError
 
 if TYPE_CHECKING:
@@ -40,13 +51,31 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A bandit of a backup, and its file."""
+    """A bandit or a study of a backup, and its file."""
 
-    bandit: str
+    kind: Kind
+    name: str
     file: str
     bytes: int
     sha256: str
     log_position: int
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its tenant, and its id."""
+        _, tenant, _, entry = self.name.split("/")
+        return tenant, entry
+
+    def __str__(self) -> str:
+        return _short(self.kind, *self.place)
+
+
+def _short(kind: Kind, tenant: str, entry: str) -> str:
+    return f"{tenant}/{entry}" if kind is BANDIT else f"{kind.noun} {tenant}/{entry}"
+
+
+_LISTS = {"bandits": BANDIT, "studies": STUDY}
+"""The lists of a manifest."""
 
 
 def progress() -> Progress:
@@ -57,7 +86,7 @@ def progress() -> Progress:
 
 
 def backup(given: argparse.Namespace) -> Iterator[str]:
-    """Write the bandits of a service, or of a tenant, to a folder; yield a line for each.
+    """Write the bandits and studies of a service, or of a tenant, to a folder; yield a line for each.
 
     Raises
     ------
@@ -66,21 +95,38 @@ def backup(given: argparse.Namespace) -> Iterator[str]:
     """
     folder, began, entries = given.folder, datetime.now(UTC), list[_Entry]()
     _make_empty(folder)
-    with connect(given, given.tenant or NOBODY) as client:
-        found = [(one.tenant, one.bandit) for one in client.list_bandit_overviews(every_tenant=given.tenant is None)]
+    found = _found(given)
     with progress() as bar:
-        task = bar.add_task("bandits", total=len(found))
-        for tenant, bandit in found:
+        task = bar.add_task("bandits and studies", total=len(found))
+        for kind, tenant, entry_id in found:
             with connect(given, tenant) as client:
-                entry = _save(client, tenant, bandit, folder)
+                entry = _save(client, kind, tenant, entry_id, folder)
             bar.advance(task)
             if entry is None:
-                yield f"{tenant}/{bandit}: was deleted meanwhile"
+                yield f"{_short(kind, tenant, entry_id)}: was deleted meanwhile"
                 continue
             entries.append(entry)
-            yield f"{tenant}/{bandit}: {entry.log_position} events, {entry.bytes / _KIB:.1f} KiB"
+            yield f"{entry}: {entry.log_position} events, {entry.bytes / _KIB:.1f} KiB"
     _write_manifest(folder, entries, began=began)
-    yield f"{len(entries)} bandits in {folder}"
+    yield f"{_counted(entries)} in {folder}"
+
+
+def _found(given: argparse.Namespace) -> list[tuple[Kind, str, str]]:
+    """Return the kind, the tenant and the id of each bandit and study that is to be written."""
+    with connect(given, given.tenant or NOBODY) as client:
+        bandits = client.list_bandit_overviews(every_tenant=given.tenant is None)
+        found = [(BANDIT, one.tenant, one.bandit) for one in bandits]
+        tenants = list(client.list_tenants()) if given.tenant is None else [given.tenant]
+    for tenant in tenants:
+        with connect(given, tenant) as client:
+            found += [(STUDY, tenant, one.name) for one in client.list_studies()]
+    return found
+
+
+def _counted(entries: Sequence[_Entry]) -> str:
+    studies = sum(entry.kind is STUDY for entry in entries)
+    bandits = f"{len(entries) - studies} bandits"
+    return f"{bandits} and {studies} {'study' if studies == 1 else 'studies'}" if studies else bandits
 
 
 def _make_empty(folder: Path) -> None:
@@ -93,16 +139,17 @@ def _make_empty(folder: Path) -> None:
         raise ConfigurationError(f"{folder} is not empty; a backup is written to a folder of its own")
 
 
-def _save(client: Client, tenant: str, bandit: str, folder: Path) -> _Entry | None:
-    """Write a bandit's file, None for one that is gone; no id has a plus sign."""
-    path = folder / f"{tenant}+{bandit}.jsonl"
+def _save(client: Client, kind: Kind, tenant: str, entry_id: str, folder: Path) -> _Entry | None:
+    """Write a file, None for what is gone; no id has a plus sign."""
+    mark, lines = ("+", archive_lines) if kind is BANDIT else ("++", study_lines)
+    path = folder / f"{tenant}{mark}{entry_id}.jsonl"
     try:
-        save(client, bandit, path)
+        save(lambda: lines(client, entry_id), path)
     except NotFound:
         path.unlink(missing_ok=True)
         return None
-    archive = examine(path)
-    return _Entry(archive.name, path.name, path.stat().st_size, _digest(path), archive.position)
+    archive = examine(path, kind)
+    return _Entry(kind, archive.name, path.name, path.stat().st_size, _digest(path), archive.position)
 
 
 def _digest(path: Path) -> str:
@@ -115,7 +162,8 @@ def _digest(path: Path) -> str:
 
 def _write_manifest(folder: Path, entries: Sequence[_Entry], *, began: datetime) -> None:
     times = {"began": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
-    told = {"v": SCHEMA, **times, "bandits": [asdict(entry) for entry in entries]}
+    lists = {name: [_told(entry) for entry in entries if entry.kind is kind] for name, kind in _LISTS.items()}
+    told = {"v": SCHEMA, **times, **lists}
     written = folder / f"{MANIFEST}.new"
     try:
         with written.open("w", encoding="utf-8") as file:
@@ -127,8 +175,13 @@ def _write_manifest(folder: Path, entries: Sequence[_Entry], *, began: datetime)
         raise ConfigurationError(f"{written} can't be written: {error.strerror}") from error
 
 
+def _told(entry: _Entry) -> dict[str, object]:
+    figures = ("file", "bytes", "sha256", "log_position")
+    return {entry.kind.noun: entry.name, **{name: getattr(entry, name) for name in figures}}
+
+
 def restore(given: argparse.Namespace) -> Iterator[str]:
-    """Make the bandits of a backup, once all of its files are seen to be whole; yield a line for each.
+    """Make the bandits and the studies of a backup, once all of its files are seen to be whole; yield a line for each.
 
     Raises
     ------
@@ -137,51 +190,56 @@ def restore(given: argparse.Namespace) -> Iterator[str]:
     CorruptDataError
         A file is missing, or is not the one that was written; the message names it.
     ConflictError
-        BANDIT_ARRIVED: bandits exist, and none is made.
+        BANDIT_ARRIVED, STUDY_ARRIVED: some exist, and none is made.
     """
     entries = _read_manifest(given.folder)
     for entry in entries:
         _check(given.folder, entry)
-    existing = {entry.bandit for entry in entries if _exists(given, entry)}
+    existing = [entry for entry in entries if _exists(given, entry)]
     if existing and given.existing == "refuse":
-        told = ", ".join(sorted(existing))
-        raise ConflictError("BANDIT_ARRIVED", f"exist already: {told}; see --existing. Nothing was restored")
+        told = ", ".join(sorted(entry.name for entry in existing))
+        reason = f"{existing[0].kind.noun.upper()}_ARRIVED"
+        raise ConflictError(reason, f"exist already: {told}; see --existing. Nothing was restored")
     if existing and given.existing == "replace":
         for entry in entries:
-            rehearse(examine(given.folder / entry.file))
+            rehearsal = rehearse if entry.kind is BANDIT else rehearse_study
+            rehearsal(examine(given.folder / entry.file, entry.kind))
     with progress() as bar:
         for entry in entries:
-            if entry.bandit in existing and given.existing == "skip":
-                yield f"{_short(entry)}: exists, left as it is"
+            if entry in existing and given.existing == "skip":
+                yield f"{entry}: exists, left as it is"
                 continue
-            yield _restored(given, entry, bar, replaces=entry.bandit in existing)
-    yield f"{len(entries)} bandits of {given.folder}"
+            yield _restored(given, entry, bar, replaces=entry in existing)
+    yield f"{_counted(entries)} of {given.folder}"
 
 
 def _restored(given: argparse.Namespace, entry: _Entry, bar: Progress, *, replaces: bool) -> str:
-    name, archive = bandit_named(entry.bandit), examine(given.folder / entry.file)
-    task = bar.add_task(_short(entry), total=archive.lines)
-    with connect(given, name.tenant) as client:
+    (tenant, entry_id), archive = entry.place, examine(given.folder / entry.file, entry.kind)
+    task = bar.add_task(str(entry), total=archive.lines)
+    with connect(given, tenant) as client:
+        delete, bring = (
+            (client.delete_bandit, client.import_events)
+            if entry.kind is BANDIT
+            else (client.delete_study, client.import_study)
+        )
         if replaces:
-            client.delete_bandit(name.bandit)
-        position = send(client, name.bandit, archive, told=lambda lines: bar.update(task, completed=lines))
+            delete(entry_id)
+        position = send(bring, entry_id, archive, told=lambda lines: bar.update(task, completed=lines))
     bar.remove_task(task)
-    return f"{_short(entry)}: {position} events{', in place of what there was' if replaces else ''}"
+    return f"{entry}: {position} events{', in place of what there was' if replaces else ''}"
 
 
 def _exists(given: argparse.Namespace, entry: _Entry) -> bool:
-    name = bandit_named(entry.bandit)
-    with connect(given, name.tenant) as client:
+    tenant, entry_id = entry.place
+    with connect(given, tenant) as client:
         try:
-            client.get_bandit(name.bandit)
+            if entry.kind is BANDIT:
+                client.get_bandit(entry_id)
+            else:
+                client.get_study(entry_id)
         except NotFound:
             return False
     return True
-
-
-def _short(entry: _Entry) -> str:
-    name = bandit_named(entry.bandit)
-    return f"{name.tenant}/{name.bandit}"
 
 
 def _read_manifest(folder: Path) -> Sequence[_Entry]:
@@ -190,11 +248,17 @@ def _read_manifest(folder: Path) -> Sequence[_Entry]:
         told = json.loads(path.read_text(encoding="utf-8"))
         if told["v"] != SCHEMA:
             raise CorruptDataError(f"{path}: has the unknown schema {told['v']}")
-        return [_Entry(**entry) for entry in told["bandits"]]
+        return [_read_entry(kind, entry) for name, kind in _LISTS.items() for entry in told[name]]
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read, so this is no backup: {error.strerror}") from error
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptDataError(f"{path}: is no manifest of a backup: {error}") from error
+
+
+def _read_entry(kind: Kind, told: dict[str, Any]) -> _Entry:
+    name = told.pop(kind.noun)
+    parse = bandit_named if kind is BANDIT else study_named
+    return _Entry(kind, str(parse(name)), **told)
 
 
 def _check(folder: Path, entry: _Entry) -> None:

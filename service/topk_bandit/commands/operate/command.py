@@ -136,7 +136,7 @@ def _export_events(given: argparse.Namespace) -> Iterable[str]:
         elif path is None:
             yield from archive_lines(client, name.bandit)
         else:
-            save(client, name.bandit, path, as_parquet=path is given.parquet)
+            save(lambda: archive_lines(client, name.bandit), path, as_parquet=path is given.parquet)
 
 
 def _import_events(given: argparse.Namespace) -> Iterable[str]:
@@ -144,7 +144,9 @@ def _import_events(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit or archive.name)
     with connect(given, name.tenant) as client, progress() as bar:
         task = bar.add_task(f"{name.tenant}/{name.bandit}", total=archive.lines)
-        position = send(client, name.bandit, archive, told=lambda lines: bar.update(task, completed=lines))
+        position = send(
+            client.import_events, name.bandit, archive, told=lambda lines: bar.update(task, completed=lines)
+        )
     return [f"imported {name.tenant}/{name.bandit}: {position} events"]
 
 

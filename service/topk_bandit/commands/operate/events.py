@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,15 @@ LOOK_SECONDS = 0.5
 
 
 def exported(client: Client, bandit: str, *, first: int | None) -> Iterator[ExportedEvent]:
-    """Yield the events of a log up to the one that is the newest by now."""
-    page = client.export_events(bandit, start=first or 0)
-    end = page.log_position
-    while True:
+    """Yield the events of a log up to the one that is the newest by now; a page is read while the last one is used."""
+    with ThreadPoolExecutor(1) as ahead:
+        page = client.export_events(bandit, start=first or 0)
+        end = page.log_position
+        while page.events and page.events[-1].position < end:
+            following = ahead.submit(client.export_events, bandit, page.next_cursor)
+            yield from page.events
+            page = following.result()
         yield from (event for event in page.events if event.position <= end)
-        if not page.events or page.events[-1].position >= end:
-            return
-        page = client.export_events(bandit, page.next_cursor)
 
 
 def tailed(

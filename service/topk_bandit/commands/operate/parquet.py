@@ -5,22 +5,22 @@ The event itself is a column too, as JSON, and lines that are no events are anot
 
 from __future__ import annotations
 
-import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
 from topk_bandit.domain.optional import needed
-from topk_bandit.store.archives import event_line
+from topk_bandit.store.archives import EventFigures, event_figures, event_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["read_parquet", "write_parquet"]
 
 _ROWS_AT_ONCE = 10_000
 _PURPOSE = "Parquet"
-_EVENT, _BEFORE_EVENT = '{"position":', '"event":'
+_NO_EVENT = (None,) * len(EventFigures._fields)
 
 
 def write_parquet(path: Path, lines: Iterable[str]) -> None:
@@ -32,16 +32,15 @@ def write_parquet(path: Path, lines: Iterable[str]) -> None:
         The file can't be written, or pyarrow is not installed.
     """
     lib, parquet = needed("pyarrow.lib", _PURPOSE), needed("pyarrow.parquet", _PURPOSE)
-    schema = _schema(lib)
-    rows: list[Mapping[str, object]] = []
+    schema, left = _schema(lib), iter(lines)
     try:
         with parquet.ParquetWriter(path, schema) as writer:
-            for line in lines:
-                rows.append(_row(line))
-                if len(rows) == _ROWS_AT_ONCE:
-                    writer.write_table(lib.Table.from_pylist(rows, schema))
-                    rows.clear()
-            writer.write_table(lib.Table.from_pylist(rows, schema))
+            part = list(islice(left, _ROWS_AT_ONCE))
+            while True:
+                writer.write_table(_table(lib, schema, part))
+                if len(part) < _ROWS_AT_ONCE:
+                    break
+                part = list(islice(left, _ROWS_AT_ONCE))
     except OSError as error:
         raise ConfigurationError(f"{path} can't be written: {error.strerror or error}") from error
 
@@ -63,21 +62,17 @@ def _schema(lib: Any) -> Any:  # noqa: ANN401 - of a library that may not be the
     return lib.schema(list(columns.items()))
 
 
-def _row(line: str) -> Mapping[str, object]:
+def _table(lib: Any, schema: Any, lines: Sequence[str]) -> Any:  # noqa: ANN401 - as above
+    """Return the rows of lines, made a column at once."""
+    columns = zip(*map(_row, lines), strict=True) if lines else [()] * len(schema)
+    arrays = [lib.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return lib.Table.from_arrays(arrays, schema=schema)
+
+
+def _row(line: str) -> tuple[object, ...]:
     """Return the row of a line; what it does not have is null."""
-    if not line.startswith(_EVENT):
-        return {"line": line}
-    at, told = json.loads(line), json.loads(line)["event"]
-    slate = told.get("recommendation", {})
-    return {
-        "position": at["position"],
-        "time": at["at_ms"],
-        "type": told["type"],
-        "recommendation_id": slate.get("recommendation_id", told.get("recommendation_id")),
-        **{name: slate.get(name) for name in ("slate", "propensity", "position_propensities", "explored")},
-        "value": told.get("value", told.get("default_reward")),
-        "event": line.partition(_BEFORE_EVENT)[2][:-1],
-    }
+    figures = event_figures(line)
+    return (*_NO_EVENT, line) if figures is None else (*figures, None)
 
 
 def read_parquet(path: Path) -> Iterator[str]:

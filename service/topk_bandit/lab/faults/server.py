@@ -24,7 +24,8 @@ __all__ = ["Archive", "Server"]
 READS = frozenset(
     {
         "check", "find_import", "find_import_part", "find_recommendation", "get_bandit", "list_bandits", "list_items",
-        "list_tenants", "load_snapshots", "measure", "read_log", "slowest_follower",
+        "list_tenants", "load_snapshots", "measure", "read_log", "read_texts",
+        "slowest_follower",
     }
 )  # fmt: skip
 

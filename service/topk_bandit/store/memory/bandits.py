@@ -30,10 +30,11 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
     SettingsChanged,
 )
+from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.arrivals import item_digest, settings_of
 from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived
-from topk_bandit.store.codec import canonical, decode_snapshot, fingerprint
+from topk_bandit.store.codec import canonical, decode_snapshot, encode_event, fingerprint
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
@@ -51,6 +52,7 @@ from topk_bandit.store.log import (
     Snapshot,
     Store,
     StoreReport,
+    TextSlice,
 )
 from topk_bandit.store.memory.arriving import ArrivingBandit
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
@@ -623,6 +625,12 @@ class MemoryStore(Store):
             events=tuple(bandit.events[offset : offset + limit]) if offset >= 0 else (),
             skipped=bandit.skipped,
         )
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        """See `Store.read_texts`."""
+        part = await self.read_log(name, start=start, limit=limit)
+        texts = (EventText(one.position, one.at_ms, encode_event(one.event)) for one in part.events)
+        return TextSlice(part.incarnation, part.first_position, part.log_position, tuple(texts))
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""

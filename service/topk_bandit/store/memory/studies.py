@@ -22,7 +22,10 @@ from topk_bandit.domain.studies import (
     QuestionsAsked,
     StudyCreated,
 )
+from topk_bandit.store.arriving import ArchivedImport
 from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress, RecordStatus
+from topk_bandit.store.study_archives import StudyRequest
+from topk_bandit.store.study_arriving import StudyArriving
 from topk_bandit.store.study_codec import (
     decode_study_event,
     encode_answer,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.studies import Answer, DesignEnd, StudyEvent, StudyName, StudySettings
+    from topk_bandit.store.study_arriving import StudyArrival
 
 __all__ = ["MemoryStudies"]
 
@@ -70,6 +74,7 @@ class _Study:
     imported: int = 0
     imports: dict[str, ImportProgress] = field(default_factory=dict)
     import_parts: dict[tuple[str, int], tuple[str, ImportOutcome]] = field(default_factory=dict)
+    arrived: str = ""
 
     def record(self) -> StudyRecord:
         return StudyRecord(
@@ -156,6 +161,7 @@ class MemoryStudies(StudyStore):
     def __init__(self, *, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self._studies: dict[StudyName, _Study] = {}
+        self._arriving: dict[StudyName, StudyArriving] = {}
 
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
@@ -164,9 +170,7 @@ class MemoryStudies(StudyStore):
         known = self._studies.get(name)
         now_ms = self._clock_ms()
         if known is None:
-            used = sum(other.tenant == name.tenant for other in self._studies)
-            if used >= quota:
-                raise study_refusal("study_full", name, f"{used} {quota}")
+            self._check_quota(name, quota)
             known = self._studies[name] = _Study(name, incarnation, settings, now_ms)
             known.append(StudyCreated(settings), at_ms=now_ms)
         if settings_digest(known.settings) != settings_digest(settings):
@@ -269,6 +273,70 @@ class MemoryStudies(StudyStore):
         events = study.events[start - 1 : start - 1 + limit] if start > 0 else ()
         return StudyLogSlice(study.record(), tuple(events))
 
+    async def scan_requests(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[StudyRequest]]:  # noqa: ARG002
+        """See `StudyStore.scan_requests`; all at once."""
+        study = self._studies.get(name)
+        told = study.requests if study is not None else {}
+        return 0, [StudyRequest(request_id, *numbers) for request_id, numbers in told.items()]
+
+    async def scan_imports(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[ArchivedImport]]:  # noqa: ARG002
+        """See `StudyStore.scan_imports`; all at once."""
+        study = self._studies.get(name)
+        told = study.import_parts if study is not None else {}
+        return 0, [
+            ArchivedImport(*key, fingerprint, made.next_row, made.accepted, made.position)
+            for key, (fingerprint, made) in told.items()
+        ]
+
+    async def find_arrival(self, name: StudyName) -> StudyArrival | None:
+        """See `StudyStore.find_arrival`."""
+        arriving = self._arriving.get(name)
+        return None if arriving is None else arriving.arrival
+
+    async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
+        """See `StudyStore.record_arrival`; nothing expires."""
+        known = self._arriving.get(name)
+        if before.next_line == 0:
+            known = StudyArriving(before)
+        if known is None or known.arrival != before:
+            return False
+        self._arriving[name] = StudyArriving(
+            arriving.arrival,
+            [*known.events, *arriving.events],
+            [*known.requests, *arriving.requests],
+            [*known.imports, *arriving.imports],
+        )
+        return True
+
+    async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
+        """See `StudyStore.read_arrived`."""
+        arriving = self._arriving.get(name)
+        return () if arriving is None else arriving.events[start - 1 : start - 1 + limit]
+
+    async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
+        """See `StudyStore.finish_arrival`."""
+        if (made := await self.find_arrived(record.name, arrival.import_id)) is not None:
+            return made
+        self._check_quota(record.name, quota)
+        arriving = self._arriving.get(record.name)
+        if arriving is None or arriving.arrival != arrival:
+            raise study_refusal("arrival_replaced", record.name)
+        del self._arriving[record.name]
+        self._studies[record.name] = _arrived(record, arriving)
+        return self._studies[record.name].record()
+
+    async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
+        """See `StudyStore.find_arrived`."""
+        study = self._studies.get(name)
+        if study is not None and study.arrived != import_id:
+            raise study_refusal("arrived", name)
+        return None if study is None else study.record()
+
+    def _check_quota(self, name: StudyName, quota: int) -> None:
+        used = sum(other.tenant == name.tenant for other in self._studies)
+        if used >= quota:
+            raise study_refusal("study_full", name, f"{used} {quota}")
+
     def _study(self, name: StudyName) -> _Study:
         study = self._studies.get(name)
         if study is None:
@@ -288,6 +356,25 @@ class MemoryStudies(StudyStore):
             return False
         study.lease = (owner, now_ms + lease_ms)
         return True
+
+
+def _arrived(record: StudyRecord, arriving: StudyArriving) -> _Study:
+    """Return the study of a record, with what has arrived of it."""
+    [created] = (one.event for one in arriving.events if isinstance(one.event, StudyCreated))
+    origin = record.incarnation, created.settings, record.created_ms
+    study = _Study(record.name, *origin, arrived=arriving.arrival.import_id)
+    study.attempt, study.state, study.progress = record.attempt, record.state, record.progress
+    study.failure, study.asked, study.imported = record.failure, record.asked, record.imported
+    study.events, answered = arriving.events, (one.event for one in arriving.events)
+    study.answers = {one.question: encode_answer(one.answer) for one in answered if isinstance(one, QuestionAnswered)}
+    study.requests = {one.request_id: (one.wanted, one.first, one.count) for one in arriving.requests}
+    for part in {(one.import_id, one.first_row): one for one in arriving.imports}.values():
+        before = study.imports.get(part.import_id, ImportProgress())
+        now = ImportProgress(max(before.next_row, part.next_row), before.accepted + part.accepted)
+        study.imports[part.import_id] = now
+        repeated = ImportOutcome(RecordStatus.REPEATED, part.next_row, part.accepted, part.position)
+        study.import_parts[part.import_id, part.first_row] = part.fingerprint, repeated
+    return study
 
 
 def _began(study: _Study) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.replies import Hash
 
-__all__ = ["Arrivals", "read_parts", "read_record"]
+__all__ = ["Arrivals", "import_writes", "part_field", "read_parts", "read_record"]
 
 _BUCKET = 3
 """So many digits of a digest name the bucket that the others are in."""
@@ -67,7 +67,7 @@ class Arrivals:
         """See `Store.read_arrived`."""
         keys = self._keys.arrival(name)
         records = await self._read(keys.recommendations, slates)
-        parts = await self._read(keys.imports, [_part_field(*part) for part in imports])
+        parts = await self._read(keys.imports, [part_field(*part) for part in imports])
         return Arrived(
             {key: read_record(key, packed) for key, packed in zip(slates, records, strict=True) if packed},
             {part: _read_part(part, told) for part, told in zip(imports, parts, strict=True) if told},
@@ -117,7 +117,7 @@ def _writes(arriving: Arriving, retired: Mapping[str, bytes], progress: Mapping[
         yield ("HDEL", "items", (item_id,)) if item is None else ("HSET", "items", (item_id, encode_item_state(item)))
     for bucket, digests in _buckets(arriving.retired, retired).items():
         yield "HSET", "retired", (bucket, digests)
-    yield from _import_writes(arriving.imports, progress)
+    yield from import_writes(arriving.imports, progress)
     if arriving.snapshot:
         yield "APPEND", "snapshot", (arriving.snapshot,)
 
@@ -153,20 +153,20 @@ def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, by
     return filled
 
 
-def _import_writes(
-    imports: Mapping[tuple[str, int], ArchivedImport], progress: Mapping[str, bytes]
-) -> Iterator[_Write]:
+def import_writes(imports: Mapping[tuple[str, int], ArchivedImport], progress: Mapping[str, bytes]) -> Iterator[_Write]:
+    """Yield what is to be written of parts of imports; `progress` is how far each import was."""
     reached = {name: tuple(map(int, told.split())) if told else (0, 0) for name, told in progress.items()}
     for (import_id, first_row), part in imports.items():
         next_row, accepted = reached[import_id]
         reached[import_id] = max(next_row, part.next_row), accepted + part.accepted
         told = f"{part.fingerprint} {part.next_row} {part.accepted} {part.position}"
-        yield "HSET", "imports", (_part_field(import_id, first_row), told)
+        yield "HSET", "imports", (part_field(import_id, first_row), told)
     for import_id, (next_row, accepted) in reached.items():
         yield "HSET", "imports", (import_id, f"{next_row} {accepted}")
 
 
-def _part_field(import_id: str, first_row: int) -> str:
+def part_field(import_id: str, first_row: int) -> str:
+    """Return the field of an imports hash that a part is in."""
     return f"{import_id}\n{first_row}"
 
 

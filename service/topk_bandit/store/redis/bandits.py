@@ -59,10 +59,18 @@ from topk_bandit.store.redis.arrivals import Arrivals, read_parts, read_record
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
 from topk_bandit.store.redis.link import Link
-from topk_bandit.store.redis.replies import read_bandit, read_holdings, read_items, read_recommendation, read_slice
+from topk_bandit.store.redis.replies import (
+    read_bandit,
+    read_holdings,
+    read_items,
+    read_recommendation,
+    read_slice,
+    read_texts,
+)
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
+from topk_bandit.store.redis.tenants import Tenants
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
 if TYPE_CHECKING:
@@ -80,13 +88,13 @@ if TYPE_CHECKING:
         Skip,
         Snapshot,
         StoreReport,
+        TextSlice,
     )
     from topk_bandit.store.recorded import Recorded
 
 __all__ = ["RedisStore"]
 
 _LOG = logging.getLogger(__name__)
-_PAGE = 256
 _MEASURED_AT_ONCE = 64
 FOLLOWER_RETENTION_MS = 60_000
 """How long a silent follower is kept; nothing but tidiness depends on it."""
@@ -118,6 +126,7 @@ class RedisStore(Store):
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
         self._arrivals = Arrivals(link, self._keys, retention_ms=record_retention_ms)
+        self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
         self._subscriptions: set[Subscription] = set()
 
@@ -188,14 +197,18 @@ class RedisStore(Store):
         """See `Store.list_tenants`."""
         found: list[str] = []
         while len(found) < limit:
-            reply = await self._link.call("ZRANGEBYLEX", self._keys.tenants, f"({after}", "+", "LIMIT", 0, _PAGE)
-            if not reply:
+            listed = await self._tenants.page(after=after)
+            if not listed:
                 break
-            listed = [member.decode() for member in reply]
-            have = await asyncio.gather(*(self._bandits.page(tenant, after="", limit=1) for tenant in listed))
-            found.extend(tenant for tenant, bandits in zip(listed, have, strict=True) if bandits)
+            have = await asyncio.gather(*map(self._has_any, listed))
+            found.extend(tenant for tenant, any_of in zip(listed, have, strict=True) if any_of)
             after = listed[-1]
         return tuple(found[:limit])
+
+    async def _has_any(self, tenant: str) -> bool:
+        """Tell whether a tenant has a bandit or a study."""
+        pages = (self._bandits.page, self.studies().list_studies)
+        return any([await page(tenant, after="", limit=1) for page in pages])
 
     async def measure(self, tenant: str) -> TenantUse:
         """See `Store.measure`; a page of bandits at once."""
@@ -243,7 +256,7 @@ class RedisStore(Store):
             if not dropped:
                 raise
         with suppress(UnavailableError):  # a tenant that is listed without bandits is passed over
-            await self._unlist_tenant(name.tenant)
+            await self._tenants.drop(name.tenant)
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """See `Store.change_items`."""
@@ -416,6 +429,12 @@ class RedisStore(Store):
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return read_slice(*parts, start=start)
 
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        """See `Store.read_texts`."""
+        keys = self._keys.bandit(name)
+        _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
+        return read_texts(*parts[:4], start=start)
+
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""
         keys = self._keys.bandit(name)
@@ -511,7 +530,7 @@ class RedisStore(Store):
         reserved_ms = 0
         if arrival.complete and await self._bandits.find(name) is None:
             reserved_ms = await self._bandits.reserve(name, incarnation=arrival.incarnation, quota=quota)
-            await self._list_tenant(name.tenant)
+            await self._tenants.add(name.tenant)
         keys, arriving = self._keys.bandit(name), self._keys.arrival(name)
         becoming = {name: getattr(arriving, name) for name in ArrivalKeys._fields[1:-1]}
         pairs = [key for name, source in becoming.items() for key in (getattr(keys, name), source)]
@@ -563,7 +582,7 @@ class RedisStore(Store):
     async def _create(self, name: BanditName, event: BanditCreated, incarnation: str, quota: int) -> BanditRecord:
         reserved_ms = await self._bandits.reserve(name, incarnation=incarnation, quota=quota)
         # After the reservation: who takes the tenant out looks for one before and after.
-        await self._list_tenant(name.tenant)
+        await self._tenants.add(name.tenant)
         keys = self._keys.bandit(name)
         created = (incarnation, encode_settings(event.settings), encode_event(event))
         return await self._bandits.create(
@@ -572,18 +591,6 @@ class RedisStore(Store):
             (keys.meta, keys.log),
             (*self._announcing(name), *created, reserved_ms, RESERVATION_MS, *_settings_for_scripts(event.settings)),
         )
-
-    async def _list_tenant(self, tenant: str) -> None:
-        await self._link.call("ZADD", self._keys.tenants, 0, tenant)
-
-    async def _unlist_tenant(self, tenant: str) -> None:
-        """Take out a tenant that has no bandits, and put back one that creates another meanwhile."""
-        entries = self._keys.bandits(tenant).entries
-        if await self._link.call("EXISTS", entries):
-            return
-        await self._link.call("ZREM", self._keys.tenants, tenant)
-        if await self._link.call("EXISTS", entries):
-            await self._list_tenant(tenant)
 
     async def _generations(self, name: BanditName) -> _Generations | None:
         keys = self._keys.bandit(name)

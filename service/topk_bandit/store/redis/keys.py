@@ -21,11 +21,12 @@
     {prefix}:{studies/t/s}:answers   hash     question number -> its answer
     {prefix}:{studies/t/s}:imports   hash     as a bandit's
     {prefix}:{studies/t/s}:lease     hash     owner, until_ms: who works at the design
+    {prefix}:{studies/t/s}:arriving  string   as a bandit's; what comes with it is in arriving_log and so on
     {prefix}:{t}:bandits             zset     the tenant's bandit ids, all with score 0
     {prefix}:{t}:reservations        hash     bandit id -> "incarnation at_ms" of the attempt to create it
     {prefix}:{t}:studies             zset     the tenant's study ids, all with score 0
     {prefix}:{t}:study_reservations  hash     study id -> "incarnation at_ms" of the attempt to create it
-    {prefix}:tenants                 zset     ids of tenants that have bandits, all with score 0
+    {prefix}:tenants                 zset     ids of tenants that have bandits or studies, all with score 0
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
 
@@ -45,7 +46,7 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.studies import StudyName
 
-__all__ = ["ArrivalKeys", "BanditKeys", "IndexKeys", "KeySpace", "StudyKeys"]
+__all__ = ["ArrivalKeys", "BanditKeys", "IndexKeys", "KeySpace", "StudyArrivalKeys", "StudyKeys"]
 
 
 class BanditKeys(NamedTuple):
@@ -103,6 +104,21 @@ class StudyKeys(NamedTuple):
         return tuple(self)
 
 
+class StudyArrivalKeys(NamedTuple):
+    """The keys of one study that arrives; they share a slot with those that they become."""
+
+    progress: str
+    log: str
+    requests: str
+    answers: str
+    imports: str
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every key, `progress` first."""
+        return tuple(self)
+
+
 class IndexKeys(NamedTuple):
     """The keys of a tenant's index of bandits, or of studies; they share a slot.
 
@@ -148,6 +164,11 @@ class KeySpace:
         stem = f"{self.prefix}:{{studies/{self.listed(name)}}}"
         return StudyKeys(*(f"{stem}:{key}" for key in StudyKeys._fields))
 
+    def study_arrival(self, name: StudyName) -> StudyArrivalKeys:
+        """Return the keys of a study that arrives."""
+        stem = f"{self.prefix}:{{studies/{self.listed(name)}}}:arriving"
+        return StudyArrivalKeys(stem, *(f"{stem}_{key}" for key in StudyArrivalKeys._fields[1:]))
+
     def bandits(self, tenant: str) -> IndexKeys:
         """Return the keys of a tenant's index of bandits."""
         stem = f"{self.prefix}:{{{quote(tenant, safe='')}}}"
@@ -160,7 +181,7 @@ class KeySpace:
 
     @property
     def tenants(self) -> str:
-        """Where the tenants are listed that have bandits; one may be listed that has none any more."""
+        """Where tenants are listed that have bandits or studies; one may be listed that has none any more."""
         return f"{self.prefix}:tenants"
 
     @property

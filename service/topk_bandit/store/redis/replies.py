@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.studies import LoggedStudyEvent
-from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings
-from topk_bandit.store.log import BanditRecord, Holdings, LogSlice
+from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings, written_event
+from topk_bandit.store.log import BanditRecord, Holdings, LogSlice, TextSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +33,16 @@ __all__ = [
     "read_items",
     "read_recommendation",
     "read_slice",
+    "read_texts",
     "verified",
     "without_gaps",
 ]
 
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
-_Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent)
+_Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent, EventText)
 _CHECKSUM_DIGITS = 16
+_NO_DEADLINE = b"-"
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
 
 
@@ -122,16 +125,25 @@ def read_slice(
         incarnation=incarnation.decode(),
         first_position=int(first_position),
         log_position=int(log_position),
-        events=_readable(entries, start=start),
+        events=_readable(entries, _read_event, start=start),
         skipped=frozenset(map(int, skipped)),
     )
 
 
-def _readable(entries: Sequence[bytes], *, start: int) -> tuple[LoggedEvent, ...]:
-    events: list[LoggedEvent] = []
+@verified
+def read_texts(
+    incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[bytes], *, start: int
+) -> TextSlice:
+    """Return part of a log as JSON; see `read_slice`."""
+    events = _readable(entries, _read_text, start=start)
+    return TextSlice(incarnation.decode(), int(first_position), int(log_position), events)
+
+
+def _readable(entries: Sequence[bytes], read: Callable[[bytes], _Event], *, start: int) -> tuple[_Event, ...]:
+    events: list[_Event] = []
     for position, entry in enumerate(entries, start):
         try:
-            events += without_gaps([_read_event(entry)], start=position)
+            events += without_gaps([read(entry)], start=position)
         except CorruptDataError:
             if not events:
                 raise
@@ -170,6 +182,13 @@ def _read_event(entry: bytes) -> LoggedEvent:
         dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
         event = Recommended(request=event.request, recommendation=dated)
     return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
+
+
+@verified
+def _read_text(entry: bytes) -> EventText:
+    entry_id, at_ms, deadline_ms, data = checked(entry)
+    text = written_event(data, deadline_ms=None if deadline_ms == _NO_DEADLINE else int(deadline_ms))
+    return EventText(int(entry_id.partition(b"-")[0]), int(at_ms), text)
 
 
 def fields_of(answer: Hash) -> Mapping[bytes, bytes]:

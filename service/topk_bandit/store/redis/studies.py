@@ -7,8 +7,10 @@ is listed before its study is created or tried again. It is never taken off the 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.studies import (
     DesignCancelled,
     DesignChosen,
@@ -23,8 +25,12 @@ from topk_bandit.domain.studies import (
 from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
-from topk_bandit.store.redis.study_replies import read_entries, read_study
+from topk_bandit.store.redis.arrivals import read_parts
+from topk_bandit.store.redis.study_arrivals import StudyArrivals, meta_of
+from topk_bandit.store.redis.study_replies import read_entries, read_requests, read_study
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
+from topk_bandit.store.redis.tenants import Tenants
+from topk_bandit.store.study_arriving import StudyArrival
 from topk_bandit.store.study_codec import (
     encode_answer,
     encode_progress,
@@ -47,15 +53,19 @@ from topk_bandit.store.study_refusals import STUDY_REFUSALS, study_refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.studies import Answer, AnswersImported, DesignEnd, StudySettings
+    from topk_bandit.domain.studies import Answer, AnswersImported, DesignEnd, LoggedStudyEvent, StudySettings
+    from topk_bandit.store.arriving import ArchivedImport
     from topk_bandit.store.log import ImportPart
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.study_archives import StudyRequest
+    from topk_bandit.store.study_arriving import StudyArriving
     from topk_bandit.store.study_log import StudyRecord
 
 __all__ = ["RedisStudies"]
 
 _PAGE = 256
+_SCANNED = 1000
 
 
 @final
@@ -72,6 +82,8 @@ class RedisStudies(StudyStore):
         self._link = link
         self._keys = keys
         self._studies = Aggregates(link, _kind(keys))
+        self._arrivals = StudyArrivals(link, keys)
+        self._tenants = Tenants(link, keys)
 
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
@@ -98,6 +110,8 @@ class RedisStudies(StudyStore):
     async def delete_study(self, name: StudyName) -> None:
         """See `StudyStore.delete_study`."""
         await self._studies.delete(scripts.STUDY_DELETE, name)
+        with suppress(UnavailableError):  # a tenant that is listed and has nothing is passed over
+            await self._tenants.drop(name.tenant)
 
     async def unfinished_designs(self, *, limit: int) -> Sequence[StudyName]:
         """See `StudyStore.unfinished_designs`."""
@@ -194,9 +208,56 @@ class RedisStudies(StudyStore):
         _, meta, entries = await self._studies.ask(scripts.STUDY_READ, name, (keys.meta, keys.log), (start, limit))
         return StudyLogSlice(read_study(name, meta), read_entries(entries, start=start))
 
+    async def scan_requests(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[StudyRequest]]:
+        """See `StudyStore.scan_requests`."""
+        after, found = await self._link.call("HSCAN", self._keys.study(name).requests, cursor, "COUNT", _SCANNED)
+        return int(after), read_requests(found)
+
+    async def scan_imports(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[ArchivedImport]]:
+        """See `StudyStore.scan_imports`."""
+        after, found = await self._link.call("HSCAN", self._keys.study(name).imports, cursor, "COUNT", _SCANNED)
+        return int(after), read_parts(found)
+
+    async def find_arrival(self, name: StudyName) -> StudyArrival | None:
+        """See `StudyStore.find_arrival`."""
+        return await self._arrivals.find(name)
+
+    async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
+        """See `StudyStore.record_arrival`."""
+        return await self._arrivals.record(name, arriving, before=before)
+
+    async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
+        """See `StudyStore.read_arrived`."""
+        return await self._arrivals.read(name, start=start, limit=limit)
+
+    async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
+        """See `StudyStore.finish_arrival`."""
+        name, reserved_ms = record.name, 0
+        if await self._studies.find(name) is None:
+            reserved_ms = await self._studies.reserve(name, incarnation=record.incarnation, quota=quota)
+            await self._list(name)
+        return await self._finish(name, arrival, (reserved_ms, RESERVATION_MS, *meta_of(record)))
+
+    async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
+        """See `StudyStore.find_arrived`."""
+        if await self._studies.find(name) is None:
+            return None
+        return await self._finish(name, StudyArrival(import_id), (0, 0))
+
+    async def _finish(self, name: StudyName, arrival: StudyArrival, told: tuple[bytes | str | int, ...]) -> StudyRecord:
+        keys, arriving = self._keys.study(name), self._keys.study_arrival(name)
+        pairs = [key for field in arriving._fields[1:] for key in (getattr(keys, field), getattr(arriving, field))]
+        places, head = (keys.meta, arriving.progress, *pairs), (arrival.encode(), arrival.import_id)
+        return await self._studies.create(scripts.STUDY_FINISH_ARRIVAL, name, places, (*head, *told))
+
+    async def _list(self, name: StudyName) -> None:
+        """List a design that may be about to begin, and its tenant."""
+        await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.listed(name),))
+        await self._tenants.add(name.tenant)
+
     async def _begun(self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int) -> StudyRecord:
         """List a design, and then create its study or try it again."""
-        await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.listed(name),))
+        await self._list(name)
         keys = self._keys.study(name)
         created = (encode_shape(shape_of(settings)), encode_study_event(StudyCreated(settings)), settings.budget)
         limits = (reserved_ms, RESERVATION_MS, MOST_ATTEMPTS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import DesignFailed, DesignState, LoggedStudyEvent
 from topk_bandit.store.redis.replies import checked, fields_of, verified, without_gaps
+from topk_bandit.store.study_archives import StudyRequest
 from topk_bandit.store.study_codec import decode_progress, decode_shape, decode_study_event
 from topk_bandit.store.study_log import StudyRecord
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.studies import StudyName
     from topk_bandit.store.redis.replies import Hash
 
-__all__ = ["read_entries", "read_study"]
+__all__ = ["read_entries", "read_requests", "read_study"]
 
 
 @verified
@@ -54,6 +55,12 @@ def _failure(packed: bytes) -> DesignFailed | None:
 def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEvent, ...]:
     """Return events that stand at `start` and after it without gaps."""
     return without_gaps([_logged(entry) for entry in entries], start=start)
+
+
+@verified
+def read_requests(requests: Hash) -> tuple[StudyRequest, ...]:
+    """Return the requests among entries of a requests hash."""
+    return tuple(StudyRequest(one.decode(), *map(int, told.split())) for one, told in fields_of(requests).items())
 
 
 def _logged(entry: bytes) -> LoggedStudyEvent:

@@ -1,0 +1,50 @@
+"""Studies as lines on the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.rpc import fields
+from topk_bandit.studies.arrivals import LinesOfStudy
+from topk_bandit.studies.exports import STAGES, StudyPlace
+from topk_bandit.v1 import preference_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.studies import StudyName
+
+__all__ = ["lines_request", "page_to_proto", "study_place"]
+
+_LINES = 1000
+_MOST_LINES = 10**12
+_DIGITS = 18
+
+
+def study_place(request: pb.ExportStudyRequest) -> tuple[StudyName, StudyPlace | None]:
+    """Return which study an ExportStudy asks for, and from where on."""
+    name, token = fields.study_name("study", request.study), fields.page_token("cursor", request.cursor)
+    if not token:
+        return name, None
+    *told, incarnation = token.split("/", 4)
+    stage, numbers = told[0], [one for one in told[1:] if one.isascii() and one.isdigit() and len(one) <= _DIGITS]
+    if stage not in STAGES or len(numbers) != 3 or not incarnation:
+        raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
+    log_position, asked, at = map(int, numbers)
+    return name, StudyPlace(incarnation, log_position, asked, stage, at)
+
+
+def page_to_proto(lines: Sequence[str], place: StudyPlace | None) -> pb.ExportStudyResponse:
+    """Return a page of a study."""
+    told = "" if place is None else f"{place.stage}/{place.log_position}/{place.asked}/{place.at}/{place.incarnation}"
+    return pb.ExportStudyResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")
+
+
+def lines_request(request: pb.ImportStudyRequest) -> tuple[StudyName, LinesOfStudy]:
+    """Return whose lines an ImportStudy brings, and the lines."""
+    name, import_id = fields.study_name("study", request.study), fields.opaque_id("import_id", request.import_id)
+    first_line = fields.integer("first_line", request.first_line, low=0, high=_MOST_LINES)
+    if request.lines:
+        fields.size("lines", len(request.lines), most=_LINES)
+    return name, LinesOfStudy(import_id, first_line, tuple(request.lines))

@@ -1,0 +1,35 @@
+#!lua
+-- Make what has arrived a study, under a reservation that has not lapsed.
+-- KEYS[1] meta         written: the study
+-- KEYS[2] arriving     read: how far the import is; removed
+-- KEYS[3..] others     each key of the study, and the key that becomes it
+-- ARGV[1] how far the import has to be
+-- ARGV[2] import id
+-- ARGV[3] when the index entry was reserved, in ms
+-- ARGV[4] how long a reservation holds, in ms
+-- ARGV[5..] the fields of meta, each its name and its value
+-- Returns {'created', meta}, {'exists', meta} of the study that came of this import, {'arrived'}, {'arrival_replaced'} or
+-- {'lapsed'}.
+
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HGET', KEYS[1], 'arrived') ~= ARGV[2] then
+    return {'arrived'}
+  end
+  return confirm(KEYS[1], {'exists', redis.call('HGETALL', KEYS[1])})
+end
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then
+  return {'arrival_replaced'}
+end
+if now_ms() >= ARGV[3] + ARGV[4] then
+  return {'lapsed'}
+end
+write('HSET', KEYS[1], 'arrived', ARGV[2], unpack(ARGV, 5))
+for i = 3, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i + 1]) == 1 then
+    write('RENAME', KEYS[i + 1], KEYS[i])
+    write('PERSIST', KEYS[i])
+  end
+end
+write('UNLINK', KEYS[2])
+commit()
+return {'created', redis.call('HGETALL', KEYS[1])}

@@ -1,0 +1,48 @@
+"""The tenants that have bandits or studies, in one list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.store.redis.keys import KeySpace
+    from topk_bandit.store.redis.link import Link
+
+__all__ = ["Tenants"]
+
+_PAGE = 256
+
+
+class Tenants:
+    """Who is listed; one may be that has nothing any more.
+
+    Parameters
+    ----------
+    link
+        Where to send calls; whoever opened it closes it.
+    """
+
+    def __init__(self, link: Link, keys: KeySpace) -> None:
+        self._link = link
+        self._keys = keys
+
+    async def page(self, *, after: str) -> Sequence[str]:
+        """Return tenants whose id sorts after `after` by bytes, in order; none at the end."""
+        key = self._keys.tenants
+        reply = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, _PAGE)
+        return [member.decode() for member in reply]
+
+    async def add(self, tenant: str) -> None:
+        """List a tenant."""
+        await self._link.call("ZADD", self._keys.tenants, 0, tenant)
+
+    async def drop(self, tenant: str) -> None:
+        """Take out a tenant that has neither bandits nor studies, and put back one that creates another meanwhile."""
+        entries = self._keys.bandits(tenant).entries, self._keys.studies(tenant).entries
+        if await self._link.call("EXISTS", *entries):
+            return
+        await self._link.call("ZREM", self._keys.tenants, tenant)
+        if await self._link.call("EXISTS", *entries):
+            await self.add(tenant)
