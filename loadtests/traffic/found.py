@@ -78,8 +78,8 @@ def _ends(slates: Calls, rewards: Calls) -> list[Figure]:
 
 def timeline(calls: Calls, seconds: float) -> list[Chart]:
     """Return the calls over time, in parts of a second or more."""
-    width = max(1.0, round(seconds / 120.0))
-    starts = np.arange(0.0, seconds, width).tolist()
+    width = seconds / min(max(round(seconds), 1), 120)
+    starts = np.arange(0.0, seconds - width / 2.0, width).tolist()
     parts = [calls.of_kind(RECOMMEND).between(start, start + width) for start in starts]
     times = [part.ended(End.OK).latency for part in parts]
     middle = [start + width / 2.0 for start in starts]
