@@ -292,7 +292,7 @@ def test_without_a_package_all_says_so_before_it_begins(
 def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._FEW_WORKERS", (1, 4))
     monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._HALVINGS", 4)
-    words = ("fleet", "--trials=1", "--seconds=2", "--pairs=30,60", "--bandits=2,5")
+    words = ("fleet", "--trials=1", "--seconds=2", "--pairs=90,180", "--bandits=2,5")
     assert experiment(tmp_path, *words) == 0
     lines = table(tmp_path / "fleet.csv")
     most = {
@@ -303,10 +303,10 @@ def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert len(refused) == 2 * 2 * 3 * 3  # numbers of pairs, popularities, who serves, numbers of workers
     deaths = [float(line["mean"]) for line in lines if line["metric"] == "failed"]
     assert len(deaths) == 2 * 2 * 3
-    assert all(0.0 < share < 0.5 for share in deaths)
+    assert 0.0 <= min(deaths) < max(deaths) < 0.8
     assert (tmp_path / "fleet.png").read_bytes().startswith(PNG)
     page = (tmp_path / "fleet.md").read_text()
-    assert "## 60 pairs a second, 5 bandits, Zipf: what callers see" in page
+    assert "## 180 pairs a second, 5 bandits, Zipf: what callers see" in page
     assert f"Wrote {tmp_path / 'fleet.md'}" in capsys.readouterr().out
     settings = json.loads((tmp_path / "fleet.json").read_text())["settings"]
     assert settings["costs"]["rewards_between"] == 128

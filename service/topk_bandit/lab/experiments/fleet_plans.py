@@ -153,7 +153,10 @@ def _paper_cores(load: _Load, costs: Costs) -> float:
 
 
 def _workers(load: _Load, costs: Costs) -> tuple[int, ...]:
-    return tuple(int(np.ceil(share * _paper_cores(load, costs))) for share in _OF_PAPER)
+    counts: list[int] = []
+    for share in _OF_PAPER:
+        counts.append(max(int(np.ceil(share * _paper_cores(load, costs))), counts[-1] + 1 if counts else 1))
+    return tuple(counts)
 
 
 def _shards(load: _Load, costs: Costs) -> int:
