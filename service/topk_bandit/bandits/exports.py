@@ -66,7 +66,7 @@ async def _read_events(store: Store, name: BanditName, start: int, limit: int) -
         part = await store.read_log(name, start=start + len(events), limit=wanted)
         for logged in part.events:
             events.append(logged)
-            texts.append(encode_event(logged.event))
+            texts.append(encode_event(logged.event, store.data_version))
             size += len(texts[-1])
             if size >= PAGE_BYTES:
                 return events, texts

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from topk_bandit.store.data_versions import OLDEST
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -99,6 +101,8 @@ class Arriving:
     ----------
     arrival
         How far the import is with it.
+    version
+        The data version in whose layout the store is to keep it.
     snapshot
         Bytes that follow those that are there.
     retired
@@ -106,6 +110,7 @@ class Arriving:
     """
 
     arrival: Arrival
+    version: int = OLDEST
     events: list[LoggedEvent] = field(default_factory=list)
     slates: dict[str, Recorded | None] = field(default_factory=dict)
     items: dict[str, Item | None] = field(default_factory=dict)

@@ -34,6 +34,7 @@ from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.arrivals import item_digest, settings_of
 from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived
 from topk_bandit.store.codec import canonical, decode_snapshot, fingerprint
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
@@ -289,6 +290,11 @@ class MemoryStore(Store):
         self._arrivals: dict[BanditName, ArrivingBandit] = {}
         self._listeners: set[asyncio.Queue[BanditName | None]] = set()
         self._closed = asyncio.Event()
+
+    @property
+    def data_version(self) -> int:
+        """See `Store.data_version`; what ends with this process is for no other program."""
+        return NEWEST
 
     async def create_bandit(
         self,

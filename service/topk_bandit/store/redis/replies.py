@@ -12,7 +12,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings
 from topk_bandit.store.log import BanditRecord, Holdings, LogSlice
@@ -116,7 +116,8 @@ def read_slice(
 ) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps.
 
-    It ends before the first event that can't be read. Without any before that it raises `CorruptDataError`.
+    It ends before the first event that can't be read. Without any before that it raises `CorruptDataError`, or
+    `NewerDataError`.
     """
     return LogSlice(
         incarnation=incarnation.decode(),
@@ -132,7 +133,7 @@ def _readable(entries: Sequence[bytes], *, start: int) -> tuple[LoggedEvent, ...
     for position, entry in enumerate(entries, start):
         try:
             events += without_gaps([_read_event(entry)], start=position)
-        except CorruptDataError:
+        except (CorruptDataError, NewerDataError):
             if not events:
                 raise
             break
