@@ -129,7 +129,7 @@ def _data_version(version: int | None) -> _Finding:
             f"{version}, so that the program before can take over, until topk-bandit finalize-upgrade: then {NEWEST}"
         )
         return _Finding("data version", found)
-    problem = f"this program reads and writes {OLDEST} to {NEWEST}: run one that knows {version}"
+    problem = f"this program can't serve it: its own is {NEWEST}, and it writes none before {OLDEST}"
     return _Finding("data version", str(version), problem)
 
 
