@@ -72,7 +72,7 @@ async def arrive(store: Store, name: BanditName, lines: Sequence[str], *, at_onc
         parsed = parse(part)
         slates, imports = ids_of(parsed)
         arrived = await store.read_arrived(name, slates=slates, imports=imports)
-        arriving = take(arrival, arrived, part, parsed)
+        arriving = take(arrival, arrived, part, parsed, version=store.data_version)
         assert await store.record_arrival(name, arriving, before=arrival)
         assert not await store.record_arrival(name, arriving, before=replace(arrival, next_line=10**6))
         arrival = arriving.arrival

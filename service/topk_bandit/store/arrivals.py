@@ -45,7 +45,6 @@ from topk_bandit.store.archives import (
 )
 from topk_bandit.store.arriving import ArchivedImport, Arriving
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
-from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
 
 if TYPE_CHECKING:
@@ -113,9 +112,7 @@ def part_of(first_line: int, lines: Sequence[str]) -> str:
     return f"{first_line} {blake2b(chr(10).join(lines).encode(), digest_size=16).hexdigest()}"
 
 
-def take(
-    arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line], *, version: int = OLDEST
-) -> Arriving:
+def take(arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line], *, version: int) -> Arriving:
     """Return what the lines that come next make of what has arrived, to be kept in the layout of a data version.
 
     Raises

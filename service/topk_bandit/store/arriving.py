@@ -6,8 +6,6 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from topk_bandit.store.data_versions import OLDEST
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -110,7 +108,7 @@ class Arriving:
     """
 
     arrival: Arrival
-    version: int = OLDEST
+    version: int
     events: list[LoggedEvent] = field(default_factory=list)
     slates: dict[str, Recorded | None] = field(default_factory=dict)
     items: dict[str, Item | None] = field(default_factory=dict)

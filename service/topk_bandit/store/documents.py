@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
-from topk_bandit.store.data_versions import FIRST, NEWEST, OLDEST
+from topk_bandit.store.data_versions import FIRST, NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -171,7 +171,7 @@ def pack(document: object) -> bytes:
     return data
 
 
-def stamp(document: object, kind: str = "", *, version: int = OLDEST) -> bytes:
+def stamp(document: object, kind: str = "", *, version: int) -> bytes:
     """Return a document as bytes, behind the data version and, if it is an event, its type."""
     head = f'{{"v":{version},"type":"{kind}",' if kind else f'{{"v":{version},'
     return head.encode() + pack(document)[1:]
