@@ -159,6 +159,18 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
 
 
+def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path) -> None:
+    with running_server(valkey_binary()) as server:
+        unused = run("finalize-upgrade", f"--redis-url={server.url}")
+        assert (unused.returncode, unused.stdout) == (1, "")
+        assert "no service has used this store and key prefix yet" in unused.stderr
+        with server.client() as client:
+            assert client.dbsize() == 0
+    nowhere = run("finalize-upgrade", f"--data-dir={tmp_path}")
+    assert (nowhere.returncode, nowhere.stdout) == (1, "")
+    assert f"there is no store in {tmp_path}" in nowhere.stderr
+
+
 def test_the_doctor_hides_the_password() -> None:
     with running_server(valkey_binary(), password="opensesame") as server:
         url = server.url.replace("//", "//:opensesame@")

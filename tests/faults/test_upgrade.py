@@ -32,6 +32,7 @@ FEW = 60
 AFTERWARDS = usual_or_long(FEW, long=1000)
 PROGRAMS = "topk-bandit:programs"
 BANDITS = ("home", "cart")
+TOO_OLD = f"topk-bandit: the store's data version is {NEWEST + 1}, and this program knows up to {NEWEST}"
 KEYS = "topk-bandit:{shop/home}:"
 
 
@@ -125,43 +126,44 @@ def test_the_version_before_takes_over_until_the_upgrade_is_finalized(tmp_path: 
         later.start_spawned()
         assert said(later, f"data version {NEWEST} is written, which the program before can read")
 
-        # Upgraded: the next version alone, until nothing is left of what this one wrote.
-        old.running.terminate()
-        assert old.wait() == 0
-        with shop_of(later) as shop:
-            shop.trade(ROUNDS)
-            shop.agree()
-        with server.client() as store:
-            assert int(store.hget(f"{KEYS}meta", "first_position")) > 2 * FEW
-        assert written_versions(server) == {NEWEST}
-
-        # Rolled back, and both at once: this one takes up what the next one left.
-        old.start()
-        with shop_of(old, later) as shop:
-            shop.agree()
-            shop.trade(FEW)
-            shop.agree()
-        status, told = finalized(server, *NEXT)
-        assert status == 1
-        assert "workers of the version before run" in told
-        assert f"/{old.worker_pids[0]}" in told
-        assert written_versions(server) == {NEWEST}
-
+        upgrade(server, old, later)
+        roll_back(server, old, later)
+        refuse_to_finalize(server, old)
         finalize_while_it_hangs(server, old)
         assert old.wait() == 1
-        assert old.records[-1]["raw"].startswith(f"topk-bandit: the store's data version is {NEWEST + 1}, and this")
-
-        # Finalized: the next one goes on with all that was learned, and this one does not start.
-        until(lambda: said(later, f"finalized: data version {NEWEST + 1} is written"), what="the next one knows")
-        old.spawn()
-        with shop_of(later) as shop:
-            shop.trade(AFTERWARDS)
-            shop.agree()
-        assert NEWEST + 1 in written_versions(server)
-        assert old.wait() == 1
-        assert old.records[-1]["raw"].startswith(f"topk-bandit: the store's data version is {NEWEST + 1}, and this")
+        assert old.records[-1]["raw"].startswith(TOO_OLD)
+        go_on_finalized(server, old, later)
         assert no_call_failed(old)
         assert no_call_failed(later)
+
+
+def upgrade(server: RunningServer, old: Service, later: Service) -> None:
+    """Serve with the next version alone, until nothing is left in the log of what this one wrote."""
+    old.running.terminate()
+    assert old.wait() == 0
+    with shop_of(later) as shop:
+        shop.trade(ROUNDS)
+        shop.agree()
+    with server.client() as store:
+        assert int(store.hget(f"{KEYS}meta", "first_position")) > 2 * FEW
+    assert written_versions(server) == {NEWEST}
+
+
+def roll_back(server: RunningServer, old: Service, later: Service) -> None:
+    """Take up with this version what the next one left, and serve with both."""
+    old.start()
+    with shop_of(old, later) as shop:
+        shop.agree()
+        shop.trade(FEW)
+        shop.agree()
+    assert written_versions(server) == {NEWEST}
+
+
+def refuse_to_finalize(server: RunningServer, old: Service) -> None:
+    status, told = finalized(server, *NEXT)
+    assert status == 1
+    assert "workers of the version before run" in told
+    assert f"/{old.worker_pids[0]}" in told
 
 
 def finalize_while_it_hangs(server: RunningServer, service: Service) -> None:
@@ -178,3 +180,15 @@ def finalize_while_it_hangs(server: RunningServer, service: Service) -> None:
     assert (status, told_by.partition(":")[0]) == (0, f"data version {NEWEST + 1} is in force")
     os.kill(worker, signal.SIGCONT)
     os.kill(service.pid, signal.SIGCONT)
+
+
+def go_on_finalized(server: RunningServer, old: Service, later: Service) -> None:
+    """Serve with the next version, with all that was learned, and not with this one."""
+    until(lambda: said(later, f"finalized: data version {NEWEST + 1} is written"), what="the next one knows")
+    old.spawn()
+    with shop_of(later) as shop:
+        shop.trade(AFTERWARDS)
+        shop.agree()
+    assert NEWEST + 1 in written_versions(server)
+    assert old.wait() == 1
+    assert old.records[-1]["raw"].startswith(TOO_OLD)
