@@ -21,6 +21,7 @@ from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
 from topk_bandit.process.supervisor import Supervisor
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.redis.bandits import RedisStore
@@ -107,8 +108,8 @@ async def write_visits(url: str, visits: int, report: Report) -> None:
     rewards = rng.normal(size=visits).tolist()
     async with Redis.from_url(url) as client:
         line = _Line(client)
-        await client.script_load(RECORD_RECOMMENDATION.source)
-        await client.script_load(RECORD_REWARD.source)
+        await client.script_load(RECORD_RECOMMENDATION.at(line.data_version).source)
+        await client.script_load(RECORD_REWARD.at(line.data_version).source)
         store = RedisStore(cast("Link", line), prefix="topk-bandit", record_retention_ms=DEFAULT_RECORD_RETENTION_MS)
         for start in range(0, visits, VISITORS_AT_ONCE):
             among = range(start, min(start + VISITORS_AT_ONCE, visits))
@@ -125,6 +126,8 @@ async def write_visits(url: str, visits: int, report: Report) -> None:
 class _Line:
     """Stands for the store's link: it holds scripts back, and sends all that came together down one connection."""
 
+    data_version = OLDEST
+
     def __init__(self, client: Redis) -> None:
         self._client = client
         self._held: list[tuple[tuple[object, ...], asyncio.Future[object]]] = []
@@ -132,7 +135,7 @@ class _Line:
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()) -> object:
         """Return the script's reply, once everything that is held was sent."""
         reply: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._held.append((("EVALSHA", script.digest, len(keys), *keys, *arguments), reply))
+        self._held.append((("EVALSHA", script.at(self.data_version).digest, len(keys), *keys, *arguments), reply))
         return await reply
 
     async def run_durably(

@@ -19,6 +19,7 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import Aggregation, BanditName, Item, PastSlate, RewardOutcome
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotFoundError, NotReadyError, QuotaError
+from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
@@ -190,6 +191,7 @@ def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, *, t
             event: [
                 [*lines[:event], lines[event][:-2], *lines[event + 1 :]],
                 [*lines[:event], lines[event].replace('"type":"', '"type":"no'), *lines[event + 1 :]],
+                [*lines[:event], lines[event].replace('"v":1', f'"v":{NEWEST + 1}'), *lines[event + 1 :]],
                 [*lines[:event], *lines[event + 1 :]],
                 [*lines[:event], lines[0], *lines[event:]],
                 [*lines[:event], "{}", *lines[event:]],

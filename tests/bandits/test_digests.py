@@ -106,7 +106,7 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **changed))
+    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model, _: tampered(model, **changed))
 
     async def scenario(store: Store) -> None:
         events = await history(store, stores)
@@ -129,7 +129,7 @@ def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
 ) -> None:
     changes = iter([changed])  # the first that encodes the checkpoint differs from the other
     monkeypatch.setattr(
-        "topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **next(changes, {}))
+        "topk_bandit.bandits.saved_snapshots.encode_model", lambda model, _: tampered(model, **next(changes, {}))
     )
 
     async def scenario(store: Store) -> None:
@@ -176,7 +176,7 @@ def test_what_another_arithmetic_had_a_part_in_is_compared_with_its_like_only(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two workers go on from the snapshot of an unlike one; they agree with each other, and owe it only the log."""
-    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model: tampered(model, **ABACUS))
+    monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.encode_model", lambda model, _: tampered(model, **ABACUS))
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as unlike:

@@ -33,7 +33,7 @@ from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.snapshots import SCHEMA, decode_digests, decode_model, encode_model
+from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import (
     BanditCreated,
     Item,
@@ -44,9 +44,10 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError, NotFoundError, UnavailableError
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.policy import State
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
@@ -112,12 +113,13 @@ def test_a_model_whose_kernel_is_not_learned_survives_as_bytes() -> None:
     assert_same(decode_model(encode_model(fixed), limits=LIMITS), fixed)
 
 
-def test_another_schema_is_refused_by_its_number() -> None:
-    for schema in (1, SCHEMA - 1, SCHEMA + 1):
-        payload = with_header(lambda header, schema=schema: header.update(schema=schema))  # type: ignore[misc]
-        for decode in (decode_digests, partial(decode_model, limits=LIMITS)):
-            with pytest.raises(CorruptDataError, match=f"unknown schema {schema}"):
-                decode(payload)
+def test_a_model_of_a_newer_program_is_not_taken_for_damaged() -> None:
+    payload = with_header(lambda header: header.update(v=NEWEST + 1))
+    for decode in (decode_digests, partial(decode_model, limits=LIMITS)):
+        with pytest.raises(NewerDataError, match=f"data of version {NEWEST + 1}"):
+            decode(payload)
+        with pytest.raises(CorruptDataError):
+            decode(with_header(_without("v")))
 
 
 def test_a_model_tells_the_digests_that_it_had() -> None:
@@ -210,7 +212,7 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
     run(stores, scenario)
 
 
-@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.update(schema=1))])
+@pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.pop("v"))])
 def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
     stores: Stores, payload: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,7 +134,8 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     assert (embedded.returncode, embedded.stderr) == (0, "")
     assert "valkey" in embedded.stdout
     assert "sample decision: 6 of 50 items" in embedded.stdout
-    assert re.search(r"All \d checks passed\.", embedded.stdout)
+    assert re.search(r"All \d+ checks passed\.", embedded.stdout)
+    assert "data version: none yet, so that the first service begins with" in embedded.stdout
     assert leftovers(tmp_path) == []
     assert processes_of(tmp_path) == []
     with running_server(valkey_binary()) as server:
@@ -150,7 +151,7 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "set appendonly to yes" in done.stdout
     assert "set it to noeviction" in done.stdout
-    assert re.search(r"1 of \d checks failed\.", done.stdout)
+    assert re.search(r"1 of \d+ checks failed\.", done.stdout)
     away = run("doctor", f"--redis-url={server.url}", "--store-timeout-seconds=0.2")
     assert away.returncode == 1
     assert "store: can't be examined" in away.stdout
@@ -161,6 +162,18 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     open_door = run("doctor", "--listen=0.0.0.0:1", TMPDIR=str(tmp_path))
     assert open_door.returncode == 1
     assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
+
+
+def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path) -> None:
+    with running_server(valkey_binary()) as server:
+        unused = run("finalize-upgrade", f"--redis-url={server.url}")
+        assert (unused.returncode, unused.stdout) == (1, "")
+        assert "no service has used this store and key prefix yet" in unused.stderr
+        with server.client() as client:
+            assert client.dbsize() == 0
+    nowhere = run("finalize-upgrade", f"--data-dir={tmp_path}")
+    assert (nowhere.returncode, nowhere.stdout) == (1, "")
+    assert f"there is no store in {tmp_path}" in nowhere.stderr
 
 
 def test_the_doctor_hides_the_password() -> None:

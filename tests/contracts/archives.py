@@ -76,7 +76,7 @@ async def arrive(store: Store, name: BanditName, lines: Sequence[str], *, at_onc
         parsed = parse(part)
         slates, imports = ids_of(parsed)
         arrived = await store.read_arrived(name, slates=slates, imports=imports)
-        arriving = take(arrival, arrived, part, parsed, check=_take_anything)
+        arriving = take(arrival, arrived, part, parsed, version=store.data_version, check=_take_anything)
         assert await store.record_arrival(name, arriving, before=arrival)
         assert not await store.record_arrival(name, arriving, before=replace(arrival, next_line=10**6))
         arrival = arriving.arrival

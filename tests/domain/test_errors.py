@@ -17,9 +17,11 @@ EXAMPLES = [
     errors.QuotaError(Quota.ITEMS, "acme", limit=10, used=9, retry_after=1.0),
     errors.UnavailableError("the store is away", retry_after=0.25),
     errors.NotDurableError("written, but not to the disk", retry_after=0.25),
+    errors.NewerDataError("the store has data of version 2"),
     errors.CorruptDataError("a snapshot is cut short"),
     errors.NotReadyError("DESIGN_UNFINISHED", "the design is not done"),
     errors.ConfigurationError("workers: 0 is not between 1 and 256"),
+    errors.OutdatedError("the store's data version is 2"),
     errors.UnauthenticatedError(),
     errors.ForbiddenError("SCOPE_NEEDED", "a key with the scope manage is needed"),
 ]

@@ -103,14 +103,14 @@ class Service:
     """`topk-bandit serve` with given flags; `start` may be called again after it ended, on the same flags."""
 
     def __init__(
-        self, flags: Sequence[str], *, temporary: Path, variables: Mapping[str, str], prefix: Sequence[str]
+        self, flags: Sequence[str], *, temporary: Path, variables: Mapping[str, str], command: Sequence[str]
     ) -> None:
         self.address = ""
         self.http_address = ""
         self.console_address = ""
         self.metrics_port = 0
         self.process: subprocess.Popen[str] | None = None
-        self._command = [*prefix, COMMAND, "serve", *flags]
+        self._command = [*command, "serve", *flags]
         self.temporary = temporary
         self._environment = clean_environment(**{"TMPDIR": str(temporary), **variables})
         self._serving = threading.Event()
@@ -138,6 +138,10 @@ class Service:
     def start(self) -> None:
         """Start the command, and return once it serves; it may compile for as long as it says how far it is."""
         self.spawn()
+        self.start_spawned()
+
+    def start_spawned(self) -> None:
+        """Return once the command that was spawned serves."""
         while not self._serving.is_set() and self.running.poll() is None:
             self._wait_for_a_record()
         assert self._serving.is_set(), self.log
@@ -238,15 +242,22 @@ def serving(
     processor: Processor = THIS,
     variables: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
+    command: Sequence[str] = (COMMAND,),
 ) -> Iterator[Service]:
     """Run the service on an embedded store in `folder` (or elsewhere, if a flag says so) until the end of the block.
 
     It must not log a traceback, unless the record's message holds what is `excused`. `prefix` is a command that becomes
-    the service by exec, once it has set up what the service inherits.
+    the service by exec, once it has set up what the service inherits; `command` is
+    `topk-bandit`, or what stands for it.
     """
     temporary = Path(tempfile.mkdtemp(prefix="tkb-"))
     flags = (*(f"--{name}=127.0.0.1:0" for name in LISTENERS), f"--data-dir={folder}", *flags)
-    service = Service(flags, temporary=temporary, variables={**processor.variables, **(variables or {})}, prefix=prefix)
+    service = Service(
+        flags,
+        temporary=temporary,
+        variables={**processor.variables, **(variables or {})},
+        command=(*prefix, *command),
+    )
     try:
         if start:
             service.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from topk_bandit.process.worker_spec import Beat, Compiling, Ready, Stop, StoreAt
+from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, Stop, StoreAt
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from topk_bandit.process.settings import Settings
     from topk_bandit.process.worker_spec import WorkerSpec
 
-__all__ = ["FUNCTIONS", "PAUSE_SECONDS", "die", "hang_once", "progress_slowly", "stall"]
+__all__ = ["FUNCTIONS", "PAUSE_SECONDS", "become_outdated", "die", "hang_once", "progress_slowly", "stall"]
 
 FUNCTIONS, PAUSE_SECONDS = 24, 0.25
 
@@ -45,6 +45,16 @@ def hang_once(settings: Settings, spec: WorkerSpec, connection: Connection) -> N
         time.sleep(3600.0)
     while not connection.poll(0.1):
         connection.send(Beat())
+
+
+def become_outdated(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
+    """Serve, and end at once because an upgrade was finalized, with other words before."""
+    connection.send(Beat())
+    assert isinstance(connection.recv(), StoreAt)
+    connection.send(Ready())
+    for _ in range(9):
+        connection.send(Beat())
+    connection.send(Outdated("too old"))
 
 
 def die(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from topk_bandit.store.data_versions import OLDEST
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -35,7 +37,8 @@ class LossyProxy:
 
     def lose(self, script: Script, *, replies: int) -> None:
         """Lose the next replies of a script, once it has run."""
-        self._marks = (script.digest.encode(), script.source.encode())
+        sent = script.at(OLDEST)
+        self._marks = (sent.digest.encode(), sent.source.encode())
         self._losses = replies
 
     async def serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:

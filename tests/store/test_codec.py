@@ -44,9 +44,10 @@ from topk_bandit.domain.bandits import (
     Shown,
 )
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
 from topk_bandit.store import codec
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
@@ -294,11 +295,23 @@ def test_bytes_that_are_no_document_are_refused(data: bytes) -> None:
             decode(data)
 
 
-@pytest.mark.parametrize("schema", [0, 2, "1", 1.0, True, None])
-def test_an_unknown_schema_is_refused(schema: object) -> None:
+@pytest.mark.parametrize("version", [0, "1", 1.0, True, None])
+def test_an_unknown_data_version_is_refused(version: object) -> None:
     document = json.loads(codec.encode_event(EVENT))
     with pytest.raises(CorruptDataError):
-        codec.decode_event(json.dumps({**document, "v": schema}).encode())
+        codec.decode_event(json.dumps({**document, "v": version}).encode())
+
+
+def test_what_a_newer_program_wrote_is_not_taken_for_damaged() -> None:
+    document = json.loads(codec.encode_event(EVENT))
+    for later in ({}, {"type": "of later"}, {"of_later": [1]}):
+        with pytest.raises(NewerDataError, match=f"data of version {NEWEST + 1}"):
+            codec.decode_event(json.dumps({**document, **later, "v": NEWEST + 1}).encode())
+    frame = codec.encode_snapshot(Snapshot(position=7, payload=b"payload"), NEWEST + 1)
+    with pytest.raises(NewerDataError):
+        codec.decode_snapshot(frame)
+    with pytest.raises(CorruptDataError):
+        codec.decode_snapshot(frame[:-1] + b"x")
 
 
 OF_ANY_TYPE = [None, True, 17, 1.5, "text", [None], {"x": None}]

@@ -30,6 +30,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.studies import DesignCancelled, RankingAnswer, StudyQuery
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.log import Correctable, Skip, Snapshot
 from topk_bandit.store.redis import scripts as module
 from topk_bandit.store.redis.link import Link
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tests.servers import RunningServer
 
     from topk_bandit.store.log import Store
+    from topk_bandit.store.redis.bandits import RedisStore
     from topk_bandit.store.study_log import StudyStore
 
 SCRIPTS = {name: script for name, script in vars(module).items() if isinstance(script, Script)}
@@ -205,10 +207,18 @@ async def use_studies(store: StudyStore) -> None:
     assert (await StudySender(store).send(STUDY, lines, at_once=5)).made is not None
 
 
+async def use_programs(store: RedisStore) -> None:
+    """Call each script about the programs that use a store."""
+    for worker in ("one", "two"):
+        await store.programs(worker, about="me").note()
+    await store.programs("one", about="me").finalize()
+
+
 async def use_everything(url: str) -> None:
     async with RedisStores(url, record_retention_ms=1).connect() as store:
         lines = await use_bandits(store)
         await use_studies(store.studies())
+        await use_programs(store)
     async with RedisStores(url).connect() as store:
         await store.finish_arrival(NAME, await arrive(store, NAME, lines, at_once=12), quota=1)
 
@@ -256,7 +266,7 @@ def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer
                 damage()
                 before = dumps(client)
                 try:
-                    client.eval(script.source, len(call.keys), *call.keys, *call.arguments)
+                    client.eval(script.at(OLDEST).source, len(call.keys), *call.keys, *call.arguments)
                 except redis.ResponseError as error:
                     errors += 1
                     if dumps(client) != before:

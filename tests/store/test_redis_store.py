@@ -38,6 +38,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.store.codec import encode_context
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.log import Correctable, RecordStatus, Snapshot
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.bandits import RedisStore
@@ -546,7 +547,9 @@ def test_a_reservation_that_lapsed_creates_nothing(valkey: RunningServer) -> Non
         seconds, _ = client.time()
         for age, answer in ((11_000, b"lapsed"), (2_000, b"created")):
             reserved = (seconds * 1000 - age, 10_000)
-            reply = client.eval(scripts.CREATE_BANDIT.source, 2, keys.meta, keys.log, *arguments, *reserved, *setting)
+            reply = client.eval(
+                scripts.CREATE_BANDIT.at(OLDEST).source, 2, keys.meta, keys.log, *arguments, *reserved, *setting
+            )
             assert reply[0] == answer
             assert client.exists(keys.meta, keys.log) == (2 if answer == b"created" else 0)
         client.delete(keys.meta, keys.log)

@@ -16,6 +16,7 @@ from tests.store.proxy import LossyProxy, lossy_proxy
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, UnavailableError
 from topk_bandit.domain.studies import DesignCancelled, DesignState, LoggedStudyEvent, RankingAnswer, StudyName
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.log import ImportOutcome, RecordStatus
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import KeySpace
@@ -188,7 +189,7 @@ def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
             with valkey.client() as client:
                 written = {key.decode() for key in client.scan_iter(match=f"{stores.prefix}:*", count=1000)}
                 lease = space.study(STUDY).lease
-                assert written == {*space.study(STUDY).all, *vars_of(tenant), space.designs} - {lease}
+                assert written == {*space.study(STUDY).all, *vars_of(tenant), space.designs, space.tenants} - {lease}
                 assert all(client.ttl(key) == -1 for key in written)
                 await store.delete_study(STUDY)
                 left = [key.decode() for key in client.scan_iter(match=f"{stores.prefix}:*", count=1000)]
@@ -237,7 +238,9 @@ def test_a_design_that_began_again_stays_listed(valkey: RunningServer) -> None:
                 client.zincrby(space.designs, -20_000, space.listed(STUDY))
                 seen = int(client.zscore(space.designs, space.listed(STUDY)))
                 await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
-                client.eval(scripts.STUDY_UNLIST_DESIGN.source, 1, space.designs, space.listed(STUDY), seen, 10_000)
+                client.eval(
+                    scripts.STUDY_UNLIST_DESIGN.at(OLDEST).source, 1, space.designs, space.listed(STUDY), seen, 10_000
+                )
             assert await store.unfinished_designs(limit=9) == (STUDY,)
 
     asyncio.run(main())

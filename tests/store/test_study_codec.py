@@ -160,7 +160,7 @@ def spoiled(event: StudyEvent, **fields: Any) -> bytes:  # noqa: ANN401
 
 
 BROKEN: dict[str, bytes] = {
-    "another schema": spoiled(EVENTS[0], v=2),
+    "an unknown data version": spoiled(EVENTS[0], v=0),
     "an unknown type": spoiled(EVENTS[0], type="study_sold"),
     "no settings": spoiled(EVENTS[0], settings=...),
     "features cut short": spoiled(EVENTS[0], settings__item_features__numbers="AAAAAAAA"),

@@ -16,6 +16,7 @@ from topk_bandit.domain.errors import (
     ConflictError,
     CorruptDataError,
     InvalidArgumentError,
+    NewerDataError,
     NotFoundError,
     NotReadyError,
 )
@@ -118,7 +119,10 @@ class Arrivals:
         if not begins:
             slates, imports = ids_of(parsed)
             arrived = await self._store.read_arrived(name, slates=slates, imports=imports)
-        arriving = await self._compute(lambda: take(before, arrived, sent.lines, parsed, check=check_arriving))
+        version = self._store.data_version
+        arriving = await self._compute(
+            lambda: take(before, arrived, sent.lines, parsed, version=version, check=check_arriving)
+        )
         if arriving.arrival.complete:
             known = b"" if begins else await self._store.load_arrived_snapshot(name)
             await self._compute(lambda: self._check_snapshot(arriving, known, last=len(sent.lines) - 1))
@@ -134,7 +138,7 @@ class Arrivals:
             if frame:
                 model = decode_model(decode_snapshot(frame).payload, limits=self._limits)
                 position, incarnation = model.version, model.incarnation
-        except CorruptDataError as error:
+        except (CorruptDataError, NewerDataError) as error:
             raise InvalidArgumentError(f"lines[{last}]", str(error)) from None
         if (position, incarnation) != (arrival.first_position - 1, arrival.incarnation):
             problem = (

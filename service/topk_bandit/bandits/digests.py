@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.store.codec import encode_event, encode_settings
+from topk_bandit.store.data_versions import FIRST
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
@@ -77,8 +78,8 @@ def resume_arithmetic(saved: str, *, position: int) -> str:
 def _digest_of_log(model: Model) -> str:
     items, last, history = model.items, model.last, model.history
     content = [
-        [model.incarnation, last.position, last.at_ms, encode_event(last.event).decode()],
-        encode_settings(model.settings).decode(),
+        [model.incarnation, last.position, last.at_ms, encode_event(last.event, FIRST).decode()],
+        encode_settings(model.settings, FIRST).decode(),
         [items.ids, sorted(items.available), sorted(items.retired), items.open_until_ms.tolist(), model.items_position],
         [model.prior_items.ids, model.state.observations, model.state.imported],
         asdict(model.tally),

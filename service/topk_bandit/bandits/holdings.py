@@ -64,11 +64,13 @@ async def read_holdings(store: Store, name: BanditName, place: Place | None) -> 
     held = await store.read_holdings(name)
     if place is None:
         first = "snapshot" if held.first_position > 1 else "imports"
-        return [write_line(_bandit(held))], Place(held.record.incarnation, held.first_position, first, 0)
+        return [write_line(_bandit(held), store.data_version)], Place(
+            held.record.incarnation, held.first_position, first, 0
+        )
     if held.record.incarnation != place.incarnation:
         raise NotReadyError("LOG_REPLACED", f"{name} was created anew: its log is another one")
     lines, at = await _STAGES[place.stage](store, name, held, place)
-    return [write_line(line) for line in lines], _following(place, at)
+    return [write_line(line, store.data_version) for line in lines], _following(place, at)
 
 
 def _following(place: Place, at: int) -> Place | None:
@@ -93,7 +95,7 @@ def _bandit(held: Holdings) -> ArchivedBandit:
 async def _snapshot(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
     for snapshot in await store.load_snapshots(name):
         if snapshot.position == place.first_position - 1:
-            frame, end = encode_snapshot(snapshot), place.at + SNAPSHOT_BYTES
+            frame, end = encode_snapshot(snapshot, store.data_version), place.at + SNAPSHOT_BYTES
             return [SnapshotPart(frame[place.at : end])], end if end < len(frame) else 0
     raise NotReadyError("LOG_TRIMMED", f"the log of {name} was trimmed meanwhile", first_position=_held.first_position)
 

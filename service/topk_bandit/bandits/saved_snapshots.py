@@ -101,7 +101,7 @@ class SavedSnapshots:
             await self._save(checkpoint)
 
     async def _save(self, checkpoint: Model) -> None:
-        payload = await self._run(lambda: encode_model(checkpoint))
+        payload = await self._run(lambda: encode_model(checkpoint, self._store.data_version))
         snapshot = Snapshot(position=checkpoint.version, payload=payload)
         try:
             if await self._store.save_snapshot(self._name, snapshot, incarnation=checkpoint.incarnation):

@@ -21,7 +21,7 @@ from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally, half_life_of
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import FeatureRecord
 from topk_bandit.learning.item_features import ItemFeatures
@@ -33,6 +33,8 @@ from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.usual_contexts import UsualContexts
 from topk_bandit.learning.usual_rewards import UsualRewards
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
+from topk_bandit.store.data_versions import OLDEST
+from topk_bandit.store.documents import refuse_newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,18 +46,15 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 
-SCHEMA = 12
-"""Number of the layout of a model; a reader refuses any other."""
 
-
-def encode_model(model: Model) -> bytes:
-    """Return a model at a checkpoint as bytes."""
+def encode_model(model: Model, version: int = OLDEST) -> bytes:
+    """Return a model at a checkpoint as bytes, in the layout of a data version."""
     checkpoint = model.state.checkpoint
     prior_mean = model.state.posterior.prior_mean
     items, buffer = model.item_features, io.BytesIO()
     np.savez_compressed(
         buffer,
-        header=np.frombuffer(json.dumps(_make_header(model, checkpoint)).encode(), dtype=np.uint8),
+        header=np.frombuffer(json.dumps(_make_header(model, checkpoint, version)).encode(), dtype=np.uint8),
         contexts=checkpoint.observed_rows.contexts,
         rankings=checkpoint.observed_rows.rankings,
         targets=checkpoint.observed_rows.targets,
@@ -82,7 +81,9 @@ def decode_model(payload: bytes, *, limits: Limits) -> Model:
     Raises
     ------
     CorruptDataError
-        The bytes are not of a model, or of another schema.
+        The bytes are not of a model.
+    NewerDataError
+        They are of a data version that only a newer program reads.
     """
     with _open_archive(payload) as arrays:
         return _read_model(_read_header(arrays), dict(arrays), limits=limits)
@@ -121,7 +122,7 @@ def _open_archive(payload: bytes) -> Iterator[Mapping[str, Any]]:
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
             yield archive
-    except CorruptDataError:
+    except (CorruptDataError, NewerDataError):
         raise
     except Exception as error:  # the readers of the archive, its arrays and the header each have errors of their own
         raise CorruptDataError(f"a model can't be read: {error!r}") from error
@@ -129,17 +130,16 @@ def _open_archive(payload: bytes) -> Iterator[Mapping[str, Any]]:
 
 def _read_header(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     header: Mapping[str, Any] = json.loads(arrays["header"].tobytes())
-    if header["schema"] != SCHEMA:
-        raise CorruptDataError(f"a model of the unknown schema {header['schema']}")
+    refuse_newer(header["v"])
     return header
 
 
-def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
+def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
+        "v": version,
         "digests": digests_of(model)._asdict(),
         "incarnation": model.incarnation,
-        "settings": encode_settings(model.settings).decode(),
+        "settings": encode_settings(model.settings, version).decode(),
         "items": model.items.ids,
         "n_places": model.state.posterior.kernel.n_items,
         "available": sorted(model.items.available),
@@ -169,7 +169,7 @@ def _make_header(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
         "last": {
             "position": model.last.position,
             "at_ms": model.last.at_ms,
-            "event": encode_event(model.last.event).decode(),
+            "event": encode_event(model.last.event, version).decode(),
         },
     }
 

@@ -54,6 +54,13 @@ import, and the commands from explain on, ask a service that runs, as --address 
 """
 
 
+FINALIZE_DESCRIPTION = """\
+End the time in which the version before can take over: from now on data are written as this version has them, which the
+one before can't read. Refused, and nothing changed, while a worker of the version before runs. The only way back is a
+backup from before.
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the process's exit status: 0 when all went well, 1 when not, 2 for a wrong call."""
     use_one_thread(os.environ)
@@ -101,6 +108,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings.add_arguments(doctor)
     doctor.set_defaults(run=_doctor)
+    text = "end the time in which the version before can take over"
+    ending = commands.add_parser("finalize-upgrade", help=text, description=FINALIZE_DESCRIPTION)
+    settings.add_arguments(ending)
+    ending.set_defaults(run=_finalize)
     text = "print the settings that serve would use, and where each came from"
     config.add_arguments(commands.add_parser("config", help=text, description=f"{text[0].upper()}{text[1:]}."))
     _add_words(commands, "store", store, "repair the log of an embedded store that does not start")
@@ -155,6 +166,12 @@ def _doctor(given: argparse.Namespace) -> int:
     from topk_bandit.commands.doctor import examine  # noqa: PLC0415 - serve and --help need not wait for it
 
     return examine(settings.load(given, os.environ))
+
+
+def _finalize(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.finalize import finalize  # noqa: PLC0415 - serve and --help need not wait for it
+
+    return finalize(settings.load(given, os.environ))
 
 
 def _demo(given: argparse.Namespace) -> int:

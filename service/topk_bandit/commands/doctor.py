@@ -22,6 +22,7 @@ from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.doors import check_doors, open_doors
+from topk_bandit.store.data_versions import NEWEST, OLDEST
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.redis.bandits import RedisStore
@@ -99,10 +100,11 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         url = settings.redis_url or _running(settings.data_dir) or _embedded(settings, stack).url
         before = time.time()
-        report, seconds = asyncio.run(_reported(settings, url))
+        report, seconds, version = asyncio.run(_reported(settings, url))
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
+    yield _data_version(version)
     difference = report.clock_ms / 1e3 - before
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
@@ -117,13 +119,27 @@ def _running(folder: Path) -> str | None:
         return None
 
 
+def _data_version(version: int | None) -> _Finding:
+    if version is None:
+        return _Finding("data version", f"none yet, so that the first service begins with {NEWEST}")
+    if version == NEWEST:
+        return _Finding("data version", f"{version}, this program's own")
+    if OLDEST <= version < NEWEST:
+        found = (
+            f"{version}, so that the program before can take over, until topk-bandit finalize-upgrade: then {NEWEST}"
+        )
+        return _Finding("data version", found)
+    problem = f"this program can't serve it: its own is {NEWEST}, and it writes none before {OLDEST}"
+    return _Finding("data version", str(version), problem)
+
+
 def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
     """Start the embedded store as serve would, but in a folder of its own: the real one is left as it is."""
     probe = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-doctor-")))
     return stack.enter_context(EmbeddedStore.start(probe, fsync=settings.fsync))
 
 
-async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float]:
+async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float, int | None]:
     store = await RedisStore.connect(
         url,
         prefix=settings.key_prefix,
@@ -133,7 +149,8 @@ async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float]:
     try:
         start = time.perf_counter()
         report = await store.check()
-        return report, time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        return report, seconds, await store.programs("", about="").read()
     finally:
         await store.close()
 

@@ -12,9 +12,11 @@
     ├── ExhaustedError           the calls in flight, the store's memory or something else that is limited is used up
     │   └── QuotaError           a tenant has used up a quota
     ├── UnavailableError         the store is away; nothing is lost or half done, but it may be done
-    │   └── NotDurableError      written, but not as durably as acknowledged writes are: the same call again finds out
+    │   ├── NotDurableError      written, but not as durably as acknowledged writes are: the same call again finds out
+    │   └── NewerDataError       stored bytes are of a newer program, which can read them
     ├── CorruptDataError         stored bytes do not verify
     └── ConfigurationError       the service can't run on what it was given
+        └── OutdatedError        an upgrade was finalized, which this program is the version before of
 
 Every call that raises one of these has changed nothing, but for UnavailableError unless it says that nothing was sent.
 ``rpc/failures.py`` owns the one table from this tree to gRPC statuses, and a test shows that the table is total.
@@ -37,9 +39,11 @@ __all__ = [
     "ExhaustedError",
     "ForbiddenError",
     "InvalidArgumentError",
+    "NewerDataError",
     "NotDurableError",
     "NotFoundError",
     "NotReadyError",
+    "OutdatedError",
     "QuotaError",
     "TopkBanditError",
     "UnauthenticatedError",
@@ -234,9 +238,17 @@ class NotDurableError(UnavailableError):
     """
 
 
+class NewerDataError(UnavailableError):
+    """Stored bytes are of a data version that only a newer program reads: they are not damaged, and it has them."""
+
+
 class CorruptDataError(TopkBanditError):
     """Stored bytes do not verify: wrong schema, wrong checksum, or cut short."""
 
 
 class ConfigurationError(TopkBanditError):
     """The service can't run on what it was given; the message says what to change."""
+
+
+class OutdatedError(ConfigurationError):
+    """An upgrade was finalized, and this program is older: no worker of it can serve this store any more."""

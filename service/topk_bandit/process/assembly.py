@@ -42,7 +42,8 @@ from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.store_watch import StoreWatch
-from topk_bandit.process.worker_spec import Beat, Compiling, Ready, StoreAt
+from topk_bandit.process.upgrade_watch import UpgradeWatch
+from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, StoreAt
 from topk_bandit.rpc.access import AUDIT_LOGGER, Access
 from topk_bandit.rpc.faces import CALLS, CONSOLE
 from topk_bandit.rpc.http_server import HttpServer
@@ -99,10 +100,12 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         url = await _store_url(connection)
         stopped = asyncio.Event()
         loop.add_reader(connection.fileno(), stopped.set)
-        connected = await _connected(settings, url, stopped) if url else None
-        if connected is None:
+        found = await _connected(settings, url, stopped) if url else None
+        if found is None:
             return
+        connected, upgrades = found
         stack.push_async_callback(connected.close)
+        stack.push_async_callback(upgrades.leave)
         servers = _assembled(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
@@ -114,9 +117,19 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
         _send(connection, Ready())
-        await stopped.wait()
+        await _served(stopped, upgrades, connection)
         loop.remove_reader(connection.fileno())
         await servers.drain(settings.drain_seconds)
+
+
+async def _served(stopped: asyncio.Event, upgrades: UpgradeWatch, connection: Connection) -> None:
+    """Return once the supervisor says stop, or is told that the store's data are for newer programs."""
+    stopping, watching = asyncio.create_task(stopped.wait()), asyncio.create_task(upgrades.run())
+    await asyncio.wait({stopping, watching}, return_when=asyncio.FIRST_COMPLETED)
+    if watching.done():
+        _send(connection, Outdated(str(watching.result())))
+    for one in (stopping, watching):
+        one.cancel()
 
 
 def _metrics(settings: Settings, spec: WorkerSpec, stack: AsyncExitStack) -> Metrics:
@@ -189,12 +202,13 @@ async def _store_url(connection: Connection) -> str:
     return message.url if isinstance(message, StoreAt) else ""
 
 
-async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> RedisStore | None:
+async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> tuple[RedisStore, UpgradeWatch] | None:
     """Connect, however long the store is away: a worker that restarts meanwhile must not give up; None once stopped."""
     waits = False
     while not stopped.is_set():
         try:
             connected = await _examined(await _opened(settings, url))
+            upgrades = await _noted(connected)
         except UnavailableError as error:
             if not waits:
                 _log.warning("waiting for the store: %s", error)
@@ -204,7 +218,7 @@ async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> Re
         else:
             if waits:
                 _log.warning("the store is there")
-            return connected
+            return connected, upgrades
     return None
 
 
@@ -232,6 +246,18 @@ async def _examined(store: RedisStore) -> RedisStore:
         await store.close()
         raise UnavailableError(" ".join(report.shortages))
     return store
+
+
+async def _noted(store: RedisStore) -> UpgradeWatch:
+    """Note this worker in a store whose data version it can write, or close the store and raise."""
+    about = f"{metadata.version('topk-bandit')} on {platform.node()}/{os.getpid()}"
+    upgrades = UpgradeWatch(store.programs(_new_id(), about=about))
+    try:
+        await upgrades.look()
+    except BaseException:
+        await store.close()
+        raise
+    return upgrades
 
 
 def _assembled(

@@ -28,7 +28,7 @@ from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.store_keeper import StoreKeeper
 from topk_bandit.process.threads import use_one_thread
 from topk_bandit.process.worker_process import WorkerProcess
-from topk_bandit.process.worker_spec import Compiling, GaveUp, WorkerSpec
+from topk_bandit.process.worker_spec import Compiling, GaveUp, Outdated, WorkerSpec
 from topk_bandit.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -146,7 +146,13 @@ class Supervisor:
         self._await_workers()
 
     def watch(self, seconds: float) -> None:
-        """Look after the workers for `seconds`: replace those that died or hang. The store has a keeper of its own."""
+        """Look after the workers for `seconds`: replace those that died or hang. The store has a keeper of its own.
+
+        Raises
+        ------
+        ConfigurationError
+            An upgrade of the store's data was finalized that these workers are too old for; the message says so.
+        """
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and not self._stop_requested.is_set():
             multiprocessing.connection.wait(
@@ -258,8 +264,8 @@ class Supervisor:
     def _check(self) -> None:
         """Hear all workers, and replace those that died or hang."""
         for index, one in enumerate(self._workers):
+            self._hear(one)
             if one.process.is_alive():
-                one.receive()
                 if not self._hangs(one):
                     continue
                 _log.error("worker %s hangs: no sign of life for %.0f seconds", one.spec.number, one.silent_seconds)
@@ -268,6 +274,14 @@ class Supervisor:
                 _log.error("worker %s died", one.spec.number, extra={"exit_code": one.process.exitcode})
                 self._restarts["died"] += 1
             self._workers[index] = self._replaced(one)
+
+    def _hear(self, one: WorkerProcess) -> None:
+        """Take in all that a worker says; raise if no worker of this program can serve any more."""
+        while (message := one.receive()) is not None:
+            if isinstance(message, Outdated):
+                raise ConfigurationError(message.reason)
+            if isinstance(message, GaveUp):
+                return
 
     def _replaced(self, one: WorkerProcess) -> WorkerProcess:
         one.process.kill()

@@ -14,9 +14,9 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.domain.errors import OutdatedError, TopkBanditError
 from topk_bandit.process import logs
-from topk_bandit.process.worker_spec import GaveUp
+from topk_bandit.process.worker_spec import GaveUp, Outdated
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -44,5 +44,6 @@ def run(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
         asyncio.run(serve(settings, spec, connection))
     except TopkBanditError as error:
         _log.error("worker %s gives up: %s", spec.number, error)
+        kind = Outdated if isinstance(error, OutdatedError) else GaveUp
         with suppress(OSError):
-            connection.send(GaveUp(str(error)))
+            connection.send(kind(str(error)))

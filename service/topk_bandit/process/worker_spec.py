@@ -1,8 +1,8 @@
 """What a worker process is told when it starts, and the messages between it and its supervisor.
 
 A worker prepares itself, reports its progress with `Compiling`, and then says `Beat` each second. It waits
-for `StoreAt`, connects, and says `Ready` once it serves; if it can't serve it says `GaveUp` and ends. It drains and
-ends when it is told `Stop`, or when the pipe breaks. Messages never hold anything but the values below.
+for `StoreAt`, connects, and says `Ready` once it serves; if it can't serve, or not any more, it says `GaveUp` and ends.
+It drains and ends when it is told `Stop`, or when the pipe breaks. Messages never hold anything but the values below.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Beat", "Compiling", "FromWorker", "GaveUp", "Ready", "Stop", "StoreAt", "ToWorker", "WorkerSpec"]
+__all__ = [
+    "Beat",
+    "Compiling",
+    "FromWorker",
+    "GaveUp",
+    "Outdated",
+    "Ready",
+    "Stop",
+    "StoreAt",
+    "ToWorker",
+    "WorkerSpec",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,11 @@ class GaveUp:
     """The worker can't serve, and ends."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated(GaveUp):
+    """The worker can't serve since an upgrade was finalized; no other of this program can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from topk_bandit.store.codec import (
     encode_recommended,
     encode_settings,
 )
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
 
 if TYPE_CHECKING:
@@ -246,22 +247,22 @@ def event_figures(line: str) -> EventFigures | None:
     return EventFigures._make((told.position, told.at_ms, event.type, *shown, value, text))
 
 
-def write_line(value: Line) -> str:
-    """Return the line that stands for a value."""
+def write_line(value: Line, version: int = OLDEST) -> str:
+    """Return the line that stands for a value; what is as in the store is of that data version."""
     match value:
         case LoggedEvent(position, at_ms, event):
-            return event_line(position, at_ms, encode_event(event).decode())
+            return event_line(position, at_ms, encode_event(event, version).decode())
         case ArchivedBandit():
             told = {name: getattr(value, name) for name in value.__dataclass_fields__}
-            line = _Line(bandit=_Bandit(v=SCHEMA, **told | {"settings": Raw(encode_settings(value.settings))}))
+            line = _Line(bandit=_Bandit(v=SCHEMA, **told | {"settings": Raw(encode_settings(value.settings, version))}))
         case ItemsChanged():
-            line = _Line(items=Raw(encode_event(value)))
+            line = _Line(items=Raw(encode_event(value, version)))
         case RetiredItems(digests):
             line = _Line(retired=digests)
         case SnapshotPart(data):
             line = _Line(snapshot=b64encode(data).decode())
         case Recorded():
-            line = _Line(slate=_slate(value))
+            line = _Line(slate=_slate(value, version))
         case ArchivedImport():
             line = _Line(imported=ImportLayout(*(getattr(value, name) for name in value.__dataclass_fields__)))
         case End(position, lines, digest):
@@ -269,10 +270,10 @@ def write_line(value: Line) -> str:
     return _encode(line).decode()
 
 
-def _slate(recorded: Recorded) -> _Slate:
+def _slate(recorded: Recorded, version: int) -> _Slate:
     given = recorded.recommendation
     shown = Activated(given.recommendation_id, recorded.shown, bool(recorded.instead))
-    recommendation, _ = encode_recommended(Recommended(RecommendationRequest("", (), None), given))
+    recommendation, _ = encode_recommended(Recommended(RecommendationRequest("", (), None), given), version)
     rewards = tuple((one.reward_id, one.posted, one.value, one.position) for one in recorded.rewards)
     return _Slate(
         recorded.state,
@@ -280,7 +281,7 @@ def _slate(recorded: Recorded) -> _Slate:
         given.deadline_ms,
         rewards,
         Raw(recommendation),
-        Raw(encode_event(shown)),
+        Raw(encode_event(shown, version)),
     )
 
 

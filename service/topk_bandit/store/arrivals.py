@@ -33,7 +33,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NewerDataError
 from topk_bandit.store.archives import (
     LATEST_MS,
     ArchivedBandit,
@@ -91,7 +91,7 @@ def parse(lines: Sequence[str]) -> list[Line]:
     for place, text in enumerate(lines):
         try:
             parsed.append(read_line(text))
-        except CorruptDataError as error:
+        except (CorruptDataError, NewerDataError) as error:
             raise InvalidArgumentError(f"lines[{place}]", str(error)) from None
     return parsed
 
@@ -116,8 +116,10 @@ def part_of(first_line: int, lines: Sequence[str]) -> str:
     return f"{first_line} {blake2b(chr(10).join(lines).encode(), digest_size=16).hexdigest()}"
 
 
-def take(arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line], *, check: Check) -> Arriving:
-    """Return what the lines that come next make of what has arrived.
+def take(
+    arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line], *, version: int, check: Check
+) -> Arriving:
+    """Return what the lines that come next make of what has arrived, to be kept in the layout of a data version.
 
     Parameters
     ----------
@@ -129,7 +131,7 @@ def take(arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Seque
     InvalidArgumentError
         On ``lines[n]``: that one can't follow.
     """
-    arriving = Arriving(replace(arrival, part=part_of(arrival.next_line, lines)))
+    arriving = Arriving(replace(arrival, part=part_of(arrival.next_line, lines)), version)
     for place, (text, line) in enumerate(zip(lines, parsed, strict=True)):
         try:
             _check_line(arriving.arrival, line, check)
@@ -158,7 +160,7 @@ def _take_line(arriving: Arriving, arrived: Arrived, line: Line) -> None:
         raise CorruptDataError("comes after the line that ends the bandit")
     match line:
         case ArchivedBandit():
-            arriving.arrival = _begin(arrival, line)
+            arriving.arrival = _begin(arrival, line, arriving.version)
         case End():
             arriving.arrival = _end(arrival, line)
         case LoggedEvent():
@@ -193,7 +195,7 @@ def _check_settings(settings: BanditSettings) -> None:
             raise CorruptDataError(f"has settings with {name} {value}; 1 to {high} are allowed")
 
 
-def _begin(arrival: Arrival, bandit: ArchivedBandit) -> Arrival:
+def _begin(arrival: Arrival, bandit: ArchivedBandit, version: int) -> Arrival:
     _check_settings(bandit.settings)
     return replace(
         arrival,
@@ -202,7 +204,7 @@ def _begin(arrival: Arrival, bandit: ArchivedBandit) -> Arrival:
         **{name: getattr(bandit, name) for name in ("clamped_rewards", "lost_events", "lost_rewards")},
         position=bandit.first_position - 1,
         as_of=bandit.log_position,
-        settings=encode_settings(bandit.settings).decode(),
+        settings=encode_settings(bandit.settings, version).decode(),
     )
 
 
@@ -226,7 +228,7 @@ def _take_event(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> No
         case BanditCreated(settings, _) | SettingsChanged(settings, _):
             _check_settings(settings)
             revision = arrival.revision + (position > arrival.as_of)
-            told = encode_settings(settings).decode()
+            told = encode_settings(settings, arriving.version).decode()
             arriving.arrival = replace(arriving.arrival, settings=told, revision=revision)
         case EventSkipped():
             pass

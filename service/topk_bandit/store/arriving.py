@@ -99,6 +99,8 @@ class Arriving:
     ----------
     arrival
         How far the import is with it.
+    version
+        The data version in whose layout the store is to keep it.
     snapshot
         Bytes that follow those that are there.
     retired
@@ -106,6 +108,7 @@ class Arriving:
     """
 
     arrival: Arrival
+    version: int
     events: list[LoggedEvent] = field(default_factory=list)
     slates: dict[str, Recorded | None] = field(default_factory=dict)
     items: dict[str, Item | None] = field(default_factory=dict)

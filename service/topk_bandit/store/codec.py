@@ -1,8 +1,9 @@
-"""Encode a bandit's values as bytes, and decode them: JSON with a schema number, and snapshots with a checksum.
+"""Encode a bandit's values as bytes, and decode them: JSON with a data version, and snapshots with a checksum.
 
 Every number is decoded exactly, because a float is written as its shortest ``repr``. Bytes that no encoder here could
 have written raise `CorruptDataError`; nothing is ever guessed or repaired. The events about items and rewards
-are written by the Lua scripts, because only the store knows their contents, and are decoded here like all others.
+are written by the Lua scripts, because only the store knows their contents, and are decoded here like all others. A
+`version` is the data version to write.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
+from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import (
-    SCHEMA,
+    DataVersion,
     EventLayout,
     Layout,
-    Schema,
     Stamped,
     any_of,
     decoder,
@@ -60,6 +61,7 @@ from topk_bandit.store.documents import (
     plain,
     read,
     refuse,
+    refuse_newer,
     stamp,
     text_of,
 )
@@ -83,7 +85,6 @@ if TYPE_CHECKING:
     from topk_bandit.store.documents import Document
 
 __all__ = [
-    "SCHEMA",
     "canonical",
     "decode_event",
     "decode_item",
@@ -131,12 +132,12 @@ def fingerprint(request: RecommendationRequest) -> str:
 
 def prior_digest(prior: Prior) -> str:
     """Return a digest of a prior: equal for equal ones."""
-    return blake2b(stamp(_prior_document(prior)), digest_size=16).hexdigest()
+    return blake2b(stamp(_prior_document(prior), version=FIRST), digest_size=16).hexdigest()
 
 
-def encode_settings(settings: BanditSettings) -> bytes:
+def encode_settings(settings: BanditSettings, version: int = OLDEST) -> bytes:
     """Return settings as bytes: equal settings have equal bytes."""
-    return stamp(_settings_document(settings))
+    return stamp(_settings_document(settings), version=version)
 
 
 def decode_settings(data: bytes) -> BanditSettings:
@@ -181,25 +182,25 @@ def decode_item(item_id: str, state: bytes) -> Item:
 _AVAILABLE = {b"available": True, b"unavailable": False}
 
 
-def encode_recommended(event: Recommended) -> tuple[bytes, bytes]:
+def encode_recommended(event: Recommended, version: int = OLDEST) -> tuple[bytes, bytes]:
     """Return an event's recommendation as bytes, and the event."""
     asked, recommendation = event.request, pack(event.recommendation)
     # Of a request only the context has numbers: no other part needs to be searched for what is not finite.
     parts = (text_of(asked.request_id), pack(context_document(asked.context)), text_of(asked.candidates))
     request = b'{"request_id":%b,"context":%b,"candidates":%b}' % parts
-    return _RECORDED % recommendation[1:], _RECOMMENDED % (request, recommendation)
+    return _RECORDED % (version, recommendation[1:]), _RECOMMENDED % (version, request, recommendation)
 
 
-_RECORDED = b'{"v":%d,' % SCHEMA + b"%b"
-_RECOMMENDED = b'{"v":%d,"type":"recommended",' % SCHEMA + b'"request":%b,"recommendation":%b}'
+_RECORDED = b'{"v":%d,%b'
+_RECOMMENDED = b'{"v":%d,"type":"recommended","request":%b,"recommendation":%b}'
 
 
-def encode_event(event: Event) -> bytes:
+def encode_event(event: Event, version: int = OLDEST) -> bytes:
     """Return an event as bytes."""
     return (
-        encode_recommended(event)[1]
+        encode_recommended(event, version)[1]
         if isinstance(event, Recommended)
-        else stamp(_event_document(event), _TAGS[type(event)])
+        else stamp(_event_document(event), _TAGS[type(event)], version=version)
     )
 
 
@@ -208,7 +209,7 @@ def decode_event(data: bytes) -> Event:
     return _decode_event(data)
 
 
-def written_event(data: bytes, *, deadline_ms: int | None = None) -> bytes:
+def written_event(data: bytes, version: int = OLDEST, *, deadline_ms: int | None = None) -> bytes:
     """Return what `encode_event` writes for the event in `data`, or raise `CorruptDataError`.
 
     Parameters
@@ -218,31 +219,33 @@ def written_event(data: bytes, *, deadline_ms: int | None = None) -> bytes:
     """
     told = _read_layout(data)
     kind = type(told)
-    head = _HEADS.get(kind)
-    if head is None:
-        return encode_event(decode_event(data))
+    if kind not in _HEADS:
+        return encode_event(decode_event(data), version)
     if deadline_ms is not None and kind is _LAYOUTS[Recommended]:
         told.recommendation.deadline_ms = deadline_ms
+    told.v = version
+    head = _HEADS[kind] % version
     return head + text_of(told)[len(head) :]
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Return a snapshot with its schema number, its position and a checksum of all of it in front."""
-    header = _SNAPSHOT_HEADER.pack(_SNAPSHOT_MAGIC, SCHEMA, snapshot.position)
+def encode_snapshot(snapshot: Snapshot, version: int = OLDEST) -> bytes:
+    """Return a snapshot with the data version, its position and a checksum of all of it in front."""
+    header = _SNAPSHOT_HEADER.pack(_SNAPSHOT_MAGIC, version, snapshot.position)
     return header + _checksum(header, snapshot.payload) + snapshot.payload
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """Return the snapshot in `data`, or raise `CorruptDataError` when it does not verify."""
+    """Return the snapshot in `data`, or raise `CorruptDataError` when it does not verify, or `NewerDataError`."""
     start = _SNAPSHOT_HEADER.size + _DIGEST_SIZE
     if len(data) < start:
         raise CorruptDataError("a snapshot is cut short")
     header, digest, payload = data[: _SNAPSHOT_HEADER.size], data[_SNAPSHOT_HEADER.size : start], data[start:]
-    magic, schema, position = _SNAPSHOT_HEADER.unpack(header)
-    if magic != _SNAPSHOT_MAGIC or schema != SCHEMA:
-        raise CorruptDataError(f"a snapshot has the unknown schema {schema}")
+    magic, version, position = _SNAPSHOT_HEADER.unpack(header)
+    if magic != _SNAPSHOT_MAGIC or version < FIRST:
+        raise CorruptDataError("these bytes are no snapshot")
     if digest != _checksum(header, payload):
         raise CorruptDataError(f"the snapshot at position {position} does not match its checksum")
+    refuse_newer(version)
     return Snapshot(position=position, payload=payload)
 
 
@@ -347,7 +350,7 @@ class _Settings(Layout):
 
 
 class _StampedSettings(_Settings, kw_only=True):
-    v: Schema
+    v: DataVersion
 
 
 def _prior_document(prior: Prior) -> Document:
@@ -440,7 +443,7 @@ _read_layout: Callable[[bytes], Any] = decoder(any_of(_LAYOUTS.values()), made=l
 # Of most events the layout is written as the event is, but for the order of its first two fields: no event needs to be
 # made of it.
 _HEADS = {
-    _LAYOUTS[kind]: f'{{"v":{SCHEMA},"type":"{_TAGS[kind]}",'.encode()
+    _LAYOUTS[kind]: b'{"v":%d,"type":"' + f'{_TAGS[kind]}",'.encode()
     for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, Rewarded)
 }
 _decode_settings: Callable[[bytes], BanditSettings] = decoder(_StampedSettings)

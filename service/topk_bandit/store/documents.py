@@ -1,8 +1,9 @@
-"""Write documents as compact JSON with a schema number, and read them by their layouts.
+"""Write documents as compact JSON with their data version, and read them by their layouts.
 
 A layout declares the fields of a document and their types; most are those of a value of the domain. Bytes with a field
 more or less, or of another type, raise `CorruptDataError`, which says what is wrong and where; nothing is ever guessed
-or repaired. Only a whole number will do for a float, and becomes one.
+or repaired. Only a whole number will do for a float, and becomes one. Bytes of a data version beyond this program's own
+raise `NewerDataError`: they are not damaged.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError
+from topk_bandit.store.data_versions import FIRST, NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
-    "SCHEMA",
+    "DataVersion",
     "Document",
     "EventLayout",
     "Layout",
-    "Schema",
     "Stamped",
     "any_of",
     "decoder",
@@ -37,14 +38,14 @@ __all__ = [
     "plain",
     "read",
     "refuse",
+    "refuse_newer",
     "stamp",
     "text_of",
 ]
 
-SCHEMA = 1
-"""Number of the layout of all documents; a reader refuses any other."""
+DataVersion = Annotated[int, Meta(ge=FIRST, le=NEWEST)]
+"""The data version of a document that can be read here."""
 
-Schema = Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
 Document = dict[str, Any]
 _Value = TypeVar("_Value")
 _FLAT = {str, float, int, bool}
@@ -72,9 +73,9 @@ class Layout(Struct, forbid_unknown_fields=True):
 
 
 class Stamped(Layout):
-    """The fields of a document that stands alone: behind the schema number."""
+    """The fields of a document that stands alone: behind the data version."""
 
-    v: Schema
+    v: DataVersion
 
     def read(self) -> Any:  # noqa: ANN401
         """Return the value that the document stands for."""
@@ -128,7 +129,7 @@ def any_of(types: Iterable[Any]) -> Any:  # noqa: ANN401, a type
 
 
 def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Callable[[bytes], _Value]:  # noqa: ANN401, a type
-    """Return a function that makes something of a document's layout, or raises `CorruptDataError`.
+    """Return a function that makes something of a document's layout, or raises `CorruptDataError` or `NewerDataError`.
 
     Parameters
     ----------
@@ -141,9 +142,31 @@ def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Callable[[b
         try:
             return made(decode(data))
         except (ValueError, RecursionError) as error:
+            refuse_newer(_version_of(data))
             raise CorruptDataError(f"stored bytes are damaged: {error}") from error
 
     return decoded
+
+
+def refuse_newer(version: int) -> None:
+    """Raise `NewerDataError` for a data version that only a newer program reads."""
+    if version > NEWEST:
+        raise NewerDataError(f"the store has data of version {version}, and this program reads up to {NEWEST}")
+
+
+class _Versioned(Struct):
+    v: int
+
+
+_decode_versioned = msgspec.json.Decoder(_Versioned).decode
+
+
+def _version_of(data: bytes) -> int:
+    """Return the data version that bytes tell, whatever else is in them; 0 if they tell none."""
+    try:
+        return _decode_versioned(data).v
+    except (ValueError, RecursionError):
+        return 0
 
 
 def pack(document: object) -> bytes:
@@ -154,9 +177,9 @@ def pack(document: object) -> bytes:
     return data
 
 
-def stamp(document: object, kind: str = "") -> bytes:
-    """Return a document as bytes, behind the schema number and, if it is an event, its type."""
-    head = f'{{"v":{SCHEMA},"type":"{kind}",' if kind else f'{{"v":{SCHEMA},'
+def stamp(document: object, kind: str = "", *, version: int) -> bytes:
+    """Return a document as bytes, behind the data version and, if it is an event, its type."""
+    head = f'{{"v":{version},"type":"{kind}",' if kind else f'{{"v":{version},'
     return head.encode() + pack(document)[1:]
 
 

@@ -33,7 +33,7 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["EmbeddedStore", "FsyncPolicy", "hold", "owned_url", "server_binary"]
+__all__ = ["EmbeddedStore", "FsyncPolicy", "hold", "owned_url", "reached", "server_binary"]
 
 _logger = logging.getLogger(__name__)
 
@@ -250,6 +250,25 @@ def owned_url(folder: Path) -> str | None:
         owner.close()
         return None
     return _url_of(_socket_path(folder.resolve()))
+
+
+@contextlib.contextmanager
+def reached(folder: Path, *, fsync: FsyncPolicy) -> Iterator[str]:
+    """Give where the store of a folder answers, which is started for this unless a running process owns it.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no store in the folder, or it can't be started.
+    """
+    if not (folder / "appendonlydir").is_dir():
+        raise ConfigurationError(f"there is no store in {folder}; name another --data-dir, or a --redis-url")
+    running = owned_url(folder)
+    if running is not None:
+        yield running
+        return
+    with EmbeddedStore.start(folder, fsync=fsync) as store:
+        yield store.url
 
 
 def _url_of(socket: Path) -> str:

@@ -387,6 +387,11 @@ class Store(Protocol):
       with a late reward or by expiry.
     """
 
+    @property
+    def data_version(self) -> int:
+        """The data version in force, which is what this store writes."""
+        ...
+
     async def create_bandit(
         self,
         name: BanditName,

@@ -38,6 +38,7 @@ from topk_bandit.domain.studies import (
     StudySettings,
     StudyShape,
 )
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import (
     EventLayout,
     Layout,
@@ -88,9 +89,9 @@ def settings_digest(settings: StudySettings) -> str:
     return blake2b(pack(_settings_document(settings)), digest_size=16).hexdigest()
 
 
-def encode_shape(shape: StudyShape) -> bytes:
+def encode_shape(shape: StudyShape, version: int = OLDEST) -> bytes:
     """Return a shape as bytes."""
-    return stamp(shape)
+    return stamp(shape, version=version)
 
 
 def decode_shape(data: bytes) -> StudyShape:
@@ -98,9 +99,9 @@ def decode_shape(data: bytes) -> StudyShape:
     return _decode_shape(data)
 
 
-def encode_progress(progress: DesignProgress) -> bytes:
+def encode_progress(progress: DesignProgress, version: int = OLDEST) -> bytes:
     """Return progress as bytes."""
-    return stamp(progress)
+    return stamp(progress, version=version)
 
 
 def decode_progress(data: bytes) -> DesignProgress:
@@ -113,9 +114,9 @@ def encode_answer(answer: Answer) -> bytes:
     return pack(_answer_document(answer))
 
 
-def encode_study_event(event: StudyEvent) -> bytes:
+def encode_study_event(event: StudyEvent, version: int = OLDEST) -> bytes:
     """Return an event as bytes."""
-    return stamp(_event_document(event), _TAGS[type(event)])
+    return stamp(_event_document(event), _TAGS[type(event)], version=version)
 
 
 def decode_study_event(data: bytes) -> StudyEvent:

@@ -19,6 +19,7 @@ from topk_bandit.domain.studies import (
     PastAnswer,
     QuestionList,
 )
+from topk_bandit.store.data_versions import FIRST
 from topk_bandit.store.log import ImportPart
 from topk_bandit.store.study_codec import encode_study_event
 from topk_bandit.studies.given_answers import read_answer
@@ -60,7 +61,7 @@ def read_import(settings: StudySettings, sent: RowsOfAnswers) -> tuple[ImportPar
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
     event = AnswersImported(sent.import_id, sent.first_row, tuple(answers))
-    fingerprint = blake2b(encode_study_event(event), digest_size=16).hexdigest()
+    fingerprint = blake2b(encode_study_event(event, FIRST), digest_size=16).hexdigest()
     next_row = sent.first_row + len(answers)
     return ImportPart(sent.import_id, sent.first_row, next_row, fingerprint, accepted=len(answers)), event
 

@@ -16,7 +16,7 @@ from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
-from topk_bandit.store.embedded import EmbeddedStore, owned_url
+from topk_bandit.store.embedded import reached
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def dump(given: argparse.Namespace) -> int:
     """Write a log down; return 0."""
     chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
     with ExitStack() as stack:
-        url = chosen.redis_url or _embedded(chosen, stack)
+        url = chosen.redis_url or stack.enter_context(reached(chosen.data_dir, fsync=chosen.fsync))
         written = asyncio.run(_dumped(chosen, url, name, first=given.first, last=given.last))
     if given.out is None:
         print_lines(dumps.lines(written), sys.stdout)
@@ -123,16 +123,6 @@ def _limits(given: argparse.Namespace) -> Limits:
     chosen = settings.load(given, os.environ)
     budget = MemoryBudget(model_bytes=chosen.bandit_memory_mib * MIB)
     return budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
-
-
-def _embedded(chosen: Settings, stack: ExitStack) -> str:
-    """Return where the embedded store of the data folder answers, which is started unless a service runs on it."""
-    if not (chosen.data_dir / "appendonlydir").is_dir():
-        raise ConfigurationError(f"there is no store in {chosen.data_dir}; name another --data-dir, or a --redis-url")
-    running = owned_url(chosen.data_dir)
-    if running is not None:
-        return running
-    return stack.enter_context(EmbeddedStore.start(chosen.data_dir, fsync=chosen.fsync)).url
 
 
 async def _dumped(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.lab.faults.server import NOT_AWAITED, READS
+from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,7 +63,11 @@ class Line:
         What goes wrong now.
     read_at
         When the worker was given part of the log last.
+    data_version
+        What the worker writes: all are of one program.
     """
+
+    data_version = NEWEST
 
     def __init__(self, server: Server, lines: list[Line], rng: np.random.Generator) -> None:
         self.trouble = Trouble()

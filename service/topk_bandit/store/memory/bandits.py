@@ -35,6 +35,7 @@ from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.arrivals import item_digest, settings_of
 from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived
 from topk_bandit.store.codec import canonical, decode_snapshot, encode_event, fingerprint
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
@@ -291,6 +292,11 @@ class MemoryStore(Store):
         self._arrivals: dict[BanditName, ArrivingBandit] = {}
         self._listeners: set[asyncio.Queue[BanditName | None]] = set()
         self._closed = asyncio.Event()
+
+    @property
+    def data_version(self) -> int:
+        """See `Store.data_version`; what ends with this process is for no other program."""
+        return NEWEST
 
     async def create_bandit(
         self,
@@ -629,7 +635,7 @@ class MemoryStore(Store):
     async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
         """See `Store.read_texts`."""
         part = await self.read_log(name, start=start, limit=limit)
-        texts = (EventText(one.position, one.at_ms, encode_event(one.event)) for one in part.events)
+        texts = (EventText(one.position, one.at_ms, encode_event(one.event, self.data_version)) for one in part.events)
         return TextSlice(part.incarnation, part.first_position, part.log_position, tuple(texts))
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:

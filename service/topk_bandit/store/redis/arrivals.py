@@ -110,9 +110,9 @@ def _read_arrival(data: bytes) -> Arrival:
 def _writes(arriving: Arriving, retired: Mapping[str, bytes], progress: Mapping[str, bytes]) -> Iterator[_Write]:
     """Yield what is to be written: a command, a key and its operands."""
     for logged in arriving.events:
-        yield "XADD", "log", _entry(logged)
+        yield "XADD", "log", _entry(logged, arriving.version)
     for key, recorded in arriving.slates.items():
-        yield from _slate_writes(key, recorded)
+        yield from _slate_writes(key, recorded, arriving.version)
     for item_id, item in arriving.items.items():
         yield ("HDEL", "items", (item_id,)) if item is None else ("HSET", "items", (item_id, encode_item_state(item)))
     for bucket, digests in _buckets(arriving.retired, retired).items():
@@ -122,20 +122,20 @@ def _writes(arriving: Arriving, retired: Mapping[str, bytes], progress: Mapping[
         yield "APPEND", "snapshot", (arriving.snapshot,)
 
 
-def _entry(logged: LoggedEvent) -> tuple[bytes | str | int, ...]:
-    event, place, encoded = logged.event, f"{logged.position}-0", encode_event(logged.event)
+def _entry(logged: LoggedEvent, version: int) -> tuple[bytes | str | int, ...]:
+    event, place, encoded = logged.event, f"{logged.position}-0", encode_event(logged.event, version)
     dated = ("deadline_ms", event.recommendation.deadline_ms) if isinstance(event, Recommended) else ()
     deadline = str(dated[1]) if dated else "-"
     checksum = checksum_of(f"{place} {logged.at_ms} {deadline} ".encode() + encoded)
     return (place, "at_ms", logged.at_ms, "event", encoded, "checksum", checksum, *dated)
 
 
-def _slate_writes(key: str, recorded: Recorded | None) -> Iterator[_Write]:
+def _slate_writes(key: str, recorded: Recorded | None, version: int) -> Iterator[_Write]:
     if recorded is None:
         yield "HDEL", "recommendations", (key,)
         yield "ZREM", "deadlines", (key,)
         return
-    yield "HSET", "recommendations", (key, _pack_record(recorded))
+    yield "HSET", "recommendations", (key, _pack_record(recorded, version))
     if recorded.is_open:
         yield "ZADD", "deadlines", (recorded.recommendation.deadline_ms, key)
     else:
@@ -212,7 +212,7 @@ def _read_reward(reward_id: str, posted: str, value: str, position: str) -> Post
     return PostedReward(reward_id, float(posted), None if value == "-" else float(value), int(position))
 
 
-def _pack_record(recorded: Recorded) -> bytes:
+def _pack_record(recorded: Recorded, version: int) -> bytes:
     given, is_open = recorded.recommendation, recorded.is_open
     rewards = [
         [one.reward_id, canonical(one.posted), "-" if one.value is None else canonical(one.value), str(one.position)]
@@ -228,7 +228,7 @@ def _pack_record(recorded: Recorded) -> bytes:
         recorded.at_ms if is_open else "-",
         encode_context(recorded.context).decode() if is_open else "-",
         _pack_list(recorded.instead) if recorded.instead else "-",
-        encode_recommended(Recommended(request, replace(given, deadline_ms=0)))[0].decode(),
+        encode_recommended(Recommended(request, replace(given, deadline_ms=0)), version)[0].decode(),
     )
     return " ".join(map(str, told)).encode()
 

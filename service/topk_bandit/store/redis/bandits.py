@@ -59,6 +59,7 @@ from topk_bandit.store.redis.arrivals import Arrivals, read_parts, read_record
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
 from topk_bandit.store.redis.link import Link
+from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.replies import (
     read_bandit,
     read_holdings,
@@ -76,7 +77,15 @@ from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Imported, Item, Prior, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import (
+        BanditSettings,
+        Event,
+        Imported,
+        Item,
+        Prior,
+        Recommendation,
+        RecommendationRequest,
+    )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
     from topk_bandit.store.log import (
@@ -231,7 +240,11 @@ class RedisStore(Store):
     ) -> BanditRecord:
         """See `Store.update_settings`."""
         keys = self._keys.bandit(name)
-        arguments = (encode_settings(settings), encode_event(SettingsChanged(settings, prior)), revision)
+        arguments = (
+            encode_settings(settings, self.data_version),
+            self._encoded(SettingsChanged(settings, prior)),
+            revision,
+        )
         (_, meta), _ = await self._bandits.tell(
             scripts.UPDATE_SETTINGS,
             name,
@@ -243,7 +256,7 @@ class RedisStore(Store):
     async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
         """See `Store.reset_bandit`."""
         keys = self._keys.bandit(name)
-        arguments = (*self._announcing(name), encode_event(BanditReset(request_id)), request_id)
+        arguments = (*self._announcing(name), self._encoded(BanditReset(request_id)), request_id)
         (_, meta), _ = await self._bandits.tell(scripts.RESET_BANDIT, name, (keys.meta, keys.log), arguments)
         return read_bandit(name, meta)
 
@@ -303,7 +316,7 @@ class RedisStore(Store):
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
         keys = self._keys.bandit(name)
-        encoded = encode_recommended(Recommended(request=request, recommendation=recommendation))
+        encoded = encode_recommended(Recommended(request=request, recommendation=recommendation), self.data_version)
         recorded = (recommendation.recommendation_id, fingerprint(request), *encoded, encode_context(request.context))
         status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
@@ -404,7 +417,7 @@ class RedisStore(Store):
         """See `Store.record_import`."""
         keys = self._keys.bandit(name)
         rows = (part.import_id, part.first_row, part.fingerprint, part.next_row, part.accepted, part.clamped)
-        encoded = b"" if event is None else encode_event(event)
+        encoded = b"" if event is None else self._encoded(event)
         (status, *details), _ = await self._bandits.tell(
             scripts.RECORD_IMPORT,
             name,
@@ -433,12 +446,12 @@ class RedisStore(Store):
         """See `Store.read_texts`."""
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
-        return read_texts(*parts[:4], start=start)
+        return read_texts(*parts[:4], start=start, version=self.data_version)
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""
         keys = self._keys.bandit(name)
-        anew = ("" if event is None else encode_event(event) for event in (skip.settings, skip.items))
+        anew = ("" if event is None else self._encoded(event) for event in (skip.settings, skip.items))
         looked_at = (skip.incarnation, skip.revision, skip.items_position)
         (status, *_), _ = await self._bandits.tell(
             scripts.SKIP_EVENT,
@@ -447,7 +460,7 @@ class RedisStore(Store):
             (
                 *self._announcing(name),
                 skip.position,
-                encode_event(skip.event),
+                self._encoded(skip.event),
                 skip.at_ms,
                 *looked_at,
                 *anew,
@@ -474,7 +487,7 @@ class RedisStore(Store):
             return False
         other_slot, other = generations.verified[0] if generations.verified else (1, None)
         keys = self._keys.bandit(name)
-        frame = (snapshot.position, encode_snapshot(snapshot))
+        frame = (snapshot.position, encode_snapshot(snapshot, self.data_version))
         place = (generations.newest_position, 1 - other_slot, 0 if other is None else other.position)
         kept = await self._link.run(
             scripts.SAVE_SNAPSHOT, (keys.meta, keys.log, *keys.snapshots), (incarnation, *frame, *place)
@@ -556,6 +569,15 @@ class RedisStore(Store):
         finally:
             self._subscriptions.discard(subscription)
 
+    @property
+    def data_version(self) -> int:
+        """See `Store.data_version`."""
+        return self._link.data_version
+
+    def programs(self, worker: str, *, about: str) -> Programs:
+        """Return a worker's share in the data version of the store; `about` is what an operator knows it by."""
+        return Programs(self._link, self._keys.programs, worker=worker, about=about)
+
     def studies(self) -> RedisStudies:
         """Return the store of studies that shares this one's connections; it is closed with this one."""
         return RedisStudies(self._link, self._keys)
@@ -584,7 +606,7 @@ class RedisStore(Store):
         # After the reservation: who takes the tenant out looks for one before and after.
         await self._tenants.add(name.tenant)
         keys = self._keys.bandit(name)
-        created = (incarnation, encode_settings(event.settings), encode_event(event))
+        created = (incarnation, encode_settings(event.settings, self.data_version), self._encoded(event))
         return await self._bandits.create(
             scripts.CREATE_BANDIT,
             name,
@@ -601,6 +623,9 @@ class RedisStore(Store):
         verified = [(slot, _verify(name, frame)) for slot, frame in enumerate(frames) if frame]
         good = [(slot, snapshot) for slot, snapshot in verified if snapshot is not None]
         return _Generations(int(newest_position), sorted(good, key=lambda kept: -kept[1].position))
+
+    def _encoded(self, event: Event) -> bytes:
+        return encode_event(event, self.data_version)
 
     def _announcing(self, name: BanditName) -> tuple[str, str]:
         return self._keys.changes, self._keys.announcement(name)

@@ -27,6 +27,7 @@
     {prefix}:{t}:studies             zset     the tenant's study ids, all with score 0
     {prefix}:{t}:study_reservations  hash     study id -> "incarnation at_ms" of the attempt to create it
     {prefix}:tenants                 zset     ids of tenants that have bandits or studies, all with score 0
+    {prefix}:programs                hash     data_version; worker -> "data_version at_ms about" of those that run
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
 
@@ -183,6 +184,11 @@ class KeySpace:
     def tenants(self) -> str:
         """Where tenants are listed that have bandits or studies; one may be listed that has none any more."""
         return f"{self.prefix}:tenants"
+
+    @property
+    def programs(self) -> str:
+        """Where the data version in force is, and which workers run."""
+        return f"{self.prefix}:programs"
 
     @property
     def designs(self) -> str:

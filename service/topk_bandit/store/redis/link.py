@@ -16,6 +16,7 @@ from redis import exceptions as raised
 
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, ExhaustedError, UnavailableError
+from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.redis.breaker import Breaker
 from topk_bandit.store.redis.classes import Classes
 from topk_bandit.store.redis.deployment import MAX_CONNECTIONS, open_deployment
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.redis.deployment import Deployment
-    from topk_bandit.store.redis.scripts import Script
+    from topk_bandit.store.redis.scripts import Script, SentScript
 
 __all__ = ["Link", "translate"]
 
@@ -78,6 +79,13 @@ class Link:
         A clock that never goes back, in seconds.
     durability
         What `run_durably` waits for where a bandit has no class of its own.
+
+    Attributes
+    ----------
+    durability
+        As above.
+    data_version
+        What scripts, and all that are sent values to them, write.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class Link:
         self._deployment = deployment
         self._timeout = timeout
         self.durability = durability
+        self.data_version = OLDEST
         self._classes = Classes(durability)
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._breakers: defaultdict[str, Breaker] = defaultdict(
@@ -128,12 +137,12 @@ class Link:
 
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()) -> Any:  # noqa: ANN401
         """Run a script; all of `keys` share a slot."""
-        operands = (len(keys), *keys, *arguments)
+        operands, sent = (len(keys), *keys, *arguments), script.at(self.data_version)
         async with self._guard(keys[0]):
             try:
-                return await self._deployment.execute("EVALSHA", script.digest, *operands)
+                return await self._deployment.execute("EVALSHA", sent.digest, *operands)
             except raised.NoScriptError:
-                return await self._deployment.execute("EVAL", script.source, *operands)
+                return await self._deployment.execute("EVAL", sent.source, *operands)
 
     async def run_durably(
         self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = (), *, meta: str
@@ -150,19 +159,19 @@ class Link:
         NotDurableError
             It was not in time; the script has run.
         """
-        operands = (len(keys), *keys, *arguments)
+        operands, sent = (len(keys), *keys, *arguments), script.at(self.data_version)
         awaited = self._classes.expect(meta)
-        reply, told, *waited = await self._run_and_wait(script, operands, awaited, meta)
+        reply, told, *waited = await self._run_and_wait(sent, operands, awaited, meta)
         required = self._classes.note(meta, told)
         if required > awaited:
             # Nobody has waited for this write as it needs: the script, which finds its effect there, waits again.
             awaited = required
-            _, told, *waited = await self._run_and_wait(script, operands, awaited, meta)
+            _, told, *waited = await self._run_and_wait(sent, operands, awaited, meta)
             required = self._classes.note(meta, told)
         return reply, achieved(awaited, waited, required=required)
 
     async def _run_and_wait(
-        self, script: Script, operands: Sequence[bytes | str | int], awaited: Durability, meta: str
+        self, script: SentScript, operands: Sequence[bytes | str | int], awaited: Durability, meta: str
     ) -> Sequence[Any]:
         """Return the answers of a script, of the store to which class its write needs, and of the waits for a class."""
         behind = (("HGET", meta, "durability"), *waits(awaited, timeout=self._timeout))

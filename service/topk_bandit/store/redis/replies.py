@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings, written_event
@@ -119,7 +119,8 @@ def read_slice(
 ) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps.
 
-    It ends before the first event that can't be read. Without any before that it raises `CorruptDataError`.
+    It ends before the first event that can't be read. Without any before that it raises `CorruptDataError`, or
+    `NewerDataError`.
     """
     return LogSlice(
         incarnation=incarnation.decode(),
@@ -132,10 +133,16 @@ def read_slice(
 
 @verified
 def read_texts(
-    incarnation: bytes, first_position: bytes, log_position: bytes, entries: Sequence[bytes], *, start: int
+    incarnation: bytes,
+    first_position: bytes,
+    log_position: bytes,
+    entries: Sequence[bytes],
+    *,
+    start: int,
+    version: int,
 ) -> TextSlice:
-    """Return part of a log as JSON; see `read_slice`."""
-    events = _readable(entries, _read_text, start=start)
+    """Return part of a log as JSON of a data version; see `read_slice`."""
+    events = _readable(entries, partial(_read_text, version=version), start=start)
     return TextSlice(incarnation.decode(), int(first_position), int(log_position), events)
 
 
@@ -144,7 +151,7 @@ def _readable(entries: Sequence[bytes], read: Callable[[bytes], _Event], *, star
     for position, entry in enumerate(entries, start):
         try:
             events += without_gaps([read(entry)], start=position)
-        except CorruptDataError:
+        except (CorruptDataError, NewerDataError):
             if not events:
                 raise
             break
@@ -185,9 +192,9 @@ def _read_event(entry: bytes) -> LoggedEvent:
 
 
 @verified
-def _read_text(entry: bytes) -> EventText:
+def _read_text(entry: bytes, version: int) -> EventText:
     entry_id, at_ms, deadline_ms, data = checked(entry)
-    text = written_event(data, deadline_ms=None if deadline_ms == _NO_DEADLINE else int(deadline_ms))
+    text = written_event(data, version, deadline_ms=None if deadline_ms == _NO_DEADLINE else int(deadline_ms))
     return EventText(int(entry_id.partition(b"-")[0]), int(at_ms), text)
 
 

@@ -1,25 +1,45 @@
-"""The Lua scripts of `lua/index`, `lua/bandit` and `lua/study`, each with `lua/common.lua` in front.
+"""The Lua scripts of `lua/index`, `lua/bandit`, `lua/study` and `lua/programs`, each with `lua/common.lua` in front.
 
-Those of `lua/index` serve bandits and studies alike. A script's first line declares to the server what it does:
-``no-writes`` for one that reads, ``allow-oom`` for one that frees memory. The server refuses all others as a whole,
-before they begin, when its memory is used up.
+Those of `lua/index` serve bandits and studies alike. Behind a script's first line stands the data version that it is to
+write. The first line declares to the server what it does: ``no-writes`` for one that reads, ``allow-oom`` for one that
+frees memory, or takes next to none. The server refuses all others as a whole, before they begin, when its memory is
+used up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 
-__all__ = ["Script"]
+__all__ = ["Script", "SentScript"]
+
+
+@dataclass(frozen=True, slots=True)
+class SentScript:
+    """What a server is sent, and the digest that it knows it by once it has seen it."""
+
+    source: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, and the digest that the server knows it by once it has seen it."""
+    """A script: the line that declares what it does, and what comes behind the data version."""
 
-    source: str
-    digest: str
+    declaration: str
+    body: str
+
+    def at(self, version: int) -> SentScript:
+        """Return the script that writes a data version."""
+        return _sent(self, version)
+
+
+@cache
+def _sent(script: Script, version: int) -> SentScript:
+    source = f"{script.declaration}\nlocal data_version = {version}\n{script.body}"
+    return SentScript(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
 def _load(name: str) -> Script:
@@ -27,8 +47,7 @@ def _load(name: str) -> Script:
     folder = files("topk_bandit.store.redis").joinpath("lua")
     common = folder.joinpath("common.lua").read_text(encoding="utf-8")
     declaration, _, body = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8").partition("\n")
-    source = f"{declaration}\n{common}\n{body}"
-    return Script(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
+    return Script(declaration, f"{common}\n{body}")
 
 
 LAPSED_RESERVATIONS = _load("index/lapsed_reservations")
@@ -62,6 +81,9 @@ SCAN_SLATES = _load("bandit/scan_slates")
 SKIP_EVENT = _load("bandit/skip_event")
 SLOWEST_FOLLOWER = _load("bandit/slowest_follower")
 UPDATE_SETTINGS = _load("bandit/update_settings")
+
+FINALIZE = _load("programs/finalize")
+NOTE_PROGRAM = _load("programs/note")
 
 STUDY_ANSWER = _load("study/answer")
 STUDY_ASK = _load("study/ask")

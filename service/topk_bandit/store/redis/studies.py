@@ -53,7 +53,14 @@ from topk_bandit.store.study_refusals import STUDY_REFUSALS, study_refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.studies import Answer, AnswersImported, DesignEnd, LoggedStudyEvent, StudySettings
+    from topk_bandit.domain.studies import (
+        Answer,
+        AnswersImported,
+        DesignEnd,
+        LoggedStudyEvent,
+        StudyEvent,
+        StudySettings,
+    )
     from topk_bandit.store.arriving import ArchivedImport
     from topk_bandit.store.log import ImportPart
     from topk_bandit.store.redis.keys import KeySpace
@@ -140,14 +147,14 @@ class RedisStudies(StudyStore):
     ) -> bool:
         """See `StudyStore.report_design`."""
         keys = self._keys.study(record.name)
-        noted = b"" if progress is None else encode_progress(progress)
+        noted = b"" if progress is None else encode_progress(progress, self._link.data_version)
         arguments = (record.incarnation, record.attempt, owner, lease_ms, noted)
         return bool(await self._link.run(scripts.STUDY_REPORT, (keys.meta, keys.lease), arguments))
 
     async def end_design(self, record: StudyRecord, end: DesignEnd) -> StudyRecord:
         """See `StudyStore.end_design`."""
         keys = self._keys.study(record.name)
-        arguments = (record.incarnation, record.attempt, *_ended(end))
+        arguments = (record.incarnation, record.attempt, *_ended(end, self._link.data_version))
         (_, meta), _ = await self._studies.tell(
             scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments
         )
@@ -158,7 +165,7 @@ class RedisStudies(StudyStore):
     ) -> AskOutcome:
         """See `StudyStore.ask`."""
         keys = self._keys.study(record.name)
-        event = encode_study_event(QuestionsAsked(request_id, tuple(lists)))
+        event = self._encoded(QuestionsAsked(request_id, tuple(lists)))
         (status, *numbers), _ = await self._studies.tell(
             scripts.STUDY_ASK,
             record.name,
@@ -175,7 +182,7 @@ class RedisStudies(StudyStore):
         triples = [
             part
             for question, answer in answers
-            for part in (question, encode_answer(answer), encode_study_event(QuestionAnswered(question, answer)))
+            for part in (question, encode_answer(answer), self._encoded(QuestionAnswered(question, answer)))
         ]
         (_, *statuses), _ = await self._studies.tell(
             scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
@@ -198,7 +205,7 @@ class RedisStudies(StudyStore):
             scripts.STUDY_RECORD_IMPORT,
             record.name,
             (keys.meta, keys.log, keys.imports),
-            (record.incarnation, *rows, encode_study_event(event), MOST_IMPORTED),
+            (record.incarnation, *rows, self._encoded(event), MOST_IMPORTED),
         )
         return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
 
@@ -236,7 +243,9 @@ class RedisStudies(StudyStore):
         if await self._studies.find(name) is None:
             reserved_ms = await self._studies.reserve(name, incarnation=record.incarnation, quota=quota)
             await self._list(name)
-        return await self._finish(name, arrival, (reserved_ms, RESERVATION_MS, *meta_of(record)))
+        return await self._finish(
+            name, arrival, (reserved_ms, RESERVATION_MS, *meta_of(record, self._link.data_version))
+        )
 
     async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
         """See `StudyStore.find_arrived`."""
@@ -255,11 +264,18 @@ class RedisStudies(StudyStore):
         await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.listed(name),))
         await self._tenants.add(name.tenant)
 
+    def _encoded(self, event: StudyEvent) -> bytes:
+        return encode_study_event(event, self._link.data_version)
+
     async def _begun(self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int) -> StudyRecord:
         """List a design, and then create its study or try it again."""
         await self._list(name)
         keys = self._keys.study(name)
-        created = (encode_shape(shape_of(settings)), encode_study_event(StudyCreated(settings)), settings.budget)
+        created = (
+            encode_shape(shape_of(settings), self._link.data_version),
+            self._encoded(StudyCreated(settings)),
+            settings.budget,
+        )
         limits = (reserved_ms, RESERVATION_MS, MOST_ATTEMPTS)
         return await self._studies.create(
             scripts.STUDY_CREATE,
@@ -297,13 +313,13 @@ def _scored(listed: Any) -> list[tuple[bytes, int]]:  # noqa: ANN401 - flat or i
     return [(member, int(score)) for member, score in listed]
 
 
-def _ended(end: DesignEnd) -> tuple[str, bytes, bytes, bytes]:
+def _ended(end: DesignEnd, version: int) -> tuple[str, bytes, bytes, bytes]:
     """Return state, event, progress and failure as the script takes them."""
-    event = encode_study_event(end)
+    event = encode_study_event(end, version)
     match end:
         case DesignChosen(design=design):
             figures = DesignProgress(design.steps, design.log_det, design.gap, design.target_gap)
-            return DesignState.READY.value, event, encode_progress(figures), b""
+            return DesignState.READY.value, event, encode_progress(figures, version), b""
         case DesignCancelled():
             return DesignState.CANCELLED.value, event, b"", b""
         case DesignFailed():

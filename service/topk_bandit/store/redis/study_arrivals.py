@@ -60,7 +60,7 @@ class StudyArrivals:
         progress = {one: told or b"" for one, told in known.items()}
         operands = [b"" if begins else before.encode(), arriving.arrival.encode(), b"%d" % ARRIVAL_MS]
         parts = {(part.import_id, part.first_row): part for part in fresh}
-        for command, key, told in (*_writes(arriving), *import_writes(parts, progress)):
+        for command, key, told in (*_writes(arriving, self._link.data_version), *import_writes(parts, progress)):
             operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
             operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]
         recorded, _ = await self._link.run_durably(
@@ -83,9 +83,9 @@ def _read_arrival(data: bytes) -> StudyArrival:
     return StudyArrival.decode(data)
 
 
-def _writes(arriving: StudyArriving) -> Iterator[_Write]:
+def _writes(arriving: StudyArriving, version: int) -> Iterator[_Write]:
     for logged in arriving.events:
-        place, encoded = f"{logged.position}-0", encode_study_event(logged.event)
+        place, encoded = f"{logged.position}-0", encode_study_event(logged.event, version)
         checksum = checksum_of(f"{place} {logged.at_ms} - ".encode() + encoded)
         yield "XADD", "log", (place, "at_ms", logged.at_ms, "event", encoded, "checksum", checksum)
         if isinstance(logged.event, QuestionAnswered):
@@ -94,12 +94,12 @@ def _writes(arriving: StudyArriving) -> Iterator[_Write]:
         yield "HSET", "requests", (one.request_id, f"{one.wanted} {one.first} {one.count}")
 
 
-def meta_of(record: StudyRecord) -> tuple[bytes | str | int, ...]:
-    """Return the fields of a study's meta hash, each its name and its value."""
+def meta_of(record: StudyRecord, version: int) -> tuple[bytes | str | int, ...]:
+    """Return the fields of a study's meta hash, each its name and its value, in the layout of a data version."""
     told: dict[str, Any] = {
         "incarnation": record.incarnation,
         "settings_digest": record.settings_digest,
-        "shape": encode_shape(record.shape),
+        "shape": encode_shape(record.shape, version),
         "created_ms": record.created_ms,
         "log_position": record.log_position,
         "budget": record.shape.budget,
@@ -108,7 +108,7 @@ def meta_of(record: StudyRecord) -> tuple[bytes | str | int, ...]:
         "imported": record.imported,
         "attempt": record.attempt,
         "state": record.state.value,
-        "progress": b"" if record.progress is None else encode_progress(record.progress),
-        "failure": b"" if record.failure is None else encode_study_event(record.failure),
+        "progress": b"" if record.progress is None else encode_progress(record.progress, version),
+        "failure": b"" if record.failure is None else encode_study_event(record.failure, version),
     }
     return tuple(part for field in told.items() for part in field)

@@ -1,4 +1,4 @@
--- Shared by all scripts: scripts.py puts it in front of each.
+-- Shared by all scripts: scripts.py puts it in front of each, behind `local data_version`, the version to write.
 -- Reward values are text from end to end; only times, positions and counts are numbers here.
 -- A script that announces has ARGV[1] = channel to announce on, ARGV[2] = announcement of the bandit.
 
@@ -71,6 +71,16 @@ end
 
 local function announce()
   write('PUBLISH', ARGV[1], ARGV[2])
+end
+
+-- Return how the text of an event begins.
+local function head(kind)
+  return '{"v":' .. data_version .. ',"type":"' .. kind .. '",'
+end
+
+-- Return a document without its data version.
+local function unstamped(document)
+  return (string.gsub(document, '^{"v":%d+,', '{', 1))
 end
 
 local newest = nil  -- the log's newest position, once this script knows it
@@ -251,7 +261,7 @@ end
 
 -- Append how a pending recommendation ended, and return the position. The codec reads what is put together here and below.
 local function append_end(meta, log, at_ms, id, kind, field, value, shown_then)
-  return append(meta, log, at_ms, '{"v":1,"type":"' .. kind .. '","recommendation_id":' .. cjson.encode(id)
+  return append(meta, log, at_ms, head(kind) .. '"recommendation_id":' .. cjson.encode(id)
     .. ',"' .. field .. '":' .. value .. ',"shown":' .. shown_then .. '}')
 end
 
@@ -263,7 +273,7 @@ end
 
 -- Append `RewardCollected`, and return its position.
 local function append_collected(meta, log, id, reward_id, value, at_ms)
-  return append(meta, log, at_ms, '{"v":1,"type":"reward_collected","recommendation_id":' .. cjson.encode(id)
+  return append(meta, log, at_ms, head('reward_collected') .. '"recommendation_id":' .. cjson.encode(id)
     .. ',"reward_id":' .. cjson.encode(reward_id) .. ',"value":' .. value .. '}')
 end
 
@@ -279,12 +289,12 @@ local function append_activated(meta, log, id, record, at_ms)
   record.state = 'pending'
   write('HINCRBY', meta, 'pending', 1)
   local instead = record.instead == '-' and 'false' or 'true'
-  return append(meta, log, at_ms, '{"v":1,"type":"activated","recommendation_id":' .. cjson.encode(id)
+  return append(meta, log, at_ms, head('activated') .. '"recommendation_id":' .. cjson.encode(id)
     .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. '}')
 end
 
 local function append_lapsed(meta, log, id, at_ms)
-  return append(meta, log, at_ms, '{"v":1,"type":"lapsed","recommendation_id":' .. cjson.encode(id) .. '}')
+  return append(meta, log, at_ms, head('lapsed') .. '"recommendation_id":' .. cjson.encode(id) .. '}')
 end
 
 -- End an open recommendation after its deadline: with what its rewards come to, without any, or because it was never shown.

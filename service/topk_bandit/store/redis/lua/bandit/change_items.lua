@@ -81,7 +81,7 @@ for i = first_retired, #ARGV do
 end
 
 if next(differing) then
-  local event = '{"v":1,"type":"items_changed","upserted":[' .. table.concat(upserted, ',')
+  local event = head('items_changed') .. '"upserted":[' .. table.concat(upserted, ',')
     .. '],"retired":[' .. table.concat(retired, ',') .. ']}'
   local position = append(KEYS[1], KEYS[2], now_ms(), event)
   local buckets = {}

@@ -96,7 +96,7 @@ elseif is_open(record) then
   write('HSET', KEYS[3], id, pack_record(record))
 else
   local left = aggregate(kind, record.rewards)
-  position = append(KEYS[1], KEYS[2], at_ms, '{"v":1,"type":"reward_amended","recommendation_id":' .. cjson.encode(id)
+  position = append(KEYS[1], KEYS[2], at_ms, head('reward_amended') .. '"recommendation_id":' .. cjson.encode(id)
     .. ',"value":' .. (left or 'null') .. '}')
   record.position = position
   record.state = left and 'rewarded' or 'void'

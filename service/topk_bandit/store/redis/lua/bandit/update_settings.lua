@@ -12,7 +12,7 @@ local current = redis.call('HMGET', KEYS[1], 'settings', 'revision')
 if not current[1] then
   return {'no_bandit'}
 end
-if current[1] == ARGV[3] then
+if unstamped(current[1]) == unstamped(ARGV[3]) then
   return confirm(KEYS[1], {'ok', redis.call('HGETALL', KEYS[1])})
 end
 if current[2] ~= ARGV[5] then

@@ -34,7 +34,7 @@ if study[2] == 'cancelled' or study[2] == 'failed' then
     return {'study_attempts', ARGV[8]}
   end
   local attempt = text(study[3] + 1)
-  append(KEYS[1], KEYS[2], at_ms, '{"v":1,"type":"design_restarted","attempt":' .. attempt .. '}')
+  append(KEYS[1], KEYS[2], at_ms, head('design_restarted') .. '"attempt":' .. attempt .. '}')
   write('HSET', KEYS[1], 'attempt', attempt, 'state', 'designing', 'progress', '', 'failure', '')
 end
 commit()

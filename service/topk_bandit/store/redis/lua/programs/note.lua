@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- Note that a worker runs, and tell which data version is in force; the first worker of a store decides it.
+-- KEYS[1] programs   read: data version, workers; written: this one, if it can write so; those silent for long go
+-- ARGV[1] worker
+-- ARGV[2] newest data version that it writes
+-- ARGV[3] data version of a store that has none yet
+-- ARGV[4] how long a silent worker is kept, in ms
+-- ARGV[5] what an operator knows it by
+-- Returns the data version.
+
+local at_ms = now_ms()
+local noted = redis.call('HGETALL', KEYS[1])
+local in_force
+for i = 1, #noted, 2 do
+  if noted[i] == 'data_version' then
+    in_force = whole(KEYS[1], noted[i + 1])
+  elseif tonumber(string.match(noted[i + 1], '^%d+ (%d+) ') or 0) < at_ms - ARGV[4] then
+    write('HDEL', KEYS[1], noted[i])
+  end
+end
+if not in_force then
+  in_force = ARGV[3]
+  write('HSET', KEYS[1], 'data_version', in_force)
+end
+if tonumber(in_force) <= tonumber(ARGV[2]) then
+  write('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. text(at_ms) .. ' ' .. ARGV[5])
+end
+return commit(in_force)
