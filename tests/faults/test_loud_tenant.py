@@ -145,6 +145,40 @@ def test_one_loud_tenant_holds_up_no_other(folder: Path, tmp_path: Path) -> None
             assert len(batch.receipts) == len(flood.given)
 
 
+def test_without_quotas_a_loud_tenant_leaves_places_for_the_others(folder: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    write_keys(keys, LOUD, *OTHERS)
+    with serving(folder, f"--keys-file={keys}", SLOW_STORE) as service:
+        for tenant in (LOUD, *OTHERS):
+            with client(service, tenant) as owner:
+                owner.create_bandit("home", slate_size=2, item_capacity=9)
+                owner.upsert_items("home", ["tea", "coffee", "milk"])
+
+        async def together() -> tuple[Counter[str], int]:
+            ended, seen = asyncio.Event(), Counter[str]()
+            address = service.address
+            async with AsyncClient(address, tenant=LOUD, key=key(LOUD), timeout=60.0, retry=ONCE) as loud:
+
+                async def flood() -> None:
+                    while not ended.is_set():
+                        try:
+                            await loud.recommend("home")
+                            seen["OK"] += 1
+                        except ResourceExhausted as error:
+                            seen[error.reason] += 1
+                            await asyncio.sleep(0.01)
+
+                floods = [asyncio.create_task(flood()) for _ in range(MOST_WAITING)]
+                await asyncio.gather(*(shop(address, tenant) for tenant in OTHERS))
+                ended.set()
+                await asyncio.gather(*floods)
+            return seen, len(OTHERS) * VISITS
+
+        seen, visits = asyncio.run(together())
+        assert set(seen) == {"OK", "CALLS_IN_FLIGHT"}
+        assert seen["OK"] > visits  # nor is the loud one shut out
+
+
 def test_quotas_are_changed_while_it_serves(folder: Path, tmp_path: Path) -> None:
     keys, quotas = tmp_path / "keys.json", tmp_path / "quotas.toml"
     write_keys(keys, LOUD, EVERY_TENANT)

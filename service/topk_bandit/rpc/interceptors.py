@@ -48,6 +48,8 @@ __all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcH
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
+_SHARED_SECONDS = 60.0
+"""So long after calls of two tenants the places count as shared."""
 # A deadline reaches the server rounded up, by a hundredth at most, and the client stops waiting before that.
 _DEADLINE_SLACK_SECONDS = 0.05
 _DEADLINE_SLACK_SHARE = 0.01
@@ -91,15 +93,23 @@ class Place(NamedTuple):
 class CallsInFlight:
     """The calls under way, at most `limit` of them in each room, and none any more once it is closed.
 
+    While several tenants call, none takes more places than it leaves free: so there is one for who has few (dynamic
+    thresholds: Choudhury and Hahne, 1998). One alone takes all.
+
     Parameters
     ----------
+    clock
+        Seconds, by which tenants have called lately.
     quotas
         How many of them a tenant may have in each room.
     """
 
-    def __init__(self, *, limit: int, quotas: Quotas) -> None:
+    def __init__(self, *, limit: int, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._quotas = quotas
+        self._clock = clock
+        self._last_tenant = ""
+        self._shared_until = 0.0
         self._closed = False
         self._taken: Counter[Room] = Counter()
         self._of_tenants: Counter[Place] = Counter()
@@ -114,10 +124,26 @@ class CallsInFlight:
             if used >= limit:
                 soon = _REFUSED_RETRY_SECONDS
                 return QuotaError(Quota.CALLS_IN_FLIGHT, place.tenant, limit=limit, used=used, retry_after=soon)
-        if self._taken[place.room] < self._limit:
-            return None
-        message = f"{self._limit} such calls are in flight already"
-        return ExhaustedError("CALLS_IN_FLIGHT", message, retry_after=_REFUSED_RETRY_SECONDS)
+        is_shared, free = self._is_shared_by(place.tenant), self._limit - self._taken[place.room]
+        if free <= 0:
+            return _full(f"{self._limit} such calls are in flight already")
+        if is_shared and self._of_tenants[place] >= free:
+            return _full(f"{self._of_tenants[place]} such calls of the tenant are, and what is free is for others")
+        return None
+
+    def _is_shared_by(self, tenant: str) -> bool:
+        """Return whether another tenant has called lately, and note that this one does."""
+        if not tenant:
+            return False
+        if tenant != self._last_tenant:
+            self._shared_until = self._clock() + _SHARED_SECONDS if self._last_tenant else 0.0
+            self._last_tenant = tenant
+        return self._clock() < self._shared_until
+
+    def take(self, place: Place) -> None:
+        """Count a call that begins."""
+        self._taken[place.room] += 1
+        self._of_tenants[place] += 1
 
     async def run(
         self, work: Coroutine[Any, Any, bytes | Failure], place: Place, *, to_its_end: bool
@@ -137,8 +163,7 @@ class CallsInFlight:
         loop = asyncio.get_running_loop()
         task, ended = loop.create_task(work), loop.create_future()
         self._works[task] = ended
-        self._taken[place.room] += 1
-        self._of_tenants[place] += 1
+        self.take(place)
         task.add_done_callback(partial(self._note_end, place))
         try:
             await ended
@@ -181,6 +206,10 @@ class CallsInFlight:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+
+def _full(message: str) -> ExhaustedError:
+    return ExhaustedError("CALLS_IN_FLIGHT", message, retry_after=_REFUSED_RETRY_SECONDS)
 
 
 def _shutting_down() -> UnavailableError:

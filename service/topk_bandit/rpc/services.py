@@ -101,7 +101,7 @@ class Services:
             failures=failures,
             access=access,
             call_quotas=CallQuotas(quotas, clock=clock),
-            in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas),
+            in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas, clock=clock),
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
             clock=clock,
