@@ -32,8 +32,9 @@ def test_a_start_waits_for_the_replicas_of_its_class(caplog: pytest.LogCaptureFi
                 await asyncio.sleep(0.02)
             assert not task.done()
             await asyncio.to_thread(client.replicaof, "127.0.0.1", primary.port)
-            store = await asyncio.wait_for(task, 30)
-            assert store is not None
+            connected = await asyncio.wait_for(task, 30)
+            assert connected is not None
+            store, _ = connected
             assert (await store.check()).shortages == ()
             await store.close()
 
