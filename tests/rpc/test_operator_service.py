@@ -101,7 +101,7 @@ def test_features_are_told_as_the_shop_named_them() -> None:
 
 def test_top_slates_follow_the_rewards() -> None:
     async def scenario(client: AsyncClient) -> None:
-        await trade(client, 40)
+        await trade(client, 120)
         top = await client.top_slates("home", [1.0, 0.5], limit=3)
         assert len(top.slates) == 3
         means = [one.mean for one in top.slates]
