@@ -56,8 +56,8 @@ def given(channel: grpc.Channel) -> dict[str, str]:
 
 
 def digest(store: redis.Redis) -> dict[bytes, str]:
-    """Return a hash of each key, without the followers' signs of life, which time alone changes."""
-    keys = [key for key in store.scan_iter(count=1000) if not key.endswith(b":followers")]
+    """Return a hash of each key, without the signs of life of followers and workers, which time alone changes."""
+    keys = [key for key in store.scan_iter(count=1000) if not key.endswith((b":followers", b":programs"))]
     return {key: hashlib.sha256(store.dump(key) or b"").hexdigest() for key in sorted(keys)}
 
 
