@@ -9,6 +9,7 @@ number.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +36,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
 from topk_bandit.domain.features import Features
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
@@ -45,7 +46,7 @@ from topk_bandit.learning.policy import Limits, PastRows, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -211,8 +212,33 @@ def half_life_of(settings: BanditSettings) -> float:
     return float(settings.half_life_ms) if settings.half_life_ms else math.inf
 
 
+@contextmanager
+def _folding(logged: LoggedEvent) -> Iterator[None]:
+    """Raise `CorruptDataError` for an event that the learner refuses.
+
+    Who wrote it was answered long ago, and whoever has the log folded now is told of no field of theirs.
+    """
+    try:
+        yield
+    except CorruptDataError:
+        raise
+    except TopkBanditError as error:
+        raise CorruptDataError(f"event {logged.position} can't be folded: {error}") from error
+
+
 def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
-    """Return the model after the first event of a log."""
+    """Return the model after the first event of a log.
+
+    Raises
+    ------
+    CorruptDataError
+        The event can't begin a log.
+    """
+    with _folding(first):
+        return _begin(incarnation, first, limits=limits)
+
+
+def _begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
     if not isinstance(first.event, BanditCreated):
         raise CorruptDataError(f"a log begins with {type(first.event).__name__}")
     settings = first.event.settings
@@ -255,6 +281,11 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
     CorruptDataError
         The event can't follow.
     """
+    with _folding(logged):
+        return _fold(model, logged)
+
+
+def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
     after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)

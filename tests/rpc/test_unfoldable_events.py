@@ -1,0 +1,55 @@
+"""An event of a log that no model can take is the service's trouble: no caller is told that it is theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.harness import RedisStores, run
+from tests.contracts.samples import ITEMS, SETTINGS, recommendation, request
+from tests.rpc.whole import served
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.client import Internal
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from topk_bandit.client import AsyncClient
+    from topk_bandit.store.redis.bandits import RedisStore
+
+HOME = BanditName("acme", "home")
+
+CALLS: dict[str, Callable[[AsyncClient], Awaitable[object]]] = {
+    "UpsertItems": lambda client: client.upsert_items("home", ["fig"]),
+    "RetireItems": lambda client: client.retire_items("home", ["apple"]),
+    "UpdateBandit": lambda client: client.update_bandit("home", default_reward=0.5),
+    "ResetBandit": lambda client: client.reset_bandit("home"),
+    "GetBanditStats": lambda client: client.stats("home"),
+}
+
+
+async def spoil(store: RedisStore) -> None:
+    """Have the log tell of a reward for a slate whose context has other numbers than the bandit takes."""
+    await store.create_bandit(HOME, SETTINGS, incarnation="first", quota=1)
+    items_position = (await store.change_items(HOME, upserted=ITEMS, retired=[])).items_position
+    await store.record_recommendation(
+        HOME, request(context=(0.5,)), recommendation("r"), incarnation="first", items_position=items_position
+    )
+    await store.record_reward(HOME, "r", 1.0)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_caller_is_to_blame_for_an_event_that_can_not_be_folded(call: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: RedisStore) -> None:
+        await spoil(store)
+        async with served(store, quotas=Quotas({Quota.BANDITS: 2, Quota.ITEMS: UNLIMITED - 1})) as client:
+            with pytest.raises(Internal) as told:
+                await CALLS[call](client)
+        assert told.value.reference in caplog.text
+
+    with running_server(valkey_binary(), append_only=False) as server:
+        run(RedisStores(server.url), scenario)
+    assert "event 3 can't be folded: contexts: expected 3 numbers" in caplog.text
