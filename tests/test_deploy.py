@@ -84,11 +84,11 @@ def test_prometheus_takes_the_rules() -> None:
 
 
 def test_each_alert_fires_when_it_should_and_none_when_all_is_well() -> None:
-    promtool("test", "rules", "rules/topk-bandit.test.yml")
+    promtool("test", "rules", "rules/topk-bandit.test.yml", "rules/topk-bandit.weeks.test.yml")
 
 
 RULES = (DEPLOY / "rules/topk-bandit.rules.yml").read_text()
-RULE_TESTS = (DEPLOY / "rules/topk-bandit.test.yml").read_text()
+RULE_TESTS = "".join((DEPLOY / f"rules/topk-bandit.{name}.yml").read_text() for name in ("test", "weeks.test"))
 RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
 ALERTS = re.findall(r"alert: (\w+)", RULES)
 METRIC = r"(?<![:\w])(?:topk_bandit|grpc_server|process)_[a-z_]+(?![:\w])"

@@ -448,6 +448,13 @@ STORE = Row(
             "short",
             ((grown("topk_bandit_store_clock_jumps_total"), "jumps"),),
         ),
+        Panel(
+            "Are bandits damaged?",
+            "Bandits that can't be served as their keys in the store are; topk-bandit doctor names them.",
+            "short",
+            ((largest("topk_bandit_damaged_bandits"), "{{instance}}"),),
+            "stat",
+        ),
     ),
 )
 
@@ -459,6 +466,13 @@ FLEET = Row(
             "The version of each machine's service.",
             "short",
             ((largest("topk_bandit_build_info", by="instance, version"), "{{instance}} {{version}}"),),
+            "stat",
+        ),
+        Panel(
+            "Does an upgrade wait to be finalized?",
+            "1 from the start of a version with a newer data version until topk-bandit finalize-upgrade.",
+            "bool_yes_no",
+            ((largest("topk_bandit_unfinalized_data_versions"), "{{instance}}"),),
             "stat",
         ),
         Panel(

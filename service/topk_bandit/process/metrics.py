@@ -275,6 +275,14 @@ class Metrics(Hooks):
         self._store_clock_jumps = self._counter(
             "topk_bandit_store_clock_jumps_total", "Times that the store's clock went on by another time than passed."
         )
+        self._damaged = self._gauge(
+            "topk_bandit_damaged_bandits",
+            "Bandits that can't be served as their keys in the store are; the log names them.",
+        )
+        self._versions_behind = self._gauge(
+            "topk_bandit_unfinalized_data_versions",
+            "Data versions that this program has beyond the one in force, until topk-bandit finalize-upgrade.",
+        )
 
     def _register_loop(self) -> None:
         self._loop_lag = self._histogram(
@@ -469,6 +477,14 @@ class Metrics(Hooks):
     def store_clock_jumped(self) -> None:
         """Count a jump of the store's clock."""
         self._store_clock_jumps.inc()
+
+    def damage_examined(self, damaged: int) -> None:
+        """Show how many bandits are damaged."""
+        self._damaged.set(damaged)
+
+    def upgrade_examined(self, versions_behind: int) -> None:
+        """Show how far the data version in force is behind."""
+        self._versions_behind.set(versions_behind)
 
     def pulsed(self, lag_seconds: float, tasks: int) -> None:
         """Note how late the event loop woke up and how many tasks it has; show what grows with time as it is now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from topk_bandit.domain.errors import OutdatedError, UnavailableError
 from topk_bandit.store.data_versions import NEWEST
@@ -18,11 +18,18 @@ from topk_bandit.store.data_versions import NEWEST
 if TYPE_CHECKING:
     from topk_bandit.store.redis.programs import Programs
 
-__all__ = ["UpgradeWatch"]
+__all__ = ["UpgradeHooks", "UpgradeWatch"]
 
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
+
+
+class UpgradeHooks(Protocol):
+    """Where telemetry attaches. Hooks are cheap and don't raise."""
+
+    def upgrade_examined(self, versions_behind: int) -> None:
+        """Note how many data versions the one in force is behind this program's newest."""
 
 
 class UpgradeWatch:
@@ -36,14 +43,16 @@ class UpgradeWatch:
         How long it waits between two looks.
     """
 
-    def __init__(self, programs: Programs, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, programs: Programs, *, hooks: UpgradeHooks, look_seconds: float = LOOK_SECONDS) -> None:
         self._programs = programs
+        self._hooks = hooks
         self._look_seconds = look_seconds
         self._known: int | None = None
 
     async def look(self) -> None:
         """Look once; the errors are those of `Programs.note`."""
         version = await self._programs.note()
+        self._hooks.upgrade_examined(NEWEST - version)
         if version != self._known and version < NEWEST:
             _log.warning(
                 "data version %s is written, which the program before can read, until topk-bandit finalize-upgrade: "

@@ -411,6 +411,8 @@ class Store(Protocol):
             BANDIT_EXISTS: it exists with other settings.
         ExhaustedError
             BANDIT_QUOTA: the tenant has `quota` bandits already.
+        NotReadyError
+            BANDIT_DAMAGED: something is left of a bandit that has lost its record, and has to be deleted first.
         """
         ...
 
@@ -462,7 +464,8 @@ class Store(Protocol):
     async def delete_bandit(self, name: BanditName) -> None:
         """Remove a bandit with everything that belongs to it, or raise `NotFoundError`.
 
-        What has arrived of a bandit of this name goes too, and is enough for there to be something to remove.
+        Whatever is left of one that is damaged, or has lost its record, is removed. What has arrived of a bandit of
+        this name goes too. Either is enough for there to be something to remove.
         """
         ...
 

@@ -92,7 +92,7 @@ class Aggregates(Generic[_Name, _Record]):
         self._kind = kind
         self._damaged: set[_Name] = set()
         self.index = TenantIndex(
-            link, keys=kind.index, meta=lambda tenant, entry: kind.keys(kind.name(tenant, entry)).meta
+            link, keys=kind.index, owned=lambda tenant, entry: kind.keys(kind.name(tenant, entry)).all
         )
 
     async def ask(
@@ -174,15 +174,19 @@ class Aggregates(Generic[_Name, _Record]):
     async def delete(self, script: Script, name: _Name, *arguments: str) -> None:
         """Run a script that deletes the incarnation which is its last argument; then release the index's entry.
 
-        Of what is damaged all keys are removed, whatever is in them.
+        Of what is damaged all keys are removed, whatever is in them, and of what has lost its record those that are
+        left. Without any there is a `NotFoundError`.
         """
-        keys, incarnation = self._kind.keys(name).all, None
+        keys, record = self._kind.keys(name), None
         try:
-            incarnation = (await self.get(name)).incarnation
-            meta = self._kind.keys(name).meta
-            await self._link.run_durably(script, keys, (*arguments, incarnation), meta=meta)
+            record = await self.find(name)
+            incarnation = "" if record is None else record.incarnation
+            removed, _ = await self._link.run_durably(script, keys.all, (*arguments, incarnation), meta=keys.meta)
+            if record is None and not removed:
+                raise self._kind.refusals[self._kind.absent](name, "")
         except CorruptDataError:
-            await self._link.call("UNLINK", *keys)
+            await self._link.call("UNLINK", *keys.all)
             self._damaged.discard(name)
+        reserved_by = None if record is None else record.incarnation
         with suppress(UnavailableError):
-            await self.index.release(name.tenant, self._kind.entry(name), incarnation=incarnation)
+            await self.index.release(name.tenant, self._kind.entry(name), incarnation=reserved_by)

@@ -56,6 +56,7 @@ from topk_bandit.store.log import (
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.arrivals import Arrivals, read_parts, read_record
+from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
 from topk_bandit.store.redis.link import Link
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
         TextSlice,
     )
     from topk_bandit.store.recorded import Recorded
+    from topk_bandit.store.redis.damage import Damage
 
 __all__ = ["RedisStore"]
 
@@ -574,6 +576,10 @@ class RedisStore(Store):
         """See `Store.data_version`."""
         return self._link.data_version
 
+    def find_damaged(self, *, pause_seconds: float = 0.0) -> AsyncIterator[Damage]:
+        """Yield each bandit whose keys are damaged; see `topk_bandit.store.redis.damage`."""
+        return find_damaged(self._link, self._keys, self._tenants, self._bandits.index, pause_seconds=pause_seconds)
+
     def programs(self, worker: str, *, about: str) -> Programs:
         """Return a worker's share in the data version of the store; `about` is what an operator knows it by."""
         return Programs(self._link, self._keys.programs, worker=worker, about=about)
@@ -610,7 +616,7 @@ class RedisStore(Store):
         return await self._bandits.create(
             scripts.CREATE_BANDIT,
             name,
-            (keys.meta, keys.log),
+            keys.all,
             (*self._announcing(name), *created, reserved_ms, RESERVATION_MS, *_settings_for_scripts(event.settings)),
         )
 

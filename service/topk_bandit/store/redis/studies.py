@@ -280,7 +280,7 @@ class RedisStudies(StudyStore):
         return await self._studies.create(
             scripts.STUDY_CREATE,
             name,
-            (keys.meta, keys.log),
+            keys.all,
             (incarnation, settings_digest(settings), *created, *limits),
         )
 

@@ -37,14 +37,16 @@ class TenantIndex:
     ----------
     keys
         Returns where a tenant's entries are.
-    meta
-        Returns the key that exists as long as what a tenant's id stands for.
+    owned
+        Returns the keys of which one exists as long as what a tenant's id stands for, or anything that is left of it.
     """
 
-    def __init__(self, link: Link, *, keys: Callable[[str], IndexKeys], meta: Callable[[str, str], str]) -> None:
+    def __init__(
+        self, link: Link, *, keys: Callable[[str], IndexKeys], owned: Callable[[str, str], Sequence[str]]
+    ) -> None:
         self._link = link
         self._keys = keys
-        self._meta = meta
+        self._owned = owned
 
     async def reserve(self, tenant: str, entry: str, *, incarnation: str, quota: int) -> Reservation:
         """Enter what is about to be created, unless the quota is used up."""
@@ -85,7 +87,7 @@ class TenantIndex:
         return bool(dangling)
 
     async def _exists(self, tenant: str, entry: str) -> bool:
-        return bool(await self._link.call("EXISTS", self._meta(tenant, entry)))
+        return bool(await self._link.call("EXISTS", *self._owned(tenant, entry)))
 
     async def _release(self, tenant: str, entries: Sequence[tuple[bytes, bytes]]) -> None:
         keys = self._keys(tenant)

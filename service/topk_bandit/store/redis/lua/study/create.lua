@@ -1,7 +1,8 @@
 #!lua
 -- Create a study under a reservation that has not lapsed, or try the design again of one that is there.
--- KEYS[1] meta    written: the study
--- KEYS[2] log     written: StudyCreated or DesignRestarted
+-- KEYS[1] meta        written: the study
+-- KEYS[2] log         written: StudyCreated or DesignRestarted
+-- KEYS[3..] others    read: nothing may be there, unless the study is
 -- ARGV[1] incarnation
 -- ARGV[2] digest of the settings
 -- ARGV[3] shape
@@ -10,11 +11,14 @@
 -- ARGV[6] when the index entry was reserved, in ms; 0 when it was not
 -- ARGV[7] how long a reservation holds, in ms
 -- ARGV[8] how often a design is tried at most
--- Returns {'ok', meta}, {'study_exists'}, {'study_attempts', most} or {'lapsed'}.
+-- Returns {'ok', meta}, {'study_exists'}, {'study_attempts', most}, {'study_left'} or {'lapsed'}.
 
 local study = redis.call('HMGET', KEYS[1], 'settings_digest', 'state', 'attempt')
 local at_ms = now_ms()
 if not study[1] then
+  if redis.call('EXISTS', unpack(KEYS, 2)) > 0 then
+    return {'study_left'}
+  end
   if at_ms >= ARGV[6] + ARGV[7] then
     return {'lapsed'}
   end

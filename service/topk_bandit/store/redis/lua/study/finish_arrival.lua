@@ -8,14 +8,19 @@
 -- ARGV[3] when the index entry was reserved, in ms
 -- ARGV[4] how long a reservation holds, in ms
 -- ARGV[5..] the fields of meta, each its name and its value
--- Returns {'created', meta}, {'exists', meta} of the study that came of this import, {'arrived'}, {'arrival_replaced'} or
--- {'lapsed'}.
+-- Returns {'created', meta}, {'exists', meta} of the study that came of this import, {'arrived'}, {'arrival_replaced'},
+-- {'study_left'} or {'lapsed'}.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   if redis.call('HGET', KEYS[1], 'arrived') ~= ARGV[2] then
     return {'arrived'}
   end
   return confirm(KEYS[1], {'exists', redis.call('HGETALL', KEYS[1])})
+end
+for i = 3, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    return {'study_left'}
+  end
 end
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return {'arrival_replaced'}

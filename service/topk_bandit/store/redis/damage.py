@@ -1,0 +1,111 @@
+"""Looks for bandits whose keys are damaged so that they can't be served, through a whole store.
+
+A record that is gone or can't be read is damage, and so is a key of another kind, a log that is gone, and a log whose
+beginning was trimmed without a snapshot to stand for it. What is inside a log or a snapshot is not read: a follower
+tells of an event that can't be folded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.keys import BanditKeys
+from topk_bandit.store.redis.replies import read_holdings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from topk_bandit.store.redis.keys import KeySpace
+    from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.redis.replies import Hash
+    from topk_bandit.store.redis.tenant_index import TenantIndex
+    from topk_bandit.store.redis.tenants import Tenants
+
+__all__ = ["Damage", "find_damaged"]
+
+_AT_ONCE = 32
+
+_KINDS = BanditKeys(
+    meta="hash",
+    log="stream",
+    items="hash",
+    retired="hash",
+    recommendations="hash",
+    deadlines="zset",
+    closed="zset",
+    imports="hash",
+    followers="hash",
+    snapshots=("string", "string"),
+)
+
+
+class Damage(NamedTuple):
+    """A bandit that can't be served as its keys are, and what is wrong with them, in a sentence without its name."""
+
+    name: BanditName
+    problem: str
+
+
+async def find_damaged(
+    link: Link, keys: KeySpace, tenants: Tenants, index: TenantIndex, *, pause_seconds: float
+) -> AsyncIterator[Damage]:
+    """Yield each damaged bandit of a store; bandits that come or go meanwhile may be missed.
+
+    Parameters
+    ----------
+    pause_seconds
+        How long the store is left alone after each 32 bandits.
+
+    Raises
+    ------
+    UnavailableError
+        The store is away.
+    """
+    last_tenant = ""
+    while page := await tenants.page(after=last_tenant):
+        for tenant in page:
+            last = ""
+            while entries := await index.page(tenant, after=last, limit=_AT_ONCE):
+                names = [BanditName(tenant, entry) for entry in entries]
+                problems = await asyncio.gather(*(_examine(link, keys, name) for name in names))
+                for name, problem in zip(names, problems, strict=True):
+                    if problem:
+                        yield Damage(name, problem)
+                last = entries[-1]
+                await asyncio.sleep(pause_seconds)
+        last_tenant = page[-1]
+
+
+async def _examine(link: Link, keys: KeySpace, name: BanditName) -> str:
+    owned = keys.bandit(name).all
+    kinds, meta = await link.run(scripts.EXAMINE, owned)
+    found = {key: kind.decode() for key, kind in zip(owned, kinds, strict=True)}
+    return _strangers(found) or _gaps(name, found, keys.bandit(name), meta)
+
+
+def _strangers(kinds: Mapping[str, str]) -> str:
+    """Return which key is of another kind than it should be, "" if none is."""
+    for (key, kind), expected in zip(kinds.items(), _KINDS.all, strict=True):
+        if kind not in (expected, "none"):
+            return f"{key} is a {kind}, and should be a {expected}"
+    return ""
+
+
+def _gaps(name: BanditName, kinds: Mapping[str, str], keys: BanditKeys, meta: Hash) -> str:
+    """Return what is gone of a bandit, "" for nothing; one of which nothing is there is none."""
+    if kinds[keys.meta] == "none":
+        left = sum(kind != "none" for kind in kinds.values())
+        return f"its record is gone, and {left} other keys of it are left" if left else ""
+    try:
+        holdings = read_holdings(name, meta, ())
+    except CorruptDataError as error:
+        return f"its record can't be read: {error}"
+    if kinds[keys.log] == "none" and holdings.first_position <= holdings.record.log_position:
+        return "its log is gone"
+    if holdings.first_position > 1 and all(kinds[key] == "none" for key in keys.snapshots):
+        return f"its log begins at {holdings.first_position}, and its snapshots are gone"
+    return ""
