@@ -122,7 +122,8 @@ def test_a_trimmed_log_tells_what_it_still_can() -> None:
             kept = [model for model in models if model.since_checkpoint == 0][-2:]
             for model in kept:
                 snapshot = Snapshot(model.version, encode_model(model))
-                assert await store.save_snapshot(NAME, snapshot, incarnation=record.incarnation)
+                behind = (await store.get_bandit(NAME)).snapshot_position
+                assert await store.save_snapshot(NAME, snapshot, incarnation=record.incarnation, behind=behind)
             events = [(one.position, one.event) for one in log if isinstance(one.event, Recommended)]
             gone = [event for position, event in events if position <= kept[0].version]
             left = [event for position, event in events if position > kept[0].version]

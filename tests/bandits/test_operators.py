@@ -33,8 +33,8 @@ async def trim(store: Store) -> list[int]:
     record, log = await store.get_bandit(NAME), await whole_log(store, NAME)
     kept = [model for model in replayed(record.incarnation, log) if model.since_checkpoint == 0][-2:]
     for model in kept:
-        snapshot = Snapshot(model.version, encode_model(model))
-        assert await store.save_snapshot(NAME, snapshot, incarnation=record.incarnation)
+        snapshot, behind = Snapshot(model.version, encode_model(model)), (0 if model is kept[0] else kept[0].version)
+        assert await store.save_snapshot(NAME, snapshot, incarnation=record.incarnation, behind=behind)
     return [model.version for model in kept]
 
 

@@ -6,10 +6,11 @@ import asyncio
 import io
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tests.bandits.harness import (
     NAME,
     SETTINGS,
     Archive,
+    RecordedHooks,
     Shop,
     Worker,
     assert_same,
@@ -28,11 +30,13 @@ from tests.bandits.harness import (
     request,
     running_worker,
 )
-from tests.contracts.harness import RedisStores, run
+from tests.contracts.harness import RedisStores, run, whole_log
 from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import (
     BanditCreated,
@@ -87,9 +91,9 @@ MODEL = checkpoint()
 PAYLOAD = encode_model(MODEL)
 
 
-def with_header(change: Callable[[dict[str, object]], object]) -> bytes:
-    """Return the payload with another header."""
-    with np.load(io.BytesIO(PAYLOAD)) as archive:
+def with_header(change: Callable[[dict[str, Any]], object], payload: bytes = PAYLOAD) -> bytes:
+    """Return a payload with another header."""
+    with np.load(io.BytesIO(payload)) as archive:
         arrays = dict(archive)
     header = json.loads(arrays.pop("header").tobytes())
     changed = change(header)
@@ -189,6 +193,13 @@ def test_other_bytes_are_refused(payload: bytes) -> None:
         decode_model(payload, limits=LIMITS)
 
 
+async def traded_unsaved(store: Store, stores: Stores) -> tuple[Model, list[LoggedEvent]]:
+    """Let a shop trade for too short a time for a snapshot."""
+    live, events = await traded(store, stores, rounds=100)
+    assert await store.load_snapshots(NAME) == ()
+    return live, events
+
+
 async def traded(store: Store, stores: Stores, *, rounds: int) -> tuple[Model, list[LoggedEvent]]:
     """Let a shop trade; return the live model, and all events as they were."""
     async with running_worker(store) as worker:
@@ -231,6 +242,56 @@ def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
     run(stores, scenario)
 
 
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "nonsense": lambda _: b"nonsense",
+    "of another model": lambda payload: with_header(lambda header: header["digests"].update(log="0" * 64), payload),
+    "of another position": lambda payload: payload,
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_a_log_is_trimmed_only_behind_a_snapshot_that_the_model_comes_back_from(
+    stores: Stores, spoilt: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Store) -> None:
+        live, events = await traded_unsaved(store, stores)
+        monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
+        first, second, third = [one for one in replayed(live.incarnation, events) if one.since_checkpoint == 0][-3:]
+        good, hooks = encode_model(first), RecordedHooks()
+        bad = Snapshot(second.version, SPOILT[spoilt](good))
+        assert await store.save_snapshot(NAME, bad, incarnation=live.incarnation)
+        with ThreadPoolExecutor(1) as executor:
+            await SavedSnapshots(NAME, store, executor, limits=LIMITS, hooks=hooks).save_if_due(third)
+        assert "the log is not trimmed behind it" in caplog.text
+        assert hooks.failed_snapshots == 1
+        assert [kept.position for kept in await store.load_snapshots(NAME)] == [third.version, second.version]
+        assert_same(replayed(live.incarnation, await whole_log(store, NAME))[-1], live)
+
+    run(stores, scenario)
+
+
+def test_a_log_is_trimmed_behind_the_older_snapshot_where_the_newer_is_spoilt(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(store: Store) -> None:
+        live, events = await traded_unsaved(store, stores)
+        monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
+        first, second, third = [one for one in replayed(live.incarnation, events) if one.since_checkpoint == 0][-3:]
+        for snapshot in (Snapshot(first.version, encode_model(first)), Snapshot(second.version, b"nonsense")):
+            assert await store.save_snapshot(NAME, snapshot, incarnation=live.incarnation)
+        with ThreadPoolExecutor(1) as executor:
+            await SavedSnapshots(NAME, store, executor, limits=LIMITS, hooks=RecordedHooks()).save_if_due(third)
+        kept = await store.load_snapshots(NAME)
+        assert [snapshot.position for snapshot in kept] == [third.version, first.version]
+        assert (await store.read_log(NAME, start=1, limit=1)).first_position == first.version + 1
+        model = decode_model(kept[1].payload, limits=LIMITS)
+        for logged in events[first.version :]:
+            model = fold(model, logged)
+        assert_same(model, live)
+
+    run(stores, scenario)
+
+
 def test_without_any_snapshot_a_whole_log_is_folded_from_its_beginning(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         live, _ = await traded(store, stores, rounds=100)
@@ -245,8 +306,9 @@ def test_without_any_snapshot_a_whole_log_is_folded_from_its_beginning(stores: S
 def test_a_trimmed_log_without_a_snapshot_that_fits_is_no_bandit_that_knows_nothing(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         live, _ = await traded(store, stores, rounds=100)
-        for position in (50, 60):
-            assert await store.save_snapshot(NAME, Snapshot(position, b"nonsense"), incarnation=live.incarnation)
+        for position, behind in ((50, 0), (60, 50)):
+            bad = Snapshot(position, b"nonsense")
+            assert await store.save_snapshot(NAME, bad, incarnation=live.incarnation, behind=behind)
         async with running_worker(store) as other:
             with pytest.raises(CorruptDataError, match="begins at 51 and no snapshot fits"):
                 await other.residents.follow(NAME)

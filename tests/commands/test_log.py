@@ -112,7 +112,8 @@ def test_a_trimmed_log_is_replayed_from_its_snapshot(tmp_path: Path, capsys: pyt
         async def save(store: Store) -> None:
             for model in (kept[len(kept) // 2], kept[-1]):
                 snapshot = Snapshot(model.version, encode_model(model))
-                assert await store.save_snapshot(NAME, snapshot, incarnation=model.incarnation)
+                behind = (await store.get_bandit(NAME)).snapshot_position
+                assert await store.save_snapshot(NAME, snapshot, incarnation=model.incarnation, behind=behind)
 
         run(traded.stores, save)
         trimmed = traded.dump(tmp_path / "trimmed.jsonl")

@@ -290,7 +290,8 @@ def test_a_bandit_whose_log_is_trimmed_while_it_is_read_is_read_anew(running: Ru
         record = await running.store.get_bandit(name)
         for position in (1, 2):
             snapshot = Snapshot(position, b"nobody reads it")
-            assert await running.store.save_snapshot(name, snapshot, incarnation=record.incarnation)
+            incarnation = record.incarnation
+            assert await running.store.save_snapshot(name, snapshot, incarnation=incarnation, behind=position - 1)
 
     with Trimming(running.address, tenant="acme", timeout=60.0) as client:
         client.create_bandit("trimmed", slate_size=1, item_capacity=2)

@@ -176,7 +176,7 @@ async def filled(store: Store) -> None:
     await store.record_reward(NAME, "late", 2.5)
     await import_rows(store, import_part())
     await store.save_snapshot(NAME, Snapshot(position=3, payload=b"older"), incarnation="first")
-    await store.save_snapshot(NAME, Snapshot(position=5, payload=b"newer"), incarnation="first")
+    await store.save_snapshot(NAME, Snapshot(position=5, payload=b"newer"), incarnation="first", behind=3)
 
 
 async def record_at(store: Store, *, incarnation: str, items_position: int) -> RecordOutcome:
@@ -1323,7 +1323,8 @@ class StoreContract:
             await store.change_items(NAME, upserted=[], retired=slate)
             for new in ("one", "two"):
                 position = (await store.change_items(NAME, upserted=[Item(new)], retired=[])).log_position
-                await store.save_snapshot(NAME, Snapshot(position, b"all"), incarnation="first")
+                behind = (await store.get_bandit(NAME)).snapshot_position
+                await store.save_snapshot(NAME, Snapshot(position, b"all"), incarnation="first", behind=behind)
             assert len(await whole_log(store, NAME)) == 1
             assert (await store.record_reward(NAME, "rewarded", 1.0)).outcome == RewardOutcome.ACCEPTED
             await stores.pass_time(500)
@@ -1494,7 +1495,8 @@ class StoreContract:
                 (second, (second, first), 3),
                 (third, (third, second), 5),
             ):
-                assert await store.save_snapshot(NAME, snapshot, incarnation="first") is True
+                behind = first_kept - 1
+                assert await store.save_snapshot(NAME, snapshot, incarnation="first", behind=behind) is True
                 assert tuple(await store.load_snapshots(NAME)) == kept
                 part = await store.read_log(NAME, start=first_kept, limit=99)
                 assert (part.first_position, part.log_position) == (first_kept, 6)
@@ -1503,6 +1505,25 @@ class StoreContract:
                 assert (await store.get_bandit(NAME)).snapshot_position == snapshot.position
             await record(store, "after")
             assert (await whole_log(store, NAME))[-1].position == 7
+
+        run(stores, scenario)
+
+    def test_a_log_is_trimmed_behind_no_snapshot_but_the_one_that_was_read(self, stores: Stores) -> None:
+        read, bad, worse, newest = (Snapshot(position, bytes([position])) for position in (2, 3, 4, 5))
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for number in range(5):
+                await record(store, f"rec-{number}")
+            for snapshot, behind, kept, first in (
+                (read, 0, (read,), 1),
+                (bad, 0, (bad, read), 1),
+                (worse, 2, (worse, read), 3),  # not beside the one from which no model was read
+                (newest, 3, (newest, worse), 3),  # that one is not there any more
+            ):
+                assert await store.save_snapshot(NAME, snapshot, incarnation="first", behind=behind) is True
+                assert tuple(await store.load_snapshots(NAME)) == kept
+                assert (await store.read_log(NAME, start=3, limit=1)).first_position == first
 
         run(stores, scenario)
 

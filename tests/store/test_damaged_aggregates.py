@@ -128,7 +128,8 @@ async def two_snapshots(store: RedisStore, name: BanditName, incarnation: str) -
     await store.change_items(name, upserted=ITEMS, retired=[])
     await store.record_recommendation(name, request(), recommendation("r"), incarnation=incarnation, items_position=2)
     for position in (2, 3):
-        assert await store.save_snapshot(name, Snapshot(position, b"model"), incarnation=incarnation)
+        snapshot, behind = Snapshot(position, b"model"), 2 if position == 3 else 0
+        assert await store.save_snapshot(name, snapshot, incarnation=incarnation, behind=behind)
 
 
 async def damaged(store: RedisStore) -> dict[str, str]:

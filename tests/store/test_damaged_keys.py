@@ -178,8 +178,8 @@ async def use_bandits(store: Store) -> Sequence[str]:
     await store.list_items(NAME)
     await store.read_log(NAME, start=1, limit=5)
     await store.note_loss(NAME, incarnation="first", after=3, end=9, rewards=(5, 7))
-    for position in (3, 6):
-        await store.save_snapshot(NAME, Snapshot(position, b"x"), incarnation="first")
+    for position, behind in ((3, 0), (6, 3)):
+        await store.save_snapshot(NAME, Snapshot(position, b"x"), incarnation="first", behind=behind)
     with pytest.raises(ExhaustedError):  # which looks for lapsed reservations
         await store.create_bandit(BanditName("shop", "other"), plain, incarnation="other", quota=1)
     lines = await archived(store, NAME)

@@ -459,12 +459,12 @@ def test_a_snapshot_that_does_not_verify_is_passed_over_loudly(
     async def scenario(store: Store) -> None:
         await furnish(store)
         await store.save_snapshot(NAME, older, incarnation="first")
-        await store.save_snapshot(NAME, newer, incarnation="first")
+        await store.save_snapshot(NAME, newer, incarnation="first", behind=1)
         spoil(valkey, keys.snapshots[1])
         with caplog.at_level(logging.ERROR):
             assert await store.load_snapshots(NAME) == (older,)
         assert "passed over a snapshot of tenants/shop/bandits/home" in caplog.text
-        assert await store.save_snapshot(NAME, newest, incarnation="first") is True
+        assert await store.save_snapshot(NAME, newest, incarnation="first", behind=1) is True
         assert await store.load_snapshots(NAME) == (newest, older)
         assert (await store.read_log(NAME, start=2, limit=9)).first_position == 2
 
@@ -479,7 +479,7 @@ def test_no_log_is_trimmed_for_snapshots_that_do_not_verify(valkey: RunningServe
         await furnish(store)
         await store.save_snapshot(NAME, Snapshot(2, b"a"), incarnation="first")
         spoil(valkey, keys.snapshots[0])
-        assert await store.save_snapshot(NAME, Snapshot(3, b"b"), incarnation="first") is True
+        assert await store.save_snapshot(NAME, Snapshot(3, b"b"), incarnation="first", behind=2) is True
         assert len(await whole_log(store, NAME)) == 4
         assert await store.load_snapshots(NAME) == (Snapshot(3, b"b"),)
 

@@ -229,12 +229,19 @@ class Agreement(RuleBasedStateMachine):
     def read(self, name: BanditName, start: int, limit: int) -> None:
         self.both(lambda store: store.read_log(name, start=start, limit=limit))
 
-    @rule(name=names, back=st.integers(-1, 2), payload=st.binary(max_size=3), incarnation=incarnations)
-    def snapshot(self, name: BanditName, back: int, payload: bytes, incarnation: str) -> None:
+    @rule(
+        name=names,
+        back=st.integers(-1, 2),
+        payload=st.binary(max_size=3),
+        incarnation=incarnations,
+        trims=st.booleans(),
+    )
+    def snapshot(self, name: BanditName, back: int, payload: bytes, incarnation: str, *, trims: bool) -> None:
         async def save(store: Store) -> bool:
             now = await store.get_bandit(name)
             taken = Snapshot(max(0, now.log_position - back), payload)
-            return await store.save_snapshot(name, taken, incarnation=incarnation)
+            behind = now.snapshot_position if trims else 0
+            return await store.save_snapshot(name, taken, incarnation=incarnation, behind=behind)
 
         self.both(save)
         self.both(lambda store: store.load_snapshots(name))

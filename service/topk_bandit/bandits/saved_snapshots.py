@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
-from topk_bandit.domain.errors import CorruptDataError, TopkBanditError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError, TopkBanditError, UnavailableError
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ class SavedSnapshots:
 
     async def _save(self, checkpoint: Model) -> None:
         payload = await self._run(lambda: encode_model(checkpoint, self._store.data_version))
-        snapshot = Snapshot(position=checkpoint.version, payload=payload)
+        snapshot, incarnation = Snapshot(position=checkpoint.version, payload=payload), checkpoint.incarnation
         try:
-            if await self._store.save_snapshot(self._name, snapshot, incarnation=checkpoint.incarnation):
+            behind = await self._find_fit(incarnation)
+            if await self._store.save_snapshot(self._name, snapshot, incarnation=incarnation, behind=behind):
                 self._hooks.snapshot_saved()
             else:
                 await self._compare_with_stored(snapshot)
@@ -114,6 +116,29 @@ class SavedSnapshots:
                 self._hooks.snapshot_failed(str(self._name))
         else:
             self.resume_after(snapshot, at_ms=checkpoint.last.at_ms, imported=checkpoint.state.imported)
+
+    async def _find_fit(self, incarnation: str) -> int:
+        """Return the position of the newest kept snapshot that the bandit can be rebuilt from, 0 without any.
+
+        Whatever is before it in the log may go: the model comes back from its bytes as they are in the store now, with
+        the digests that they tell.
+        """
+        for snapshot in await self._store.load_snapshots(self._name):
+            if await self._run(partial(self._is_fit, snapshot, incarnation)):
+                return snapshot.position
+            where = {"bandit": str(self._name), "position": snapshot.position}
+            _log.error("a snapshot holds no such model: the log is not trimmed behind it", extra=where)
+            self._hooks.snapshot_failed(str(self._name))
+        return 0
+
+    def _is_fit(self, snapshot: Snapshot, incarnation: str) -> bool:
+        try:
+            model = decode_model(snapshot.payload, limits=self._limits)
+            told = decode_digests(snapshot.payload)
+        except (CorruptDataError, NewerDataError):
+            return False
+        is_it = (model.incarnation, model.version) == (incarnation, snapshot.position)
+        return is_it and not digests_of(model).difference(told)
 
     async def _compare_with_stored(self, refused: Snapshot) -> None:
         """Compare a snapshot with the one that another worker saved at the same position, if one did."""

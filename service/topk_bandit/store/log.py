@@ -703,8 +703,11 @@ class Store(Protocol):
         """
         ...
 
-    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
-        """Keep a snapshot as the newest of two generations, then trim the log up to the older one's position.
+    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
+        """Keep a snapshot as the newest of two generations, and trim the log up to `behind`.
+
+        That is the position of the kept snapshot from which the caller was able to read the model; it stays. Where it
+        is not kept any more, or with 0, nothing is trimmed, and the newest snapshot stays.
 
         Returns False, and changes nothing, when the bandit was created anew, when a snapshot as new is kept already, or
         when `snapshot.position` is beyond the log.

@@ -675,7 +675,7 @@ class MemoryStore(Store):
             bandit.lost = Loss(bandit.lost.events + new.events, bandit.lost.rewards + new.rewards)
         return new
 
-    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
+    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none."""
         bandit = self._bandits.get(name)
         if bandit is None or bandit.incarnation != incarnation:
@@ -683,11 +683,12 @@ class MemoryStore(Store):
         newest = bandit.snapshots[0].position if bandit.snapshots else 0
         if not newest < snapshot.position <= bandit.log_position:
             return False
-        older = bandit.snapshots[:1]
+        fit = tuple(kept for kept in bandit.snapshots if kept.position == behind)
+        older = fit or bandit.snapshots[:1]
         bandit.snapshots = (Snapshot(position=snapshot.position, payload=bytes(snapshot.payload)), *older)
-        if older:
-            del bandit.events[: older[0].position + 1 - bandit.first_position]
-            bandit.first_position = older[0].position + 1
+        if fit and behind >= bandit.first_position:
+            del bandit.events[: behind + 1 - bandit.first_position]
+            bandit.first_position = behind + 1
         return True
 
     async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:

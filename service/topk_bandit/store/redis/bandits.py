@@ -479,18 +479,16 @@ class RedisStore(Store):
         _, *counts = await self._bandits.ask(scripts.NOTE_LOSS, name, (keys.meta,), (incarnation, after, end, *rewards))
         return Loss(*map(int, counts))
 
-    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str) -> bool:
-        """See `Store.save_snapshot`; a bandit that does not exist keeps none.
-
-        The newest snapshot that verifies is the one that stays, so that the log is never trimmed for one that does not.
-        """
+    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
+        """See `Store.save_snapshot`; a bandit that does not exist keeps none, and one that does not verify goes."""
         generations = await self._generations(name)
         if generations is None:
             return False
-        other_slot, other = generations.verified[0] if generations.verified else (1, None)
+        fit = [slot for slot, kept in generations.verified if kept.position == behind]
+        others = [*fit, *(slot for slot, _ in generations.verified), 1]
         keys = self._keys.bandit(name)
         frame = (snapshot.position, encode_snapshot(snapshot, self.data_version))
-        place = (generations.newest_position, 1 - other_slot, 0 if other is None else other.position)
+        place = (generations.newest_position, 1 - others[0], behind if fit else 0)
         kept = await self._link.run(
             scripts.SAVE_SNAPSHOT, (keys.meta, keys.log, *keys.snapshots), (incarnation, *frame, *place)
         )
