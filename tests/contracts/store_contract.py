@@ -1579,10 +1579,10 @@ class StoreContract:
             await record(store, "open")
             await forgetful_stores.pass_time(510)
             before = await store.get_bandit(NAME)
-            assert await expired(store, limit=2) == 0
-            assert await self._remembered(store) == ["rec-3", "expired", "open"]
-            assert await expired(store, limit=2) == 0
-            assert await self._remembered(store) == ["open"]
+            for forgotten, left in ((2, ["rec-3", "expired", "open"]), (2, ["open"]), (0, ["open"])):
+                expiry = await store.expire_due(NAME, limit=2)
+                assert (expiry.count, expiry.forgotten) == (0, forgotten)
+                assert await self._remembered(store) == left
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rec-1", 1.0)
             assert await store.get_bandit(NAME) == before

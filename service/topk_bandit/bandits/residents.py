@@ -2,7 +2,7 @@
 
 Each look at a bandit also closes the slates whose deadline has passed. A model leaves memory when it is not used for
 long or when others need its memory, and it is the same when it comes back. Nothing here looks at a bandit that has no
-model in this worker: its overdue slates are closed by another worker, or once its model is back.
+model in this worker: `topk_bandit.bandits.housekeeping` closes the overdue slates of those.
 """
 
 from __future__ import annotations
@@ -160,12 +160,12 @@ class Residents:
             return model if model is not None and model.version >= version else await resident.follower.follow()
 
     async def expire(self, name: BanditName) -> int | None:
-        """Close the slates of a bandit whose deadline has passed; return the next deadline, None without any."""
+        """Close a bandit's overdue slates, and forget what was closed long ago; return the next deadline, if any."""
         while True:
             expiry = await self._store.expire_due(name, limit=EXPIRIES_PER_CALL)
             if expiry.count:
                 self._hooks.expired(expiry.count)
-            if expiry.count < EXPIRIES_PER_CALL:
+            if max(expiry.count, expiry.forgotten) < EXPIRIES_PER_CALL:
                 return expiry.next_deadline_ms
 
     def _admit(self, name: BanditName) -> Resident:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.housekeeping import Housekeeper
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
@@ -284,9 +285,7 @@ def _assembled(
         owner=_new_id(),
         new_reference=_new_id,
     )
-    for one in (residents, designer):
-        stack.push_async_callback(one.stop)
-        one.start()
+    _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
@@ -317,6 +316,15 @@ def _assembled(
         max_in_flight=settings.max_calls_in_flight,
     )
     return _Servers.of(settings, spec, services, certificate=_certificate(settings, stack))
+
+
+def _start(residents: Residents, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:
+    """Start what runs beside the calls, until `stack` ends; one worker of a service keeps house for all."""
+    for one in (residents, designer):
+        stack.push_async_callback(one.stop)
+        one.start()
+    if housekeeper is not None:
+        stack.callback(asyncio.get_running_loop().create_task(housekeeper.run()).cancel)
 
 
 def _status_of(latencies: RecentLatencies) -> Callable[[], WorkerStatus]:

@@ -228,10 +228,13 @@ class Expiry:
         How many deadlines were ended now.
     next_deadline_ms
         The earliest deadline that is still open, None without any.
+    forgotten
+        How many records were forgotten now that were closed long ago.
     """
 
     count: int
     next_deadline_ms: int | None
+    forgotten: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -652,9 +655,9 @@ class Store(Protocol):
         One that has rewards ends with `Rewarded`: what they come to by the aggregation at this moment. Others end with
         `Expired`, or with `Lapsed` if they were never activated.
 
-        The bandit's default reward at this moment goes into that event, and with one also what was shown. Records that
-        were closed longer ago than records are kept are forgotten on the way. A bandit that does not exist has nothing
-        due.
+        The bandit's default reward at this moment goes into that event, and with one also what was shown. Up to `limit`
+        records that were closed longer ago than records are kept are forgotten on the way. A bandit that does not exist
+        has nothing due.
         """
         ...
 

@@ -207,11 +207,13 @@ class _Bandit:
         recorded.state, recorded.closed_ms = state, at_ms
         self.deadlines.pop(recommendation_id, None)
 
-    def forget(self, *, before_ms: int, limit: int) -> None:
+    def forget(self, *, before_ms: int, limit: int) -> int:
+        """Forget up to `limit` records that were closed before; return how many."""
         closed = [(self.recorded[key].closed_ms, key) for key in self.recorded if key not in self.deadlines]
-        for closed_ms, key in sorted(closed)[:limit]:
-            if closed_ms < before_ms:
-                del self.recorded[key]
+        old = [key for closed_ms, key in sorted(closed)[:limit] if closed_ms < before_ms]
+        for key in old:
+            del self.recorded[key]
+        return len(old)
 
     def with_items(self, upserted: Sequence[Item], retired: Sequence[str]) -> _ItemsAfter:
         """Return the items as they would be, and what differs."""
@@ -617,8 +619,8 @@ class MemoryStore(Store):
         chosen = [key for _, _, key in sorted(due)[:limit]]
         for key in chosen:
             self._end(bandit, key, at_ms=now_ms)
-        bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
-        return Expiry(len(chosen), min(bandit.deadlines.values(), default=None))
+        forgotten = bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
+        return Expiry(len(chosen), min(bandit.deadlines.values(), default=None), forgotten)
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

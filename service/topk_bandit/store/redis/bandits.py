@@ -431,12 +431,12 @@ class RedisStore(Store):
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
         keys = self._keys.bandit(name)
-        count, *next_deadlines_ms = await self._link.run(
+        count, forgotten, *next_deadlines_ms = await self._link.run(
             scripts.EXPIRE_DUE,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
             (*self._announcing(name), limit, self._record_retention_ms),
         )
-        return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None)
+        return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None, int(forgotten))
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

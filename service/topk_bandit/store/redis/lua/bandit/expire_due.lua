@@ -7,10 +7,11 @@
 -- KEYS[5] closed            read: what was closed long ago; written: what is closed now
 -- ARGV[3] how many to close at most, and to forget at most
 -- ARGV[4] how long a closed record is kept, in ms
--- Returns {how many were closed, the earliest deadline that is still open}, the latter only if there is one.
+-- Returns {how many were closed, how many forgotten, the earliest deadline that is still open}, the last only if there is
+-- one.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  return {0}
+  return {0, 0}
 end
 local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 local at_ms = now_ms()
@@ -54,4 +55,4 @@ if #due > 0 then
   announce()
 end
 commit()
-return {count, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]}
+return {count, #old, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]}

@@ -1,0 +1,71 @@
+"""Bandits that nobody asks for: their slates are closed in time, and closed records are forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.bandits.harness import NAME, SETTINGS, running_worker
+from tests.contracts.harness import RedisStores, run, whole_log
+from tests.contracts.samples import SETTINGS as PLAIN
+from tests.contracts.samples import recommendation
+from tests.contracts.samples import request as plain_request
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.bandits.housekeeping import Housekeeper
+from topk_bandit.domain.bandits import BanditName, Expired
+from topk_bandit.store.redis.keys import KeySpace
+
+if TYPE_CHECKING:
+    from topk_bandit.store.redis.bandits import RedisStore
+
+RETENTION_MS = 150
+MANY = 600  # more than two calls forget
+
+
+async def fill(store: RedisStore, name: BanditName, *, slates: int) -> None:
+    """Give a bandit slates, of which all but one have had a reward."""
+    await store.create_bandit(name, PLAIN, incarnation="first", quota=9)
+    for number in range(slates):
+        given = recommendation(f"r{number}")
+        await store.record_recommendation(name, plain_request(), given, incarnation="first", items_position=0)
+        if number:
+            await store.record_reward(name, given.recommendation_id, 1.0)
+
+
+def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
+    idle, damaged = BanditName("one", "idle"), BanditName("one", "damaged")
+
+    async def scenario(store: RedisStore) -> None:
+        for name in (damaged, idle):
+            await fill(store, name, slates=MANY if name is idle else 3)
+        keys = KeySpace(stores.prefix).bandit(idle)
+        with server.client() as client:
+            client.set(KeySpace(stores.prefix).bandit(damaged).log, "text")
+            client.zadd(keys.deadlines, {"r0": 1})
+            assert client.hlen(keys.recommendations) == MANY
+            async with running_worker(store) as worker:
+                keeper = Housekeeper(store, worker.residents, pause_seconds=0.0)
+                await keeper.go_round()
+                assert isinstance((await whole_log(store, idle))[-1].event, Expired)
+                await asyncio.sleep(2 * RETENTION_MS / 1000)
+                await keeper.go_round()
+                assert worker.residents.peek_model(idle) is None, "nothing was loaded for it"
+            assert client.hlen(keys.recommendations) == client.zcard(keys.closed) == 0
+
+    with running_server(valkey_binary(), append_only=False) as server:
+        stores = RedisStores(server.url, record_retention_ms=RETENTION_MS)
+        run(stores, scenario)
+
+
+def test_a_bandit_that_is_followed_is_left_to_its_follower() -> None:
+    async def scenario(store: RedisStore) -> None:
+        async with running_worker(store, look_seconds=600.0) as worker:
+            await worker.bandits.create_bandit(NAME, SETTINGS)
+            await worker.residents.follow(NAME)
+            calls = worker.hooks.store_calls["expire_due"]
+            await Housekeeper(store, worker.residents, pause_seconds=0.0).go_round()
+            assert worker.hooks.store_calls["expire_due"] == calls
+
+    with running_server(valkey_binary(), append_only=False) as server:
+        run(RedisStores(server.url), scenario)

@@ -1,0 +1,113 @@
+"""How long what is in the store stays there, where no other test tells; the table is in docs/operations.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.harness import RedisStores, run
+from tests.contracts.samples import NAME, PAST, SETTINGS, import_part
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.domain.bandits import Imported
+from topk_bandit.domain.errors import ExhaustedError
+from topk_bandit.store.log import MOST_IMPORT_PARTS
+from topk_bandit.store.redis.bandits import FOLLOWER_RETENTION_MS
+from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.store.redis.programs import RETENTION_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import RunningServer
+
+    from topk_bandit.store.log import ImportPart
+    from topk_bandit.store.redis.bandits import RedisStore
+
+ROOT = Path(__file__).parents[2]
+TABLE = (
+    (ROOT / "docs/operations.md").read_text().partition("## What is kept, and for how long")[2].partition("\n## ")[0]
+)
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RunningServer]:
+    with running_server(valkey_binary(), append_only=False) as server:
+        yield server
+
+
+def test_a_worker_that_is_silent_leaves_no_sign_of_life(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    space = KeySpace(stores.prefix)
+    followers, programs = space.bandit(NAME).followers, space.programs
+
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+
+        async def hear(worker: str) -> None:
+            await store.note_follower(NAME, follower=worker, items_position=0)
+            await store.programs(worker, about=worker).note()
+
+        with valkey.client() as client:
+            await hear("gone")
+            now_ms = round(1000 * float(".".join(f"{part:06d}" for part in client.time())))
+            for silent_ms, left in ((50_000, {b"gone", b"here"}), (61_000, {b"here"})):
+                client.hset(followers, "gone", f"0 {now_ms - silent_ms}")
+                client.hset(programs, "gone", f"1 {now_ms - silent_ms} gone")
+                await hear("here")
+                assert set(client.hkeys(followers)) == left
+                assert set(client.hkeys(programs)) == left | {b"data_version"}
+
+    assert FOLLOWER_RETENTION_MS == RETENTION_MS == 60_000
+    run(stores, scenario)
+
+
+def test_parts_of_imports_are_remembered_up_to_a_limit(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        meta = KeySpace(stores.prefix).bandit(NAME).meta
+
+        async def take(part: ImportPart) -> None:
+            event = Imported(part.import_id, part.first_row, PAST)
+            await store.record_import(NAME, part, event, incarnation="first", items_position=0)
+
+        with valkey.client() as client:
+            client.hset(meta, "import_parts", MOST_IMPORT_PARTS - 1)
+            await take(import_part())
+            assert client.hget(meta, "import_parts") == b"%d" % MOST_IMPORT_PARTS
+            with pytest.raises(ExhaustedError) as refused:
+                await take(import_part(3))
+        assert (refused.value.reason, refused.value.retry_after) == ("IMPORT_COUNT", None)
+        assert (await store.find_import(NAME, import_part().import_id)).next_row == 3
+
+    run(stores, scenario)
+
+
+def test_each_kind_of_data_has_its_retention_and_a_test_of_it() -> None:
+    rows = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 14
+    for kind, kept, test in rows:
+        assert kept.strip(), kind
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", test)
+        assert named or "outside" in test, kind
+        for path, name in named:
+            assert f"def {name}(" in (ROOT / path).read_text(), name
+
+
+def test_every_key_of_the_store_is_in_the_table() -> None:
+    space = KeySpace("p")
+    keys = [
+        *space.bandit(NAME)._fields,
+        "arriving",
+        "requests",
+        "answers",
+        "lease",
+        "programs",
+        "designs",
+        "reservations",
+    ]
+    assert [key for key in keys if f"`{key}" not in TABLE] == []
