@@ -96,7 +96,8 @@ def test_a_killed_worker_is_replaced_while_the_other_goes_on(service: Service) -
     after = service.worker_pids
     until(lambda: starts(service) > begun, what="the new one serves")
     assert set(before) & set(after) == {before[1]}
-    assert sample(service, "topk_bandit_workers") == sample(service, "topk_bandit_workers_ready") == 2
+    until(lambda: sample(service, "topk_bandit_workers_ready") == 2, what="both are ready")
+    assert sample(service, "topk_bandit_workers") == 2
     assert sample(service, "topk_bandit_worker_restarts_total", reason="died") >= 1
     assert sample(service, "process_resident_memory_bytes", process="worker-2") > 2**24
     assert sample(service, "grpc_server_handled_total", grpc_method="Recommend") >= counted

@@ -105,7 +105,7 @@ class SavedSnapshots:
         payload = await self._run(lambda: encode_model(checkpoint, self._store.data_version))
         snapshot, incarnation = Snapshot(position=checkpoint.version, payload=payload), checkpoint.incarnation
         try:
-            behind = await self._find_fit(incarnation)
+            behind = await self._find_fit(incarnation, before=snapshot.position)
             if await self._store.save_snapshot(self._name, snapshot, incarnation=incarnation, behind=behind):
                 self._hooks.snapshot_saved()
             else:
@@ -117,13 +117,17 @@ class SavedSnapshots:
         else:
             self.resume_after(snapshot, at_ms=checkpoint.last.at_ms, imported=checkpoint.state.imported)
 
-    async def _find_fit(self, incarnation: str) -> int:
+    async def _find_fit(self, incarnation: str, *, before: int) -> int:
         """Return the position of the newest kept snapshot that the bandit can be rebuilt from, 0 without any.
 
         Whatever is before it in the log may go: the model comes back from its bytes as they are in the store now, with
-        the digests that they tell.
+        the digests that they tell. Where another worker kept one at `before` or later none is looked at: nothing will
+        be trimmed by a snapshot that comes after it.
         """
-        for snapshot in await self._store.load_snapshots(self._name):
+        kept = await self._store.load_snapshots(self._name)
+        if any(snapshot.position >= before for snapshot in kept):
+            return 0
+        for snapshot in kept:
             if await self._run(partial(self._is_fit, snapshot, incarnation)):
                 return snapshot.position
             where = {"bandit": str(self._name), "position": snapshot.position}
