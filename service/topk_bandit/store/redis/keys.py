@@ -69,6 +69,11 @@ class BanditKeys(NamedTuple):
         """Every key of the bandit, `meta` first."""
         return (*self[:-1], *self.snapshots)
 
+    @property
+    def snapshot(self) -> str:
+        """Where the snapshot of a bandit that arrived is."""
+        return self.snapshots[0]
+
 
 class ArrivalKeys(NamedTuple):
     """The keys of one bandit that arrives; they share a slot with those that they become."""
