@@ -1,7 +1,7 @@
 """What lines of bandits and of studies have in common: events, parts of imports, and the line that ends them.
 
-A line is a JSON object with one thing that it stands for. An event stands in a line as the store's codec writes it, so
-that a line can be told from its neighbours without being read.
+A line is a JSON object that stands for one thing, and an event is in it as the store's codec writes it. The last line
+has what all others chain to, so that one that was changed or is missing is found. Nothing here reads an event.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Lines come in parts, in order. A part that was taken is taken once, whoever sends it again; an import goes on where it
 stands, also at another worker. What it makes is there once its last line has come, and until then no other call finds
-it. What a line means is no matter of this module.
+it. Nothing here knows what a line means.
 """
 
 from __future__ import annotations
