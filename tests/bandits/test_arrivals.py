@@ -179,6 +179,31 @@ def test_an_import_that_begins_takes_the_place_of_one_that_did_not_end(stores: S
     run(stores, scenario)
 
 
+def test_an_import_that_sends_what_another_one_sent_is_still_another_one(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores)
+        sender = Sender(store, limits=LIMITS)
+        await sender.send(COPY, lines[:5], import_id="old")
+        await sender.send(COPY, lines[:5], import_id="new")
+        done = await sender.send(COPY, lines[5:], first=5, import_id="new")
+        assert done.log_position == (await store.get_bandit(COPY)).log_position
+
+    run(stores, scenario)
+
+
+def test_an_import_whose_lines_are_all_there_is_ended_by_whoever_asks_how_far_it_is(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores)
+        with pytest.raises(QuotaError):
+            await Sender(store, limits=LIMITS, bandits=0).send(COPY, lines)
+        with pytest.raises(NotFoundError):
+            await store.get_bandit(COPY)
+        done = await Sender(store, limits=LIMITS).send(COPY, [])
+        assert (done.next_line, done.log_position) == (len(lines), (await store.get_bandit(COPY)).log_position)
+
+    run(stores, scenario)
+
+
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, *, trimmed: bool) -> None:
     async def scenario(store: Store) -> None:

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 
 from tests.contracts.harness import whole_log
 
-from topk_bandit.bandits.arrivals import Arrivals, LinesOfBandit
+from topk_bandit.bandits.arrivals import Arrivals
 from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.policy import Limits
-from topk_bandit.store.archives import End, chain, write_line
-from topk_bandit.store.arrivals import ids_of, parse, take
+from topk_bandit.store.archive_lines import End, chain
+from topk_bandit.store.archives import read_line, write_line
+from topk_bandit.store.arrivals import ids_of, take
 from topk_bandit.store.arriving import Arrival
+from topk_bandit.store.line_imports import Lines, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.bandits.arrivals import ArrivalReceipt
     from topk_bandit.domain.bandits import BanditName, BanditSettings
-    from topk_bandit.store.log import Store
+    from topk_bandit.store.line_imports import Receipt
+    from topk_bandit.store.log import BanditRecord, Store
 
 __all__ = ["Sender", "archived", "arrive", "ended"]
 
@@ -55,13 +57,13 @@ class Sender:
 
     async def send(
         self, name: BanditName, lines: Sequence[str], *, first: int = 0, at_once: int = 1000, import_id: str = "one"
-    ) -> ArrivalReceipt:
+    ) -> Receipt[BanditRecord]:
         """Send lines in parts; return what became of the last one."""
         receipt = None
         for place in range(0, len(lines), at_once):
             part = tuple(lines[place : place + at_once])
-            receipt = await self._arrivals.take(name, LinesOfBandit(import_id, first + place, part))
-        return receipt or await self._arrivals.take(name, LinesOfBandit(import_id, 0, ()))
+            receipt = await self._arrivals.take(name, Lines(import_id, first + place, part))
+        return receipt or await self._arrivals.take(name, Lines(import_id, 0, ()))
 
 
 def _take_anything(_settings: BanditSettings, _arriving: object) -> None:
@@ -73,10 +75,12 @@ async def arrive(store: Store, name: BanditName, lines: Sequence[str], *, at_onc
     arrival = Arrival("one")
     for place in range(0, len(lines), at_once):
         part = lines[place : place + at_once]
-        parsed = parse(part)
+        parsed = parse(part, read_line)
         slates, imports = ids_of(parsed)
         arrived = await store.read_arrived(name, slates=slates, imports=imports)
-        arriving = take(arrival, arrived, part, parsed, version=store.data_version, check=_take_anything)
+        arriving = take(
+            arrival, arrived, Lines("one", place, tuple(part)), parsed, version=store.data_version, check=_take_anything
+        )
         assert await store.record_arrival(name, arriving, before=arrival)
         assert not await store.record_arrival(name, arriving, before=replace(arrival, next_line=10**6))
         arrival = arriving.arrival

@@ -6,16 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.store.archives import End, chain, write_line
-from topk_bandit.studies.arrivals import LinesOfStudy, StudyArrivals
+from topk_bandit.store.archive_lines import End, chain
+from topk_bandit.store.archives import write_line
+from topk_bandit.store.line_imports import Lines
+from topk_bandit.studies.arrivals import StudyArrivals
 from topk_bandit.studies.exports import read_study_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.studies import StudyName
-    from topk_bandit.store.study_log import StudyStore
-    from topk_bandit.studies.arrivals import StudyReceipt
+    from topk_bandit.store.line_imports import Receipt
+    from topk_bandit.store.study_log import StudyRecord, StudyStore
 
 __all__ = ["StudySender", "archived_study", "ended_study"]
 
@@ -46,10 +48,10 @@ class StudySender:
 
     async def send(
         self, name: StudyName, lines: Sequence[str], *, first: int = 0, at_once: int = 1000, import_id: str = "one"
-    ) -> StudyReceipt:
+    ) -> Receipt[StudyRecord]:
         """Send lines in parts; return what became of the last one."""
-        receipt = await self._arrivals.take(name, LinesOfStudy(import_id, first, ()))
+        receipt = await self._arrivals.take(name, Lines(import_id, first, ()))
         for start in range(0, len(lines), at_once):
             part = tuple(lines[start : start + at_once])
-            receipt = await self._arrivals.take(name, LinesOfStudy(import_id, first + start, part))
+            receipt = await self._arrivals.take(name, Lines(import_id, first + start, part))
         return receipt

@@ -582,6 +582,9 @@ class StudyContract:
                 await sender.send(ABSENT, lines[4:], first=4)
             assert (gap.value.reason, gap.value.numbers) == ("IMPORT_GAP", {"next_row": 3})
             assert (await sender.send(ABSENT, lines[:3])).next_line == 3, "sent again"
+            with pytest.raises(NotReadyError) as gap:
+                await sender.send(ABSENT, lines[:2])
+            assert gap.value.numbers == {"next_row": 3}, "the import has begun, in other parts"
             await sender.send(ABSENT, lines[:2], import_id="two")
             with pytest.raises(ConflictError) as replaced:
                 await sender.send(ABSENT, lines[3:], first=3)
@@ -589,6 +592,9 @@ class StudyContract:
             with pytest.raises(ExhaustedError) as full:
                 await StudySender(store, studies=1).send(ABSENT, lines)
             assert full.value.reason == "STUDY_QUOTA"
+            with pytest.raises(NotFoundError):
+                await store.get_study(ABSENT)
+            assert (await StudySender(store, studies=2).send(ABSENT, [])).made is not None, "all lines are there"
             assert (await StudySender(store, studies=2).send(ABSENT, lines)).made is not None
 
         run(studies, scenario)

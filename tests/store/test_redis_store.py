@@ -219,7 +219,7 @@ def test_a_deletion_whose_reply_was_lost_is_no_error(valkey: RunningServer) -> N
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
             await furnish(store)
-            proxy.lose(scripts.DELETE_BANDIT, replies=1)
+            proxy.lose(scripts.DELETE, replies=1)
             await store.delete_bandit(NAME)
             assert proxy.lost == 1
             assert await store.list_bandits("shop", after="", limit=9) == ()

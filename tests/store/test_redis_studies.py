@@ -152,7 +152,7 @@ def test_a_deletion_whose_reply_was_lost_is_no_error(valkey: RunningServer) -> N
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
             await furnish(store)
-            proxy.lose(scripts.STUDY_DELETE, replies=1)
+            proxy.lose(scripts.DELETE, replies=1)
             await store.delete_study(STUDY)
             assert proxy.lost == 1
             assert [record.name for record in await store.list_studies("shop", after="", limit=9)] == [OTHER]

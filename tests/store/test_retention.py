@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import NAME, PAST, SETTINGS, import_part
+from tests.contracts.study_samples import STUDY
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.bandits import Imported
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.store.log import MOST_IMPORT_PARTS
+from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.bandits import FOLLOWER_RETENTION_MS
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.programs import RETENTION_MS
+from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
+from topk_bandit.store.study_log import ARRIVAL_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +41,22 @@ TABLE = (
 def valkey() -> Iterator[RunningServer]:
     with running_server(valkey_binary(), append_only=False) as server:
         yield server
+
+
+def test_an_import_of_a_study_that_nobody_goes_on_with_is_forgotten_in_memory_too() -> None:
+    now_ms = 0
+    store, before = MemoryStudies(clock_ms=lambda: now_ms), StudyArrival("one")
+    arriving = StudyArriving(StudyArrival("one", next_line=1))
+
+    async def scenario() -> None:
+        nonlocal now_ms
+        assert await store.record_arrival(STUDY, arriving, before=before)
+        now_ms = ARRIVAL_MS - 1
+        assert await store.find_arrival(STUDY) == arriving.arrival
+        now_ms = ARRIVAL_MS
+        assert await store.find_arrival(STUDY) is None
+
+    asyncio.run(scenario())
 
 
 def test_a_worker_that_is_silent_leaves_no_sign_of_life(valkey: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""A log in pages, as those read it who take it elsewhere.
+"""A log in pages, for those who take it elsewhere.
 
 A page is bounded in events and in bytes, so that reading a log of any length takes no more memory than one page and
 holds up no call. Where to go on is a position of one incarnation, which is the same whoever answers.

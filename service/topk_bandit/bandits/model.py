@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, PastSlate, Prior, Shown
     from topk_bandit.domain.features import Context
 
-__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Tally", "begin", "fold", "half_life_of"]
+__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Taken", "Tally", "begin", "fold", "half_life_of"]
 
 EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
@@ -64,6 +64,13 @@ class OddFeatures(NamedTuple):
 
     clamped: int
     unknown: int
+
+
+class Taken(NamedTuple):
+    """A context as numbers, shape (C,), and how much of it is not taken as it is."""
+
+    context: NDArray[np.float64]
+    odd: OddFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +205,13 @@ class Model:
             raise CorruptDataError("the log has features without a schema, or a schema and no features")
         return np.array(context)
 
-    def count_odd(self, context: Context) -> OddFeatures:
-        """Return how much of a context that the bandit takes is not taken as it is."""
+    def take(self, context: Context) -> Taken:
+        """Return a context that the bandit takes as numbers, and how much of it is not taken as it is."""
         if self.encoder is not None and isinstance(context, Features):
-            marks = self.encoder.encode(context).marks
-            return OddFeatures(marks.count(Mark.CLAMPED), marks.count(Mark.UNKNOWN))
-        usual = self.state.usual_contexts
-        return OddFeatures(int(usual is not None and usual.is_outlier(self.encode(context))), 0)
+            numbers, marks = self.encoder.encode(context)
+            return Taken(numbers, OddFeatures(marks.count(Mark.CLAMPED), marks.count(Mark.UNKNOWN)))
+        numbers, usual = self.encode(context), self.state.usual_contexts
+        return Taken(numbers, OddFeatures(int(usual is not None and usual.is_outlier(numbers)), 0))
 
 
 def half_life_of(settings: BanditSettings) -> float:
@@ -329,7 +336,7 @@ def _change_bandit(model: Model, event: SettingsChanged | BanditReset, *, at_ms:
     if model.skipped and event.prior is None and settings.prior_digest not in {"", known.prior_digest}:
         # The event that had the prior was passed over: the one before stays.
         settings = replace(settings, prior_study=known.prior_study, prior_digest=known.prior_digest)
-    state = _make_room(model.state.with_half_life(half_life_of(settings)), settings, at_ms=at_ms)
+    state = _with_capacity(model.state.with_half_life(half_life_of(settings)), settings, at_ms=at_ms)
     changed = replace(model, settings=settings, state=state)
     if encoder is not None and settings.context_schema is not None:
         changed = _recode(changed, encoder.with_schema(settings.context_schema))
@@ -346,8 +353,8 @@ def _forget(model: Model, *, at_ms: int) -> Model:
     return replace(model, state=model.state.forget(kernel, at_ms))
 
 
-def _make_room(state: State, settings: BanditSettings, *, at_ms: int) -> State:
-    """Return the state whose kernel has room for as many items as the settings say; what was learned is kept."""
+def _with_capacity(state: State, settings: BanditSettings, *, at_ms: int) -> State:
+    """Return the state whose kernel has at least the capacity that the settings say; what was learned is kept."""
     if settings.item_capacity <= state.posterior.kernel.n_items:
         return state
     return state.with_kernel(kernel_of(settings.kernel, settings.item_capacity, settings.slate_size), at_ms)
@@ -414,7 +421,7 @@ def _open_slate(model: Model, event: Recommended) -> Model:
         model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
     model = _observe(model, event.request.context)
     if is_known and not inactive:
-        model = _show_slate(model, recommendation.recommendation_id, event.request.context, recommendation.slate)
+        model = _show_ranking(model, recommendation.recommendation_id, event.request.context, ranking)
     return replace(
         model,
         tally=replace(
@@ -429,10 +436,9 @@ def _open_slate(model: Model, event: Recommended) -> Model:
     )
 
 
-def _show_slate(model: Model, recommendation_id: str, context: Context, slate: Sequence[str]) -> Model:
+def _show_ranking(model: Model, recommendation_id: str, context: Context, ranking: NDArray[np.int32]) -> Model:
     if recommendation_id in model.state.pending_ids:
         raise CorruptDataError(f"the log opens {recommendation_id!r}, which is open")
-    ranking = model.items.find_indices(slate)
     return replace(model, state=model.state.shown(recommendation_id, model.encode(context), ranking))
 
 
@@ -460,9 +466,9 @@ def _activate_slate(model: Model, recommendation_id: str, shown: Shown) -> Model
     """Show a slate that was recommended before, or another one; its items keep their places until its deadline."""
     if not model.items.have_places(shown.slate):
         return model
-    deadline_ms = shown.at_ms + model.settings.reward_wait_ms
-    items = model.items.show(model.items.find_indices(shown.slate), deadline_ms=deadline_ms)
-    return _show_slate(replace(model, items=items), recommendation_id, shown.context, shown.slate)
+    ranking = model.items.find_indices(shown.slate)
+    items = model.items.show(ranking, deadline_ms=shown.at_ms + model.settings.reward_wait_ms)
+    return _show_ranking(replace(model, items=items), recommendation_id, shown.context, ranking)
 
 
 def _observe(model: Model, context: Context) -> Model:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from topk_bandit.bandits.arrivals import ArrivalReceipt, LinesOfBandit
     from topk_bandit.bandits.history import Interval
     from topk_bandit.bandits.holdings import Place
     from topk_bandit.bandits.residents import Residents
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
         TenantStats,
         WorkerStatus,
     )
-    from topk_bandit.store.log import Store
+    from topk_bandit.store.line_imports import Lines, Receipt
+    from topk_bandit.store.log import BanditRecord, Store
 
 __all__ = ["Operators"]
 
@@ -199,7 +199,7 @@ class Operators:
         """Return a page of what there is beside a log; see `topk_bandit.bandits.holdings.read_holdings`."""
         return await read_holdings(self._store, name, place)
 
-    async def import_events(self, name: BanditName, sent: LinesOfBandit) -> ArrivalReceipt:
+    async def import_events(self, name: BanditName, sent: Lines) -> Receipt[BanditRecord]:
         """Take in lines of a bandit; see `Arrivals.take`."""
         return await self._arrivals.take(name, sent)
 

@@ -14,11 +14,12 @@ import time
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from topk_bandit.bandits.contexts import check_context, context_of_none
+from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.errors import (
@@ -37,14 +38,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from topk_bandit.bandits.model import Model, OddFeatures
+    from numpy.typing import NDArray
+
+    from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
-__all__ = ["Recommender", "choose_slate", "recommendation_id_of", "too_few_items"]
+__all__ = ["Choice", "Recommender", "choose", "choose_slate", "recommendation_id_of", "too_few_items"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
@@ -65,8 +68,23 @@ def recommendation_id_of(incarnation: str, request_id: str) -> str:
     return _digest(incarnation, request_id).hex()
 
 
+class Choice(NamedTuple):
+    """A slate, and how much of its request's context was not taken as it is."""
+
+    recommendation: Recommendation
+    odd: OddFeatures
+
+
 def choose_slate(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> Recommendation:
     """Choose the slate for a request: a pure function of the model and the request, whose id is the seed.
+
+    Parameters and errors are those of `choose`.
+    """
+    return choose(model, request, strict_candidates=strict_candidates).recommendation
+
+
+def choose(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> Choice:
+    """Choose the slate for a request, and tell how its context was taken.
 
     Where too few candidates are left it is the baseline slate, if the bandit has one and all of it is available.
 
@@ -86,7 +104,7 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
     """
     settings = model.settings
     check_context(settings, request.context)
-    context = model.encode(request.context)
+    context, odd = model.take(request.context)
     if request.candidates is not None and len(request.candidates) < settings.slate_size:
         problem = f"has {len(request.candidates)} items, the slate needs {settings.slate_size}"
         raise InvalidArgumentError("candidate_item_ids", problem)
@@ -94,11 +112,11 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
         model.items.check_candidates(request.candidates or ())
     eligible, passed_over = model.items.find_eligible(request.candidates)
     if len(eligible) < settings.slate_size:
-        return _fall_back(model, request, n_left=len(eligible), passed_over=passed_over)
+        return Choice(_fall_back(model, request, context, n_left=len(eligible), passed_over=passed_over), odd)
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
     rng = np.random.default_rng(seed)
     decision = decide(model.state, settings.exploration, context=context, eligible=eligible, rng=rng)
-    return Recommendation(
+    recommendation = Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=model.items.find_ids(decision.ranking),
         propensity=decision.propensity,
@@ -113,14 +131,17 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
         best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
         passed_over=passed_over,
     )
+    return Choice(recommendation, odd)
 
 
-def _fall_back(model: Model, request: RecommendationRequest, *, n_left: int, passed_over: int) -> Recommendation:
+def _fall_back(
+    model: Model, request: RecommendationRequest, context: NDArray[np.float64], *, n_left: int, passed_over: int
+) -> Recommendation:
     """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0."""
     slate, state = model.settings.baseline_item_ids, model.state
     if not slate or not model.items.available.issuperset(slate):
         raise too_few_items(model, n_left=n_left, passed_over=passed_over)
-    moments = state.predict(model.encode(request.context), model.items.find_indices(slate)[None])
+    moments = state.predict(context, model.items.find_indices(slate)[None])
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=slate,
@@ -224,7 +245,7 @@ class Recommender:
                 model = await self._residents.catch_up(name, min_model_version)
             if model.version < min_model_version:
                 return await self._repeat(name, request, model, min_model_version)
-            recommendation = await self._decide(name, request, model, strict_candidates=strict_candidates)
+            recommendation, odd = await self._decide(name, request, model, strict_candidates=strict_candidates)
             try:
                 outcome = await self._record(name, request, recommendation, model)
             except UnavailableError as error:
@@ -236,7 +257,6 @@ class Recommender:
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                odd = model.count_odd(request.context)
                 return await self._give_out(name, outcome, outcome.recommendation, odd)
             model = await self._residents.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
@@ -293,14 +313,14 @@ class Recommender:
 
     async def _decide(
         self, name: BanditName, request: RecommendationRequest, model: Model, *, strict_candidates: bool
-    ) -> Recommendation:
+    ) -> Choice:
         """Choose a slate; if the model refuses, find the one given out before, or choose with a newer model."""
         try:
             return await self._choose(request, model, strict_candidates=strict_candidates)
         except (NotFoundError, NotReadyError, InvalidArgumentError):
             repeated = await self._find_repeated(name, request, model)
             if repeated is not None:
-                return repeated
+                return Choice(repeated, OddFeatures(0, 0))
             return await self._choose(request, await self._residents.follow(name), strict_candidates=strict_candidates)
 
     async def _repeat(
@@ -336,15 +356,15 @@ class Recommender:
                 raise NotReadyError("ITEM_GONE", problem)
         return repeated
 
-    async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> Recommendation:
+    async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> Choice:
         start = time.perf_counter()
-        choose = partial(choose_slate, model, request, strict_candidates=strict_candidates)
+        work = partial(choose, model, request, strict_candidates=strict_candidates)
         if _is_short(model, request):
-            recommendation = choose()
+            choice = work()
         else:
-            recommendation = await asyncio.get_running_loop().run_in_executor(self._executor, choose)
-        self._hooks.decided(recommendation, time.perf_counter() - start)
-        return recommendation
+            choice = await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        self._hooks.decided(choice.recommendation, time.perf_counter() - start)
+        return choice
 
     async def _record(
         self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model

@@ -277,39 +277,17 @@ def _assembled(
     """Put the servers and all that it calls together; what runs beside it is started, and stopped with `stack`."""
     store, study_store = timed(connected, metrics), timed(connected.studies(), metrics)
     residents = _residents(settings, store, threads.learning, metrics)
-    designer = Designer(
-        study_store,
-        threads.designing,
-        threads=DESIGN_THREADS,
-        hooks=metrics,
-        owner=_new_id(),
-        new_reference=_new_id,
-    )
+    designer = _designer(study_store, threads.designing, metrics)
     _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
-    bandits = Bandits(
-        store,
-        residents,
-        default_exploration=settings.default_exploration,
-        quotas=in_store,
-        new_id=_new_id,
-        priors=studies,
-    )
     services = Services(
         Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
-        bandits,
+        _bandits(settings, store, residents, in_store, studies),
         studies,
-        Operators(
-            store,
-            residents,
-            threads.inspecting,
-            quotas=in_store,
-            clock_ms=_clock_ms,
-            worker=_status_of(metrics.latencies),
-        ),
+        _operators(store, residents, in_store, threads.inspecting, metrics.latencies),
         hooks=metrics,
         access=_access(settings, stack),
         quotas=quotas,
@@ -440,6 +418,24 @@ def _residents(settings: Settings, store: RedisStore, executor: Executor, metric
         clock_ms=_clock_ms,
         worker_id=_new_id(),
     )
+
+
+def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Designer:
+    return Designer(store, executor, threads=DESIGN_THREADS, hooks=metrics, owner=_new_id(), new_reference=_new_id)
+
+
+def _bandits(
+    settings: Settings, store: RedisStore, residents: Residents, quotas: TenantQuotas, studies: Studies
+) -> Bandits:
+    exploration = settings.default_exploration
+    return Bandits(store, residents, default_exploration=exploration, quotas=quotas, new_id=_new_id, priors=studies)
+
+
+def _operators(
+    store: RedisStore, residents: Residents, quotas: TenantQuotas, executor: Executor, latencies: RecentLatencies
+) -> Operators:
+    worker = _status_of(latencies)
+    return Operators(store, residents, executor, quotas=quotas, clock_ms=_clock_ms, worker=worker)
 
 
 def _studies(quotas: Quotas, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics) -> Studies:

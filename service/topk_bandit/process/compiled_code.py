@@ -1,11 +1,8 @@
 """Where compiled code is kept when the place that was chosen for it can't be written, or is empty.
 
-What numba has compiled is kept in `NUMBA_CACHE_DIR`, else beside the package, else in the user's cache. In an image
-with a read-only root, or for a user without a home, none of these can be written, and numba would refuse to load. Then
-a temporary folder of this user's takes it.
-
-An image has code that was compiled ahead, in `COMPILED_AHEAD_DIR`. Numba writes where it reads, so a start copies that
-code to where it is to be kept: an empty volume for compiled code costs no time of compiling.
+Numba keeps it in `NUMBA_CACHE_DIR`, else beside the package, else in the user's cache; where it can write none of these
+it would not load, and a temporary folder of this user's takes the code. An image has code that was compiled ahead, in
+`COMPILED_AHEAD_DIR`. Numba writes where it reads, so a start copies that code to where it is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The small HTTP server that shows the metrics and answers probes.
 
-Metrics are in the format that the scraper asks for: OpenMetrics, with exemplars, or Prometheus's text format.
-It answers ``/metrics``, ``/livez`` and ``/readyz``, with GET and HEAD, from any number of threads. A scraper that hangs
+Metrics are in the format that the scraper asks for: OpenMetrics, with exemplars, or Prometheus's text format. It
+answers ``/metrics``, ``/livez`` and ``/readyz``, with GET and HEAD, from any number of threads. A scraper that hangs
 holds up no other and no shutdown. A failure is an answer 500 and a record in the log; it never says what failed.
 """
 

@@ -1,6 +1,6 @@
 """Spans of calls, sent by OTLP over HTTP: what the metrics sum up, of each call by itself.
 
-The only module that knows OpenTelemetry, and imported only where traces are asked for. OpenTelemetry's own variables
+No other module knows OpenTelemetry, and this one is imported only where traces are asked for. OpenTelemetry's variables
 say where spans are sent, which are sampled, and how many wait at most; a collector that is away costs no call anything
 but its spans. A call is a span under its caller's, and what is measured of it are spans under that. Folding that no
 call waits for is a trace of its own; other work without a call makes no spans.

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
 
-from topk_bandit.bandits.arrivals import LinesOfBandit
 from topk_bandit.bandits.holdings import STAGES, Place
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -15,6 +14,7 @@ from topk_bandit.domain.operators import ModelSource
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import PageRequest, context_from_proto, recommendation_to_proto, timestamp
 from topk_bandit.rpc.features import features_to_proto
+from topk_bandit.rpc.line_imports import lines_sent
 from topk_bandit.v1 import operator_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Verification,
         WorkerStatus,
     )
+    from topk_bandit.store.line_imports import Lines
 
 __all__ = [
     "event_page",
@@ -62,8 +63,6 @@ _MOST_SLATES = 100
 _DEFAULT_ENTRIES = 100
 _MOST_ENTRIES = 1000
 _EVENTS = 1000
-_LINES = 1000
-_MOST_LINES = 10**12
 _DIGITS = 18
 _LAST_POSITION = 2**63 - 1
 _REASON_BYTES = 512
@@ -356,13 +355,9 @@ def state_to_proto(lines: Sequence[str], place: Place | None) -> pb.ExportStateR
     return pb.ExportStateResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")
 
 
-def lines_request(request: pb.ImportEventsRequest) -> tuple[BanditName, LinesOfBandit]:
+def lines_request(request: pb.ImportEventsRequest) -> tuple[BanditName, Lines]:
     """Return whose lines an ImportEvents brings, and the lines."""
-    name, import_id = fields.bandit_name("bandit", request.bandit), fields.opaque_id("import_id", request.import_id)
-    first_line = fields.integer("first_line", request.first_line, low=0, high=_MOST_LINES)
-    if request.lines:
-        fields.size("lines", len(request.lines), most=_LINES)
-    return name, LinesOfBandit(import_id, first_line, tuple(request.lines))
+    return fields.bandit_name("bandit", request.bandit), lines_sent(request)
 
 
 def skip_request(request: pb.SkipEventRequest) -> tuple[BanditName, int, str]:

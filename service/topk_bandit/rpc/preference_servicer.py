@@ -133,8 +133,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
     async def ImportStudy(self, request: pb.ImportStudyRequest, _context: Context) -> pb.ImportStudyResponse:
         """Take in lines of a study."""
         receipt = await self._use_cases.import_study(*study_archives.lines_request(request))
-        position = 0 if receipt.made is None else receipt.made.log_position
-        return pb.ImportStudyResponse(next_line=receipt.next_line, log_position=position)
+        return pb.ImportStudyResponse(next_line=receipt.next_line, log_position=receipt.log_position)
 
 
 def _placed(index: int, outcome: AnswerOutcome | TopkBanditError) -> AnswerOutcome | TopkBanditError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
-from topk_bandit.studies.arrivals import LinesOfStudy
+from topk_bandit.rpc.line_imports import lines_sent
 from topk_bandit.studies.exports import STAGES, StudyPlace
 from topk_bandit.v1 import preference_service_pb2 as pb
 
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.studies import StudyName
+    from topk_bandit.store.line_imports import Lines
 
 __all__ = ["lines_request", "page_to_proto", "study_place"]
 
-_LINES = 1000
-_MOST_LINES = 10**12
 _DIGITS = 18
 
 
@@ -41,10 +40,6 @@ def page_to_proto(lines: Sequence[str], place: StudyPlace | None) -> pb.ExportSt
     return pb.ExportStudyResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")
 
 
-def lines_request(request: pb.ImportStudyRequest) -> tuple[StudyName, LinesOfStudy]:
+def lines_request(request: pb.ImportStudyRequest) -> tuple[StudyName, Lines]:
     """Return whose lines an ImportStudy brings, and the lines."""
-    name, import_id = fields.study_name("study", request.study), fields.opaque_id("import_id", request.import_id)
-    first_line = fields.integer("first_line", request.first_line, low=0, high=_MOST_LINES)
-    if request.lines:
-        fields.size("lines", len(request.lines), most=_LINES)
-    return name, LinesOfStudy(import_id, first_line, tuple(request.lines))
+    return fields.study_name("study", request.study), lines_sent(request)

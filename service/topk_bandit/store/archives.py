@@ -7,10 +7,8 @@ more, the events that follow make of them what they were at the last one.
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,7 +24,18 @@ from topk_bandit.domain.bandits import (
     Recommended,
 )
 from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.store.arriving import ArchivedImport
+from topk_bandit.store.archive_lines import (
+    ArchivedImport,
+    Count,
+    End,
+    Millis,
+    Position,
+    SharedFields,
+    event_line,
+    line_text,
+    shared_fields,
+    value_of,
+)
 from topk_bandit.store.codec import (
     decode_event,
     decode_recommendation,
@@ -42,32 +51,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
-    "LATEST_MS",
     "ArchivedBandit",
-    "End",
-    "EndLayout",
     "EventFigures",
-    "ImportLayout",
     "Line",
     "RetiredItems",
     "SnapshotPart",
-    "chain",
     "event_figures",
-    "event_line",
     "read_line",
     "write_line",
 ]
 
 SCHEMA = 1
 """Number of the layout of an archive."""
-
-LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999: no answer of the service can have a later time."""
-
-_DIGEST_BYTES = 16
-_Count = Annotated[int, Meta(ge=0, le=2**53)]
-_Position = Annotated[int, Meta(ge=1, le=2**53)]
-_Millis = Annotated[int, Meta(ge=0, le=LATEST_MS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +102,6 @@ class SnapshotPart:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """The last line: the position of the last event, how many lines come before, and what these chain to."""
-
-    position: int
-    lines: int
-    digest: str
-
-
 Line: TypeAlias = (
     ArchivedBandit | ItemsChanged | RetiredItems | SnapshotPart | Recorded | ArchivedImport | LoggedEvent | End
 )
@@ -126,72 +112,37 @@ class _Bandit(Struct, forbid_unknown_fields=True):
     v: Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
     name: str
     incarnation: Annotated[str, Meta(pattern="^[0-9A-Za-z._-]{1,128}$")]
-    created_ms: _Millis
-    revision: _Position
-    first_position: _Position
-    log_position: _Position
-    items_position: _Count
-    imported_position: _Count
-    late_rewards: _Count
-    clamped_rewards: _Count
-    lost_events: _Count
-    lost_rewards: _Count
+    created_ms: Millis
+    revision: Position
+    first_position: Position
+    log_position: Position
+    items_position: Count
+    imported_position: Count
+    late_rewards: Count
+    clamped_rewards: Count
+    lost_events: Count
+    lost_rewards: Count
     settings: Raw
 
 
 class _Slate(Struct, forbid_unknown_fields=True):
     state: RecordState
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
-    deadline_ms: _Millis
+    deadline_ms: Millis
     rewards: tuple[tuple[str, float, float | None, int], ...]
     recommendation: Raw
     shown: Raw
 
 
-class ImportLayout(Struct, forbid_unknown_fields=True):
-    """The fields of an `ArchivedImport`."""
-
-    import_id: str
-    first_row: _Count
-    fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
-    next_row: _Count
-    accepted: _Count
-    position: _Count
-
-
-class EndLayout(Struct, forbid_unknown_fields=True):
-    """The fields of an `End`."""
-
-    position: _Position
-    lines: _Position
-    digest: str
-
-
-class _Line(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    position: _Position | UnsetType = UNSET
-    at_ms: _Millis | UnsetType = UNSET
-    event: Raw | UnsetType = UNSET
+class _Line(SharedFields, forbid_unknown_fields=True, omit_defaults=True):
     bandit: _Bandit | UnsetType = UNSET
     items: Raw | UnsetType = UNSET
     retired: tuple[Annotated[str, Meta(pattern="^[0-9a-f]{19}$")], ...] | UnsetType = UNSET
     snapshot: str | UnsetType = UNSET
     slate: _Slate | UnsetType = UNSET
-    imported: ImportLayout | UnsetType = UNSET
-    end: EndLayout | UnsetType = UNSET
 
 
 _decode = msgspec.json.Decoder(_Line).decode
-_encode = msgspec.json.Encoder().encode
-
-
-def chain(digest: str, line: str) -> str:
-    """Return the digest of lines whose last one is `line` and whose others have `digest`; empty for none."""
-    return blake2b(f"{digest}\n{line}".encode(), digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def event_line(position: int, at_ms: int, event_json: str) -> str:
-    """Return the line of an event."""
-    return f'{{"position":{position},"at_ms":{at_ms},"event":{event_json}}}'
 
 
 class EventFigures(NamedTuple):
@@ -254,7 +205,9 @@ def write_line(value: Line, version: int = OLDEST) -> str:
             return event_line(position, at_ms, encode_event(event, version).decode())
         case ArchivedBandit():
             told = {name: getattr(value, name) for name in value.__dataclass_fields__}
-            line = _Line(bandit=_Bandit(v=SCHEMA, **told | {"settings": Raw(encode_settings(value.settings, version))}))
+            line: SharedFields = _Line(
+                bandit=_Bandit(v=SCHEMA, **told | {"settings": Raw(encode_settings(value.settings, version))})
+            )
         case ItemsChanged():
             line = _Line(items=Raw(encode_event(value, version)))
         case RetiredItems(digests):
@@ -263,11 +216,9 @@ def write_line(value: Line, version: int = OLDEST) -> str:
             line = _Line(snapshot=b64encode(data).decode())
         case Recorded():
             line = _Line(slate=_slate(value, version))
-        case ArchivedImport():
-            line = _Line(imported=ImportLayout(*(getattr(value, name) for name in value.__dataclass_fields__)))
-        case End(position, lines, digest):
-            line = _Line(end=EndLayout(position, lines, digest))
-    return _encode(line).decode()
+        case _:
+            line = shared_fields(value)
+    return line_text(line)
 
 
 def _slate(recorded: Recorded, version: int) -> _Slate:
@@ -293,17 +244,11 @@ def read_line(text: str) -> Line:
     CorruptDataError
         It stands for nothing that `write_line` writes; the message says why.
     """
-    try:
-        line = _decode(text)
-        told = [name for name in line.__struct_fields__ if getattr(line, name) is not UNSET]
-        if told == ["position", "at_ms", "event"]:
-            event = decode_event(bytes(line.event))  # type: ignore[arg-type]
-            return LoggedEvent(line.position, line.at_ms, event)  # type: ignore[arg-type]
-        if len(told) != 1 or told[0] in {"position", "at_ms", "event"}:
-            raise CorruptDataError(f"has the fields {', '.join(told) or 'of nothing'}")
-        return _READERS[told[0]](getattr(line, told[0]))
-    except (ValueError, RecursionError, binascii.Error) as error:
-        raise CorruptDataError(f"is no line of an archive: {error}") from None
+    return value_of(text, _decode, event=_read_event, others=_READERS)
+
+
+def _read_event(position: int, at_ms: int, event: bytes) -> Line:
+    return LoggedEvent(position, at_ms, decode_event(event))
 
 
 def _read_bandit(bandit: _Bandit) -> ArchivedBandit:
@@ -339,6 +284,4 @@ _READERS: Mapping[str, Callable[[Any], Line]] = {
     "retired": RetiredItems,
     "snapshot": lambda data: SnapshotPart(b64decode(data, validate=True)),
     "slate": _read_slate,
-    "imported": lambda one: ArchivedImport(*astuple(one)),
-    "end": lambda one: End(*astuple(one)),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import blake2b, sha1
+from hashlib import sha1
 from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.bandits import (
@@ -33,18 +33,12 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NewerDataError
-from topk_bandit.store.archives import (
-    LATEST_MS,
-    ArchivedBandit,
-    End,
-    RetiredItems,
-    SnapshotPart,
-    chain,
-    read_line,
-)
-from topk_bandit.store.arriving import ArchivedImport, Arriving
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
+from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
+from topk_bandit.store.arriving import Arriving
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
+from topk_bandit.store.line_imports import take_lines
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
 
 if TYPE_CHECKING:
@@ -53,8 +47,9 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Event
     from topk_bandit.store.archives import Line
     from topk_bandit.store.arriving import Arrival, Arrived
+    from topk_bandit.store.line_imports import Lines
 
-__all__ = ["ids_of", "item_digest", "parse", "part_of", "settings_of", "take"]
+__all__ = ["ids_of", "item_digest", "settings_of", "take"]
 
 Check: TypeAlias = "Callable[[BanditSettings, Event | Recorded], None]"
 
@@ -79,23 +74,6 @@ def item_digest(item_id: str) -> str:
     return sha1(item_id.encode(), usedforsecurity=False).hexdigest()[:19]
 
 
-def parse(lines: Sequence[str]) -> list[Line]:
-    """Return what lines stand for.
-
-    Raises
-    ------
-    InvalidArgumentError
-        On ``lines[n]``: that one stands for nothing.
-    """
-    parsed = []
-    for place, text in enumerate(lines):
-        try:
-            parsed.append(read_line(text))
-        except (CorruptDataError, NewerDataError) as error:
-            raise InvalidArgumentError(f"lines[{place}]", str(error)) from None
-    return parsed
-
-
 def ids_of(parsed: Sequence[Line]) -> tuple[list[str], list[tuple[str, int]]]:
     """Return the ids of the slates, and the parts of imports, that lines are about."""
     slates: dict[str, None] = {}
@@ -111,13 +89,8 @@ def ids_of(parsed: Sequence[Line]) -> tuple[list[str], list[tuple[str, int]]]:
     return list(slates), list(parts)
 
 
-def part_of(first_line: int, lines: Sequence[str]) -> str:
-    """Return what tells a part of the lines from others."""
-    return f"{first_line} {blake2b(chr(10).join(lines).encode(), digest_size=16).hexdigest()}"
-
-
 def take(
-    arrival: Arrival, arrived: Arrived, lines: Sequence[str], parsed: Sequence[Line], *, version: int, check: Check
+    arrival: Arrival, arrived: Arrived, sent: Lines, parsed: Sequence[Line], *, version: int, check: Check
 ) -> Arriving:
     """Return what the lines that come next make of what has arrived, to be kept in the layout of a data version.
 
@@ -131,17 +104,13 @@ def take(
     InvalidArgumentError
         On ``lines[n]``: that one can't follow.
     """
-    arriving = Arriving(replace(arrival, part=part_of(arrival.next_line, lines)), version)
-    for place, (text, line) in enumerate(zip(lines, parsed, strict=True)):
-        try:
-            _check_line(arriving.arrival, line, check)
-            _take_line(arriving, arrived, line)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"lines[{place}].{error.field}", error.problem) from None
-        except CorruptDataError as error:
-            raise InvalidArgumentError(f"lines[{place}]", str(error)) from None
-        before = arriving.arrival
-        arriving.arrival = replace(before, next_line=before.next_line + 1, digest=chain(before.digest, text))
+    arriving = Arriving(replace(arrival, part=sent.part), version)
+
+    def take_line(line: Line) -> None:
+        _check_line(arriving.arrival, line, check)
+        _take_line(arriving, arrived, line)
+
+    take_lines(arriving, sent.lines, parsed, take_line)
     return arriving
 
 

@@ -2,60 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from topk_bandit.store.line_imports import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topk_bandit.domain.bandits import Item, LoggedEvent
+    from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
 
-__all__ = ["ArchivedImport", "Arrival", "Arrived", "Arriving"]
+__all__ = ["Arrival", "Arrived", "Arriving"]
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedImport:
-    """A part of an import of past slates; see `topk_bandit.store.log.ImportPart`."""
-
-    import_id: str
-    first_row: int
-    fingerprint: str
-    next_row: int
-    accepted: int
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Progress):
     """How far an import of a bandit is.
 
     Attributes
     ----------
-    import_id
-        What all parts of the import have in common.
-    next_line
-        With which line it goes on, counted from 0.
-    part
-        First line and fingerprint of the newest part, which may be sent again.
-    digest
-        What the lines chain to.
     first_position, position
         Where the log begins, and its newest event; one less than `first_position` before the first event.
     as_of
         The log position of the first line's figures.
     settings
         The bandit's, encoded, as of the newest event.
-    complete
-        Whether its last line has arrived.
     """
 
-    import_id: str
-    next_line: int = 0
-    part: str = ""
-    digest: str = ""
-    incarnation: str = ""
     created_ms: int = 0
     revision: int = 1
     first_position: int = 0
@@ -71,16 +46,6 @@ class Arrival:
     pending: int = 0
     import_parts: int = 0
     complete: bool = False
-
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return json.dumps(asdict(self)).encode()
-
-    @staticmethod
-    def decode(data: bytes) -> Arrival:
-        """Return what was encoded."""
-        told = json.loads(data)
-        return Arrival(**{one.name: told[one.name] for one in fields(Arrival)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
-    from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
+    from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.arriving import Arrival, Arrived, Arriving
     from topk_bandit.store.recorded import Recorded
 
 __all__ = [
@@ -762,8 +763,6 @@ class Store(Protocol):
     async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
         """Make what has arrived the bandit of this name, all at once; once it is, return the bandit that it is.
 
-        An arrival that is not complete finds that one, and makes none.
-
         Raises
         ------
         ConflictError
@@ -771,6 +770,10 @@ class Store(Protocol):
         ExhaustedError
             BANDIT_QUOTA: the tenant has `quota` bandits already.
         """
+        ...
+
+    async def find_arrived(self, name: BanditName, import_id: str) -> BanditRecord | None:
+        """Return the bandit of this name that an import made, None without any; or raise `ConflictError` as above."""
         ...
 
     def changes(self) -> AsyncIterator[BanditName | None]:

@@ -50,7 +50,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     ),
     "arrival_replaced": lambda name, _: ConflictError("ARRIVAL_REPLACED", f"another import into {name} has begun"),
     "arrived": lambda name, _: ConflictError("BANDIT_ARRIVED", f"{name} exists: an import makes its bandit anew"),
-    "bandit_left": lambda name, _: NotReadyError(
+    "left": lambda name, _: NotReadyError(
         "BANDIT_DAMAGED", f"the store has lost the record of {name} and not the rest of it: delete that first"
     ),
     "bandit_exists": lambda name, _: ConflictError("BANDIT_EXISTS", f"{name} exists with other settings"),

@@ -2,60 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
+from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import LoggedStudyEvent
-from topk_bandit.store.archives import End, chain
-from topk_bandit.store.arriving import ArchivedImport
+from topk_bandit.store.archive_lines import ArchivedImport, End
+from topk_bandit.store.line_imports import Progress, parse, take_lines
 from topk_bandit.store.study_archives import ArchivedStudy, StudyRequest, read_study_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from topk_bandit.store.line_imports import Lines
     from topk_bandit.store.study_archives import StudyLine
 
-__all__ = ["StudyArrival", "StudyArriving", "take_lines"]
+__all__ = ["StudyArrival", "StudyArriving", "take_study"]
 
 
 @dataclass(frozen=True, slots=True)
-class StudyArrival:
-    """How far an import of a study is.
+class StudyArrival(Progress):
+    """How far an import of a study is; `position` is that of the newest event that has arrived."""
 
-    Attributes
-    ----------
-    import_id
-        What all parts of the import have in common.
-    next_line
-        With which line it goes on, counted from 0.
-    part
-        First line and fingerprint of the newest part, which may be sent again.
-    digest
-        What the lines chain to.
-    position
-        Of the newest event that has arrived.
-    complete
-        Whether its last line has arrived.
-    """
-
-    import_id: str
-    next_line: int = 0
-    part: str = ""
-    digest: str = ""
-    incarnation: str = ""
     position: int = 0
     complete: bool = False
-
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return json.dumps(asdict(self)).encode()
-
-    @staticmethod
-    def decode(data: bytes) -> StudyArrival:
-        """Return what was encoded."""
-        return StudyArrival(**json.loads(data))
 
 
 @dataclass(slots=True)
@@ -68,7 +36,7 @@ class StudyArriving:
     imports: list[ArchivedImport] = field(default_factory=list)
 
 
-def take_lines(before: StudyArrival, lines: Sequence[str], *, part: str) -> StudyArriving:
+def take_study(before: StudyArrival, sent: Lines) -> StudyArriving:
     """Return what the lines that come next bring.
 
     Raises
@@ -76,14 +44,8 @@ def take_lines(before: StudyArrival, lines: Sequence[str], *, part: str) -> Stud
     InvalidArgumentError
         On ``lines[n]``: that one stands for nothing, or can't follow those before.
     """
-    arriving = StudyArriving(replace(before, part=part))
-    for place, text in enumerate(lines):
-        try:
-            _take_line(arriving, read_study_line(text))
-        except CorruptDataError as error:
-            raise InvalidArgumentError(f"lines[{place}]", str(error)) from None
-        now = arriving.arrival
-        arriving.arrival = replace(now, next_line=now.next_line + 1, digest=chain(now.digest, text))
+    arriving = StudyArriving(replace(before, part=sent.part))
+    take_lines(arriving, sent.lines, parse(sent.lines, read_study_line), lambda line: _take_line(arriving, line))
     return arriving
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         StudySettings,
         StudyShape,
     )
-    from topk_bandit.store.arriving import ArchivedImport
+    from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress
     from topk_bandit.store.study_archives import StudyRequest
     from topk_bandit.store.study_arriving import StudyArrival, StudyArriving

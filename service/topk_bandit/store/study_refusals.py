@@ -44,7 +44,7 @@ STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
     "study_budget": lambda name, budget: ExhaustedError(
         "STUDY_BUDGET", f"{name} has asked as many questions as its budget of {budget} allows", retry_after=None
     ),
-    "study_left": lambda name, _: NotReadyError(
+    "left": lambda name, _: NotReadyError(
         "STUDY_DAMAGED", f"the store has lost the record of {name} and not the rest of it: delete that first"
     ),
     "study_exists": lambda name, _: ConflictError("STUDY_EXISTS", f"{name} exists with other settings"),

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quotas
     from topk_bandit.domain.studies import Answer, GivenAnswer, Preferences, StudySettings
     from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.store.line_imports import Lines, Receipt
     from topk_bandit.store.log import ImportOutcome, ImportProgress
     from topk_bandit.store.study_log import AskOutcome, StudyRecord, StudyStore
     from topk_bandit.studies.analysis import StudyAnalysis
-    from topk_bandit.studies.arrivals import LinesOfStudy, StudyReceipt
     from topk_bandit.studies.designer import Designer
     from topk_bandit.studies.exports import StudyPlace
     from topk_bandit.studies.imports import RowsOfAnswers
@@ -126,7 +126,7 @@ class Studies:
         """Return a page of a study as lines; see `topk_bandit.studies.exports.read_study_page`."""
         return await read_study_page(self._store, name, place)
 
-    async def import_study(self, name: StudyName, sent: LinesOfStudy) -> StudyReceipt:
+    async def import_study(self, name: StudyName, sent: Lines) -> Receipt[StudyRecord]:
         """Take in lines of a study; see `StudyArrivals.take`. A design that was under way is begun again."""
         receipt = await self._arrivals.take(name, sent)
         if receipt.made is not None and receipt.made.state is DesignState.DESIGNING:

@@ -6,12 +6,11 @@ call finds it. Whoever sends goes on where an import stands, also at another wor
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import ConflictError, CorruptDataError, InvalidArgumentError, NotReadyError
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import (
     DesignCancelled,
@@ -20,48 +19,32 @@ from topk_bandit.domain.studies import (
     DesignProgress,
     DesignRestarted,
     DesignState,
+    StudyName,
 )
-from topk_bandit.store.arrivals import part_of
-from topk_bandit.store.study_arriving import StudyArrival, take_lines
+from topk_bandit.store.line_imports import LineImports
+from topk_bandit.store.study_arriving import StudyArrival, take_study
 from topk_bandit.store.study_codec import settings_digest, shape_of
 from topk_bandit.store.study_log import StudyRecord
 from topk_bandit.studies.model import begin, fold
 from topk_bandit.studies.pool import build_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Executor
 
     from topk_bandit.domain.quotas import Quotas
-    from topk_bandit.domain.studies import LoggedStudyEvent, StudyEvent, StudyName
+    from topk_bandit.domain.studies import LoggedStudyEvent, StudyEvent
+    from topk_bandit.store.line_imports import Lines
+    from topk_bandit.store.study_arriving import StudyArriving
     from topk_bandit.store.study_log import StudyStore
     from topk_bandit.studies.model import StudyModel
 
-__all__ = ["LinesOfStudy", "StudyArrivals", "StudyReceipt"]
-
-T = TypeVar("T")
+__all__ = ["StudyArrivals"]
 
 EVENTS_PER_READ = 256
 
 
-@dataclass(frozen=True, slots=True)
-class LinesOfStudy:
-    """Lines that are sent together, in order, from line `first_line` on; none ask how far an import is."""
-
-    import_id: str
-    first_line: int
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyReceipt:
-    """With which line an import goes on, and the study that it made; None before that."""
-
-    next_line: int
-    made: StudyRecord | None = None
-
-
-class StudyArrivals:
+class StudyArrivals(LineImports[StudyName, StudyArrival, StudyRecord]):
     """Takes in studies.
 
     Parameters
@@ -73,45 +56,19 @@ class StudyArrivals:
     """
 
     def __init__(self, store: StudyStore, executor: Executor, *, quotas: Quotas) -> None:
+        super().__init__(store, executor, StudyArrival)
         self._store = store
-        self._executor = executor
         self._quotas = quotas
 
-    async def take(self, name: StudyName, sent: LinesOfStudy) -> StudyReceipt:
-        """Take in the lines that come next; the last one makes the study. A part that was taken is taken once.
+    async def read(self, name: StudyName, before: StudyArrival, sent: Lines) -> StudyArriving:  # noqa: ARG002
+        """Return what lines bring."""
+        return await self.compute(partial(take_study, before, sent))
 
-        Raises
-        ------
-        InvalidArgumentError
-            On ``lines[n]``: that one stands for nothing, or can't follow those before.
-        ConflictError
-            STUDY_ARRIVED: there is a study of this name, and this import did not make it. ARRIVAL_REPLACED: another
-            import has begun, or this one went on meanwhile.
-        NotReadyError
-            IMPORT_GAP: the import goes on with another line; ``next_row`` says which.
-        ExhaustedError
-            STUDY_QUOTA.
-        """
-        made = await self._store.find_arrived(name, sent.import_id)
-        if made is not None:
-            return StudyReceipt(sent.first_line + len(sent.lines), made)
-        arrival = await self._store.find_arrival(name)
-        if not sent.lines:
-            return StudyReceipt(arrival.next_line if arrival and arrival.import_id == sent.import_id else 0)
-        part = part_of(sent.first_line, sent.lines)
-        if arrival is None or (arrival.import_id, arrival.part) != (sent.import_id, part):
-            arrival = await self._record(name, _expected(arrival, sent), sent, part)
-        if not arrival.complete:
-            return StudyReceipt(arrival.next_line)
+    async def finish(self, name: StudyName, arrival: StudyArrival, sent: Lines) -> StudyRecord:
+        """Make the study, unless the tenant has as many as it may have: then that is STUDY_QUOTA."""
         quota = self._quotas.limit(name.tenant, Quota.STUDIES)
-        record = await self._standing(name, arrival, last=len(sent.lines) - 1)
-        return StudyReceipt(arrival.next_line, await self._store.finish_arrival(record, arrival, quota=quota))
-
-    async def _record(self, name: StudyName, before: StudyArrival, sent: LinesOfStudy, part: str) -> StudyArrival:
-        arriving = await self._compute(partial(take_lines, before, sent.lines, part=part))
-        if not await self._store.record_arrival(name, arriving, before=before):
-            raise ConflictError("ARRIVAL_REPLACED", f"another import into {name} has begun, or this one went on")
-        return arriving.arrival
+        record = await self._standing(name, arrival, last=max(len(sent.lines) - 1, 0))
+        return await self._store.finish_arrival(record, arrival, quota=quota)
 
     async def _standing(self, name: StudyName, arrival: StudyArrival, *, last: int) -> StudyRecord:
         """Return the study that has arrived, once its events are folded; or refuse to make it of the last line."""
@@ -120,26 +77,11 @@ class StudyArrivals:
             while found is None or found[0].log_position < arrival.position:
                 start = 1 if found is None else found[0].log_position + 1
                 events = await self._store.read_arrived(name, start=start, limit=EVENTS_PER_READ)
-                found = await self._compute(partial(_folded, name, arrival.incarnation, found, events))
-            await self._compute(partial(build_pool, found[1].settings))
+                found = await self.compute(partial(_folded, name, arrival.incarnation, found, events))
+            await self.compute(partial(build_pool, found[1].settings))
         except (CorruptDataError, InvalidArgumentError) as error:
             raise InvalidArgumentError(f"lines[{last}]", str(error)) from None
         return found[0]
-
-    async def _compute(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-
-def _expected(arrival: StudyArrival | None, sent: LinesOfStudy) -> StudyArrival:
-    """Return what the lines follow, or refuse them."""
-    if arrival is None or sent.first_line == 0:
-        arrival = StudyArrival(sent.import_id)
-    if arrival.import_id != sent.import_id:
-        raise ConflictError("ARRIVAL_REPLACED", "another import of the study has begun")
-    if sent.first_line != arrival.next_line:
-        problem = f"the import goes on with line {arrival.next_line}"
-        raise NotReadyError("IMPORT_GAP", problem, next_row=arrival.next_line)
-    return arrival
 
 
 def _folded(

@@ -1,4 +1,4 @@
-"""The slates of a bandit's log as `topk_bandit.evaluation` wants them: what was drawn, from what, and what it earned.
+"""The slates of a bandit's log as `learning.evaluation` wants them: what was drawn, from what, and what it earned.
 
 A slate was drawn by the shares of the settings that its model knew, from the items that were available when it was
 recorded: the store refuses a slate of older items, and not one of older settings. That the propensities that were
@@ -29,8 +29,8 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Features
-from topk_bandit.evaluation.slate_log import LoggingPolicy, slate_log
 from topk_bandit.learning.encoding import Encoder
+from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, slate_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.domain.bandits import BanditSettings, Exploration, LoggedEvent
     from topk_bandit.domain.features import Context
-    from topk_bandit.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
 
 __all__ = ["LeftOut", "LoggedSlates", "read_slates"]
 

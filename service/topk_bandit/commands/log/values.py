@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.evaluation.estimators import balanced, doubly_robust, ips, on_policy, pseudo_inverse, snips
-from topk_bandit.evaluation.reward_model import learn_rewards
-from topk_bandit.evaluation.targets import always, uniform
+from topk_bandit.learning.evaluation.estimators import balanced, doubly_robust, ips, on_policy, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.reward_model import learn_rewards
+from topk_bandit.learning.evaluation.targets import always, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.commands.log.slates import LoggedSlates
-    from topk_bandit.evaluation.estimators import Estimate
-    from topk_bandit.evaluation.reward_model import RewardModel
-    from topk_bandit.evaluation.slate_log import SlateLog
-    from topk_bandit.evaluation.targets import Target
+    from topk_bandit.learning.evaluation.estimators import Estimate
+    from topk_bandit.learning.evaluation.reward_model import RewardModel
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.targets import Target
 
 __all__ = ["describe"]
 

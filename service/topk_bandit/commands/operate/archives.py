@@ -11,10 +11,11 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.arrivals import Arrivals, LinesOfBandit
+from topk_bandit.bandits.arrivals import Arrivals
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import FailedPrecondition, InvalidArgument
@@ -24,11 +25,13 @@ from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.quotas import Quotas
-from topk_bandit.store.archives import ArchivedBandit, End, chain, read_line, write_line
+from topk_bandit.store.archive_lines import End, chain
+from topk_bandit.store.archives import ArchivedBandit, read_line, write_line
+from topk_bandit.store.line_imports import Lines
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.study_archives import ArchivedStudy, read_study_line
-from topk_bandit.studies.arrivals import LinesOfStudy, StudyArrivals
+from topk_bandit.studies.arrivals import StudyArrivals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from topk_bandit.client import Client, ImportedLines
-
-    _Sent = tuple[str, int, tuple[str, ...]]
 
     class Bring(Protocol):
         """Sends lines; none ask how far an import is."""
@@ -209,7 +210,7 @@ def rehearse(archive: Archive) -> None:
         limits = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
         with ThreadPoolExecutor(1) as executor:
             arrivals = Arrivals(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
-            await _rehearsed(archive, lambda sent: arrivals.take(name, LinesOfBandit(*sent)))
+            await _rehearsed(archive, partial(arrivals.take, name))
 
     asyncio.run(take_all())
 
@@ -221,16 +222,16 @@ def rehearse_study(archive: Archive) -> None:
         name = study_named(archive.name)
         with ThreadPoolExecutor(1) as executor:
             arrivals = StudyArrivals(MemoryStudies(clock_ms=lambda: 0), executor, quotas=Quotas({}))
-            await _rehearsed(archive, lambda sent: arrivals.take(name, LinesOfStudy(*sent)))
+            await _rehearsed(archive, partial(arrivals.take, name))
 
     asyncio.run(take_all())
 
 
-async def _rehearsed(archive: Archive, take: Callable[[_Sent], Awaitable[object]]) -> None:
+async def _rehearsed(archive: Archive, take: Callable[[Lines], Awaitable[object]]) -> None:
     left, first = _read(archive.path), 0
     while part := _part(left):
         try:
-            await take((archive.digest, first, tuple(part)))
+            await take(Lines(archive.digest, first, tuple(part)))
         except InvalidArgumentError as error:
             raise CorruptDataError(f"{_place(error.field, archive.path, first)}: {error.problem}") from None
         first += len(part)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.evaluation.estimators import balanced, doubly_robust, ips, pseudo_inverse, snips
-from topk_bandit.evaluation.reward_model import learn_rewards
-from topk_bandit.evaluation.weights import importance_weights, pseudo_inverse_weights
 from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stacked
 from topk_bandit.lab.simulation.off_policy import TARGETS, Logging, log_in, questions
+from topk_bandit.learning.evaluation.estimators import balanced, doubly_robust, ips, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.reward_model import learn_rewards
+from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from topk_bandit.evaluation.estimators import Estimate
-    from topk_bandit.evaluation.reward_model import RewardModel
-    from topk_bandit.evaluation.slate_log import SlateLog
-    from topk_bandit.evaluation.targets import Target as Policy
     from topk_bandit.lab.experiments.plan import Results
+    from topk_bandit.learning.evaluation.estimators import Estimate
+    from topk_bandit.learning.evaluation.reward_model import RewardModel
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.targets import Target as Policy
 
 __all__ = ["off_policy"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.evaluation.slate_log import slate_log
-from topk_bandit.evaluation.targets import Target, always, uniform
 from topk_bandit.lab.simulation.battery.recipes import Gaussian, Recipe
 from topk_bandit.lab.simulation.battery.scored import ScoredSlates
+from topk_bandit.learning.evaluation.slate_log import slate_log
+from topk_bandit.learning.evaluation.targets import Target, always, uniform
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
-    from topk_bandit.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["TARGETS", "Logged", "Logging", "Question", "log_in", "questions"]

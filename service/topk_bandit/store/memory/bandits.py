@@ -32,8 +32,9 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
+from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.arrivals import item_digest, settings_of
-from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived
+from topk_bandit.store.arriving import Arrival, Arrived
 from topk_bandit.store.codec import canonical, decode_snapshot, encode_event, fingerprint
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import (
@@ -55,7 +56,7 @@ from topk_bandit.store.log import (
     StoreReport,
     TextSlice,
 )
-from topk_bandit.store.memory.arriving import ArrivingBandit
+from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit, progress_of, repeated_parts
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
 from topk_bandit.store.refusals import finite_text, refusal
 
@@ -242,11 +243,6 @@ class _Bandit:
 def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
     """Return the bandit that has arrived."""
     arrival, slates = arrived.arrival, arrived.slates
-    progress: dict[str, ImportProgress] = {}
-    for part in arrived.imports.values():
-        before = progress.get(part.import_id, ImportProgress())
-        ends = max(before.next_row, part.next_row)
-        progress[part.import_id] = ImportProgress(ends, before.accepted + part.accepted)
     return _Bandit(
         name=name,
         incarnation=arrival.incarnation,
@@ -265,11 +261,8 @@ def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
         retired=arrived.retired,
         recorded=slates,
         deadlines={key: one.recommendation.deadline_ms for key, one in slates.items() if one.is_open},
-        imports=progress,
-        import_parts={
-            key: (part.fingerprint, ImportOutcome(RecordStatus.REPEATED, part.next_row, part.accepted, part.position))
-            for key, part in arrived.imports.items()
-        },
+        imports=progress_of(arrived.imports.values()),
+        import_parts=repeated_parts(arrived.imports.values()),
         snapshots=(decode_snapshot(arrived.snapshot),) if arrived.snapshot else (),
         arrived=arrival.import_id,
     )
@@ -291,7 +284,9 @@ class MemoryStore(Store):
         self._clock_ms = clock_ms
         self._record_retention_ms = record_retention_ms
         self._bandits: dict[BanditName, _Bandit] = {}
-        self._arrivals: dict[BanditName, ArrivingBandit] = {}
+        self._arrivals: Arrivals[BanditName, Arrival, ArrivingBandit] = Arrivals(
+            ArrivingBandit, clock_ms=clock_ms, retention_ms=record_retention_ms
+        )
         self._listeners: set[asyncio.Queue[BanditName | None]] = set()
         self._closed = asyncio.Event()
 
@@ -373,9 +368,9 @@ class MemoryStore(Store):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        if self._find_arriving(name) is None:
+        if self._arrivals.find(name) is None:
             self._bandit(name)
-        self._arrivals.pop(name, None)
+        self._arrivals.drop(name)
         if self._bandits.pop(name, None) is not None:
             self._announce(name)
 
@@ -724,14 +719,14 @@ class MemoryStore(Store):
 
     async def find_arrival(self, name: BanditName) -> Arrival | None:
         """See `Store.find_arrival`."""
-        arriving = self._find_arriving(name)
+        arriving = self._arrivals.find(name)
         return arriving.arrival if arriving else None
 
     async def read_arrived(
         self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
     ) -> Arrived:
         """See `Store.read_arrived`."""
-        known = self._find_arriving(name) or ArrivingBandit(Arrival(""))
+        known = self._arrivals.find(name) or ArrivingBandit(Arrival(""))
         return Arrived(
             {key: deepcopy(known.slates[key]) for key in slates if key in known.slates},
             {part: known.imports[part] for part in imports if part in known.imports},
@@ -739,46 +734,34 @@ class MemoryStore(Store):
 
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""
-        known = self._find_arriving(name)
-        if before.next_line == 0:
-            known = ArrivingBandit(before)
-        if known is None or known.arrival != before:
-            return False
-        known.take(arriving)
-        known.until_ms = self._clock_ms() + self._record_retention_ms
-        self._arrivals[name] = known
-        return True
+        return self._arrivals.take(name, arriving, before=before)
 
     async def load_arrived_snapshot(self, name: BanditName) -> bytes:
         """See `Store.load_arrived_snapshot`."""
-        arriving = self._find_arriving(name)
+        arriving = self._arrivals.find(name)
         return arriving.snapshot if arriving else b""
-
-    def _find_arriving(self, name: BanditName) -> ArrivingBandit | None:
-        """Return what has arrived of a bandit, unless nobody has gone on with it for too long."""
-        arriving = self._arrivals.get(name)
-        if arriving is not None and self._clock_ms() >= arriving.until_ms:
-            del self._arrivals[name]
-            return None
-        return arriving
 
     async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
         """See `Store.finish_arrival`."""
-        known = self._bandits.get(name)
-        if known is not None and known.arrived == arrival.import_id:
-            return known.record()
-        if known is not None:
-            raise refusal("arrived", name)
-        arrived = self._find_arriving(name)
-        if arrived is None or arrived.arrival != arrival or not arrival.complete:
-            raise refusal("arrival_replaced", name)
+        if (made := await self.find_arrived(name, arrival.import_id)) is not None:
+            return made
         used = sum(other.tenant == name.tenant for other in self._bandits)
         if used >= quota:
             raise refusal("full", name, f"{used} {quota}")
+        arrived = self._arrivals.find(name)
+        if arrived is None or arrived.arrival != arrival:
+            raise refusal("arrival_replaced", name)
         self._bandits[name] = _bandit_of(name, arrived)
-        del self._arrivals[name]
+        self._arrivals.drop(name)
         self._announce(name)
         return self._bandits[name].record()
+
+    async def find_arrived(self, name: BanditName, import_id: str) -> BanditRecord | None:
+        """See `Store.find_arrived`."""
+        known = self._bandits.get(name)
+        if known is not None and known.arrived != import_id:
+            raise refusal("arrived", name)
+        return None if known is None else known.record()
 
     async def changes(self) -> AsyncIterator[BanditName | None]:
         """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""

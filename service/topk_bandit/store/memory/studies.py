@@ -22,10 +22,10 @@ from topk_bandit.domain.studies import (
     QuestionsAsked,
     StudyCreated,
 )
-from topk_bandit.store.arriving import ArchivedImport
+from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress, RecordStatus
+from topk_bandit.store.memory.arriving import Arrivals, ArrivingStudy, progress_of, repeated_parts
 from topk_bandit.store.study_archives import StudyRequest
-from topk_bandit.store.study_arriving import StudyArriving
 from topk_bandit.store.study_codec import (
     decode_study_event,
     encode_answer,
@@ -34,6 +34,7 @@ from topk_bandit.store.study_codec import (
     shape_of,
 )
 from topk_bandit.store.study_log import (
+    ARRIVAL_MS,
     MOST_ATTEMPTS,
     MOST_IMPORTED,
     AnswerStatus,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.studies import Answer, DesignEnd, StudyEvent, StudyName, StudySettings
-    from topk_bandit.store.study_arriving import StudyArrival
+    from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
 
 __all__ = ["MemoryStudies"]
 
@@ -161,7 +162,9 @@ class MemoryStudies(StudyStore):
     def __init__(self, *, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self._studies: dict[StudyName, _Study] = {}
-        self._arriving: dict[StudyName, StudyArriving] = {}
+        self._arrivals: Arrivals[StudyName, StudyArrival, ArrivingStudy] = Arrivals(
+            ArrivingStudy, clock_ms=clock_ms, retention_ms=ARRIVAL_MS
+        )
 
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
@@ -290,27 +293,16 @@ class MemoryStudies(StudyStore):
 
     async def find_arrival(self, name: StudyName) -> StudyArrival | None:
         """See `StudyStore.find_arrival`."""
-        arriving = self._arriving.get(name)
-        return None if arriving is None else arriving.arrival
+        arriving = self._arrivals.find(name)
+        return arriving.arrival if arriving else None
 
     async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
-        """See `StudyStore.record_arrival`; nothing expires."""
-        known = self._arriving.get(name)
-        if before.next_line == 0:
-            known = StudyArriving(before)
-        if known is None or known.arrival != before:
-            return False
-        self._arriving[name] = StudyArriving(
-            arriving.arrival,
-            [*known.events, *arriving.events],
-            [*known.requests, *arriving.requests],
-            [*known.imports, *arriving.imports],
-        )
-        return True
+        """See `StudyStore.record_arrival`."""
+        return self._arrivals.take(name, arriving, before=before)
 
     async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
         """See `StudyStore.read_arrived`."""
-        arriving = self._arriving.get(name)
+        arriving = self._arrivals.find(name)
         return () if arriving is None else arriving.events[start - 1 : start - 1 + limit]
 
     async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
@@ -318,10 +310,10 @@ class MemoryStudies(StudyStore):
         if (made := await self.find_arrived(record.name, arrival.import_id)) is not None:
             return made
         self._check_quota(record.name, quota)
-        arriving = self._arriving.get(record.name)
+        arriving = self._arrivals.find(record.name)
         if arriving is None or arriving.arrival != arrival:
             raise study_refusal("arrival_replaced", record.name)
-        del self._arriving[record.name]
+        self._arrivals.drop(record.name)
         self._studies[record.name] = _arrived(record, arriving)
         return self._studies[record.name].record()
 
@@ -358,7 +350,7 @@ class MemoryStudies(StudyStore):
         return True
 
 
-def _arrived(record: StudyRecord, arriving: StudyArriving) -> _Study:
+def _arrived(record: StudyRecord, arriving: ArrivingStudy) -> _Study:
     """Return the study of a record, with what has arrived of it."""
     [created] = (one.event for one in arriving.events if isinstance(one.event, StudyCreated))
     origin = record.incarnation, created.settings, record.created_ms
@@ -368,12 +360,10 @@ def _arrived(record: StudyRecord, arriving: StudyArriving) -> _Study:
     study.events, answered = arriving.events, (one.event for one in arriving.events)
     study.answers = {one.question: encode_answer(one.answer) for one in answered if isinstance(one, QuestionAnswered)}
     study.requests = {one.request_id: (one.wanted, one.first, one.count) for one in arriving.requests}
-    for part in {(one.import_id, one.first_row): one for one in arriving.imports}.values():
-        before = study.imports.get(part.import_id, ImportProgress())
-        now = ImportProgress(max(before.next_row, part.next_row), before.accepted + part.accepted)
-        study.imports[part.import_id] = now
-        repeated = ImportOutcome(RecordStatus.REPEATED, part.next_row, part.accepted, part.position)
-        study.import_parts[part.import_id, part.first_row] = part.fingerprint, repeated
+    study.imports, study.import_parts = (
+        progress_of(arriving.imports.values()),
+        repeated_parts(arriving.imports.values()),
+    )
     return study
 
 

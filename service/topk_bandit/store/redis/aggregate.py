@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.tenant_index import TenantIndex
 
 if TYPE_CHECKING:
@@ -26,25 +27,33 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.replies import Hash
     from topk_bandit.store.redis.scripts import Script
 
-__all__ = ["Aggregates", "Kind"]
+__all__ = ["Aggregates", "Incarnate", "Kind", "OfTenant"]
 
 _log = logging.getLogger(__name__)
 
 _PAGE = 256
 
 
-class _OfTenant(Protocol):
+class OfTenant(Protocol):
+    """A name below a tenant."""
+
     @property
-    def tenant(self) -> str: ...
+    def tenant(self) -> str:
+        """The tenant's id."""
+        ...
 
 
-class _Incarnate(Protocol):
+class Incarnate(Protocol):
+    """A record of one life of what a name stands for."""
+
     @property
-    def incarnation(self) -> str: ...
+    def incarnation(self) -> str:
+        """What tells it from what had the name before."""
+        ...
 
 
-_Name = TypeVar("_Name", bound=_OfTenant)
-_Record = TypeVar("_Record", bound=_Incarnate)
+_Name = TypeVar("_Name", bound=OfTenant)
+_Record = TypeVar("_Record", bound=Incarnate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,8 @@ class Kind(Generic[_Name, _Record]):
         The errors, by the word that a script answers with.
     absent, full
         The words for what does not exist, and for a quota that is used up.
+    announcing
+        Where it is announced that one of them changed, and as what; empty where nobody listens.
     """
 
     noun: str
@@ -76,6 +87,7 @@ class Kind(Generic[_Name, _Record]):
     refusals: Mapping[str, Callable[[_Name, str], TopkBanditError]]
     absent: str
     full: str
+    announcing: Callable[[_Name], tuple[str, str]] = lambda _: ("", "")
 
 
 class Aggregates(Generic[_Name, _Record]):
@@ -91,6 +103,8 @@ class Aggregates(Generic[_Name, _Record]):
         self._link = link
         self._kind = kind
         self._damaged: set[_Name] = set()
+        self.keys = kind.keys
+        self.announcing = kind.announcing
         self.index = TenantIndex(
             link, keys=kind.index, owned=lambda tenant, entry: kind.keys(kind.name(tenant, entry)).all
         )
@@ -171,8 +185,8 @@ class Aggregates(Generic[_Name, _Record]):
             raise UnavailableError(f"creating the {self._kind.noun} took too long; try again")
         return self._kind.read(name, *meta)
 
-    async def delete(self, script: Script, name: _Name, *arguments: str) -> None:
-        """Run a script that deletes the incarnation which is its last argument; then release the index's entry.
+    async def delete(self, name: _Name) -> None:
+        """Delete an incarnation; then release the index's entry.
 
         Of what is damaged all keys are removed, whatever is in them, and of what has lost its record those that are
         left. Without any there is a `NotFoundError`.
@@ -181,7 +195,8 @@ class Aggregates(Generic[_Name, _Record]):
         try:
             record = await self.find(name)
             incarnation = "" if record is None else record.incarnation
-            removed, _ = await self._link.run_durably(script, keys.all, (*arguments, incarnation), meta=keys.meta)
+            told = (*self._kind.announcing(name), incarnation)
+            removed, _ = await self._link.run_durably(scripts.DELETE, keys.all, told, meta=keys.meta)
             if record is None and not removed:
                 raise self._kind.refusals[self._kind.absent](name, "")
         except CorruptDataError:

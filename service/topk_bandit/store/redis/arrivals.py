@@ -1,159 +1,132 @@
-"""Bandits on their way into Redis: in keys of their own until the last line has come, then all at once in their places.
+"""What bandits and studies on their way into Redis share: keys of their own, and one step from these into their places.
 
 A part is written by one script, if the import is where the caller saw it; what the script writes was worked out from
-what had arrived then.
+what had arrived then. The last script renames all keys at once.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from topk_bandit.domain.bandits import Activated, RecommendationRequest, Recommended
-from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived
-from topk_bandit.store.codec import (
-    canonical,
-    decode_event,
-    encode_context,
-    encode_event,
-    encode_item_state,
-    encode_recommended,
-)
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.archive_lines import ArchivedImport
+from topk_bandit.store.line_imports import Progress
 from topk_bandit.store.redis import scripts
-from topk_bandit.store.redis.replies import checksum_of, fields_of, read_recommendation, verified
+from topk_bandit.store.redis.aggregate import Incarnate, OfTenant
+from topk_bandit.store.redis.replies import checksum_of, fields_of, verified
+from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
-    from topk_bandit.store.arriving import Arriving
-    from topk_bandit.store.redis.keys import KeySpace
+    from topk_bandit.store.redis.aggregate import Aggregates
+    from topk_bandit.store.redis.keys import ArrivalKeys, StudyArrivalKeys
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.replies import Hash
 
-__all__ = ["Arrivals", "import_writes", "part_field", "read_parts", "read_record"]
+__all__ = ["Arrivals", "Write", "entry", "import_writes", "part_field", "read_part", "read_parts"]
 
-_BUCKET = 3
-"""So many digits of a digest name the bucket that the others are in."""
+Write = tuple[str, str, tuple[bytes | str | int, ...]]
+"""What is to be written: a command, the field of a key among those of what arrives, and operands."""
 
-_NOTHING = b"-"
-_Write = tuple[str, str, tuple[bytes | str | int, ...]]
+_Name = TypeVar("_Name", bound=OfTenant)
+_Record = TypeVar("_Record", bound=Incarnate)
+_Progress = TypeVar("_Progress", bound=Progress)
 
 
-class Arrivals:
-    """The bandits that arrive in a store.
+class Arrivals(Generic[_Name, _Progress, _Record]):
+    """All bandits, or all studies, that arrive in a store.
 
     Parameters
     ----------
     link
         Where to send calls; whoever opened it closes it.
+    made
+        What they become.
+    keys
+        The keys of one that arrives.
+    begin
+        How far an import is that begins, by its id.
     retention_ms
         For how long an import is kept that nobody goes on with.
     """
 
-    def __init__(self, link: Link, keys: KeySpace, *, retention_ms: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        made: Aggregates[_Name, _Record],
+        *,
+        keys: Callable[[_Name], ArrivalKeys | StudyArrivalKeys],
+        begin: type[_Progress],
+        retention_ms: int,
+    ) -> None:
         self._link = link
+        self._made = made
         self._keys = keys
+        self._begin = begin
         self._retention_ms = retention_ms
 
-    async def find(self, name: BanditName) -> Arrival | None:
+    async def find(self, name: _Name) -> _Progress | None:
         """See `Store.find_arrival`."""
-        found = await self._link.call("GET", self._keys.arrival(name).progress)
-        return None if found is None else _read_arrival(found)
+        found = await self._link.call("GET", self._keys(name).progress)
+        return None if found is None else _read_progress(self._begin, found)
 
-    async def read(self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]) -> Arrived:
-        """See `Store.read_arrived`."""
-        keys = self._keys.arrival(name)
-        records = await self._read(keys.recommendations, slates)
-        parts = await self._read(keys.imports, [part_field(*part) for part in imports])
-        return Arrived(
-            {key: read_record(key, packed) for key, packed in zip(slates, records, strict=True) if packed},
-            {part: _read_part(part, told) for part, told in zip(imports, parts, strict=True) if told},
-        )
+    async def find_made(self, name: _Name, import_id: str) -> _Record | None:
+        """See `Store.find_arrived`."""
+        if await self._made.find(name) is None:
+            return None
+        return await self.finish(name, self._begin(import_id))
 
-    async def record(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
-        """See `Store.record_arrival`."""
-        keys, begins = self._keys.arrival(name), before.next_line == 0
-        buckets = sorted({digest[:_BUCKET] for digest in arriving.retired})
-        imports = sorted({import_id for import_id, _ in arriving.imports})
-        retired = dict.fromkeys(buckets, b"") if begins else await self._known(keys.retired, buckets)
-        progress = dict.fromkeys(imports, b"") if begins else await self._known(keys.imports, imports)
-        operands = [b"" if begins else before.encode(), arriving.arrival.encode(), b"%d" % self._retention_ms]
-        for command, key, told in _writes(arriving, retired, progress):
+    async def write(self, name: _Name, writes: Iterable[Write], *, before: _Progress, after: _Progress) -> bool:
+        """Write what a part brings, and how far the import is with it; return whether it was as far as `before`."""
+        keys = self._keys(name)
+        operands = [b"" if before.next_line == 0 else before.encode(), after.encode(), b"%d" % self._retention_ms]
+        for command, key, told in writes:
             operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
             operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]
-        recorded, _ = await self._link.run_durably(
-            scripts.RECORD_ARRIVAL, keys.all, operands, meta=self._keys.bandit(name).meta
-        )
+        meta = self._made.keys(name).meta
+        recorded, _ = await self._link.run_durably(scripts.RECORD_ARRIVAL, keys.all, operands, meta=meta)
         return bool(recorded)
 
-    async def load_snapshot(self, name: BanditName) -> bytes:
-        """See `Store.load_arrived_snapshot`."""
-        return await self._link.call("GET", self._keys.arrival(name).snapshot) or b""
-
-    async def _read(self, key: str, names: Sequence[str]) -> Sequence[bytes | None]:
+    async def fields(self, key: str, names: Sequence[str]) -> Sequence[bytes | None]:
+        """Return fields of a hash."""
         found: Sequence[bytes | None] = await self._link.call("HMGET", key, *names) if names else ()
         return found
 
-    async def _known(self, key: str, names: Sequence[str]) -> dict[str, bytes]:
-        found = await self._read(key, names)
-        return {name: told or b"" for name, told in zip(names, found, strict=True)}
+    async def finish(
+        self, name: _Name, arrival: _Progress, *, reserved_ms: int = 0, meta: Sequence[bytes | str | int] = ()
+    ) -> _Record:
+        """Rename what has arrived, under the index's entry that was reserved; what came of the import is found again.
+
+        Parameters
+        ----------
+        meta
+            The fields of the record, each its name and its value.
+        """
+        keys, arriving = self._made.keys(name), self._keys(name)
+        pairs = [key for field in arriving._fields[1:] for key in (getattr(keys, field), getattr(arriving, field))]
+        told = (arrival.encode(), arrival.import_id, reserved_ms, RESERVATION_MS, *meta)
+        return await self._made.create(
+            scripts.FINISH_ARRIVAL,
+            name,
+            (keys.meta, arriving.progress, *pairs),
+            (*self._made.announcing(name), *told),
+        )
 
 
 @verified
-def _read_arrival(data: bytes) -> Arrival:
-    return Arrival.decode(data)
+def _read_progress(begin: type[_Progress], data: bytes) -> _Progress:
+    return begin.decode(data)
 
 
-def _writes(arriving: Arriving, retired: Mapping[str, bytes], progress: Mapping[str, bytes]) -> Iterator[_Write]:
-    """Yield what is to be written: a command, a key and its operands."""
-    for logged in arriving.events:
-        yield "XADD", "log", _entry(logged, arriving.version)
-    for key, recorded in arriving.slates.items():
-        yield from _slate_writes(key, recorded, arriving.version)
-    for item_id, item in arriving.items.items():
-        yield ("HDEL", "items", (item_id,)) if item is None else ("HSET", "items", (item_id, encode_item_state(item)))
-    for bucket, digests in _buckets(arriving.retired, retired).items():
-        yield "HSET", "retired", (bucket, digests)
-    yield from import_writes(arriving.imports, progress)
-    if arriving.snapshot:
-        yield "APPEND", "snapshot", (arriving.snapshot,)
+def entry(position: int, at_ms: int, event: bytes, deadline_ms: int | None = None) -> Write:
+    """Return the entry of an event in the log of what arrives."""
+    place, deadline = f"{position}-0", "-" if deadline_ms is None else str(deadline_ms)
+    checksum = checksum_of(f"{place} {at_ms} {deadline} ".encode() + event)
+    dated = () if deadline_ms is None else ("deadline_ms", deadline_ms)
+    return "XADD", "log", (place, "at_ms", at_ms, "event", event, "checksum", checksum, *dated)
 
 
-def _entry(logged: LoggedEvent, version: int) -> tuple[bytes | str | int, ...]:
-    event, place, encoded = logged.event, f"{logged.position}-0", encode_event(logged.event, version)
-    dated = ("deadline_ms", event.recommendation.deadline_ms) if isinstance(event, Recommended) else ()
-    deadline = str(dated[1]) if dated else "-"
-    checksum = checksum_of(f"{place} {logged.at_ms} {deadline} ".encode() + encoded)
-    return (place, "at_ms", logged.at_ms, "event", encoded, "checksum", checksum, *dated)
-
-
-def _slate_writes(key: str, recorded: Recorded | None, version: int) -> Iterator[_Write]:
-    if recorded is None:
-        yield "HDEL", "recommendations", (key,)
-        yield "ZREM", "deadlines", (key,)
-        return
-    yield "HSET", "recommendations", (key, _pack_record(recorded, version))
-    if recorded.is_open:
-        yield "ZADD", "deadlines", (recorded.recommendation.deadline_ms, key)
-    else:
-        yield "ZREM", "deadlines", (key,)
-        yield "ZADD", "closed", (recorded.closed_ms, key)
-
-
-def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the buckets with what is retired now."""
-    filled = dict(known)
-    for digest in dict.fromkeys(retired):
-        bucket, rest = digest[:_BUCKET], bytes.fromhex(digest[_BUCKET:])
-        there = {filled[bucket][place : place + 8] for place in range(0, len(filled[bucket]), 8)}
-        filled[bucket] += b"" if rest in there else rest
-    return filled
-
-
-def import_writes(imports: Mapping[tuple[str, int], ArchivedImport], progress: Mapping[str, bytes]) -> Iterator[_Write]:
+def import_writes(imports: Mapping[tuple[str, int], ArchivedImport], progress: Mapping[str, bytes]) -> Iterator[Write]:
     """Yield what is to be written of parts of imports; `progress` is how far each import was."""
     reached = {name: tuple(map(int, told.split())) if told else (0, 0) for name, told in progress.items()}
     for (import_id, first_row), part in imports.items():
@@ -174,66 +147,11 @@ def part_field(import_id: str, first_row: int) -> str:
 def read_parts(entries: Hash) -> tuple[ArchivedImport, ...]:
     """Return the parts of imports among entries of an imports hash."""
     split = ((field.decode().partition("\n"), told) for field, told in fields_of(entries).items())
-    return tuple(_read_part((import_id, int(row)), told) for (import_id, mark, row), told in split if mark)
+    return tuple(read_part((import_id, int(row)), told) for (import_id, mark, row), told in split if mark)
 
 
 @verified
-def _read_part(part: tuple[str, int], told: bytes) -> ArchivedImport:
+def read_part(part: tuple[str, int], told: bytes) -> ArchivedImport:
+    """Return a part of an import."""
     fingerprint, *numbers = told.decode().split()
     return ArchivedImport(*part, fingerprint, *map(int, numbers))
-
-
-@verified
-def read_record(key: str, packed: bytes) -> Recorded:
-    """Return a record as `lua/common.lua` packs it; one that is closed has no context."""
-    state, deadline_ms, fingerprint, position, rewards, at_ms, context, instead, given = packed.split(b" ", 8)
-    shown = _read_shown(key, context) if context != _NOTHING else ()
-    return Recorded(
-        fingerprint=fingerprint.decode(),
-        context=shown,
-        recommendation=read_recommendation(deadline_ms, given),
-        at_ms=0 if at_ms == _NOTHING else int(at_ms),
-        state=RecordState(state.decode()),
-        rewards=[_read_reward(*one) for one in json.loads(rewards)],
-        position=int(position),
-        instead=() if instead == _NOTHING else tuple(json.loads(instead)),
-    )
-
-
-def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
-    told = (
-        b'{"v":1,"type":"activated","recommendation_id":%b,"shown":{"context":%b,"slate":[],"at_ms":0},"instead":false}'
-    )
-    event = decode_event(told % (json.dumps(key).encode(), context))
-    return event.shown.context if isinstance(event, Activated) else ()
-
-
-def _read_reward(reward_id: str, posted: str, value: str, position: str) -> PostedReward:
-    return PostedReward(reward_id, float(posted), None if value == "-" else float(value), int(position))
-
-
-def _pack_record(recorded: Recorded, version: int) -> bytes:
-    given, is_open = recorded.recommendation, recorded.is_open
-    rewards = [
-        [one.reward_id, canonical(one.posted), "-" if one.value is None else canonical(one.value), str(one.position)]
-        for one in recorded.rewards
-    ]
-    request = RecommendationRequest("", (), None)
-    told = (
-        recorded.state,
-        given.deadline_ms,
-        recorded.fingerprint,
-        recorded.position,
-        _pack_list(rewards),
-        recorded.at_ms if is_open else "-",
-        encode_context(recorded.context).decode() if is_open else "-",
-        _pack_list(recorded.instead) if recorded.instead else "-",
-        encode_recommended(Recommended(request, replace(given, deadline_ms=0)), version)[0].decode(),
-    )
-    return " ".join(map(str, told)).encode()
-
-
-def _pack_list(values: Sequence[object]) -> str:
-    """Return a list as `pack_list` of `lua/common.lua` does, with which scripts compare it."""
-    told = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return told.replace("/", "\\/").replace(" ", "\\u0020").replace("\x7f", "\\u007f")

@@ -55,10 +55,11 @@ from topk_bandit.store.log import (
 )
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
-from topk_bandit.store.redis.arrivals import Arrivals, read_parts, read_record
+from topk_bandit.store.redis.arrivals import read_parts
+from topk_bandit.store.redis.bandit_arrivals import BanditArrivals, read_record
 from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.inspection import report
-from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
+from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.replies import (
@@ -88,7 +89,8 @@ if TYPE_CHECKING:
         RecommendationRequest,
     )
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.arriving import ArchivedImport, Arrival, Arrived, Arriving
+    from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.arriving import Arrival, Arrived, Arriving
     from topk_bandit.store.log import (
         BanditRecord,
         Correctable,
@@ -136,7 +138,7 @@ class RedisStore(Store):
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
-        self._arrivals = Arrivals(link, self._keys, retention_ms=record_retention_ms)
+        self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
         self._subscriptions: set[Subscription] = set()
@@ -266,7 +268,7 @@ class RedisStore(Store):
         """See `Store.delete_bandit`."""
         dropped = await self._link.call("UNLINK", *self._keys.arrival(name).all)
         try:
-            await self._bandits.delete(scripts.DELETE_BANDIT, name, *self._announcing(name))
+            await self._bandits.delete(name)
         except NotFoundError:
             if not dropped:
                 raise
@@ -541,20 +543,14 @@ class RedisStore(Store):
     async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
         """See `Store.finish_arrival`."""
         reserved_ms = 0
-        if arrival.complete and await self._bandits.find(name) is None:
+        if await self._bandits.find(name) is None:
             reserved_ms = await self._bandits.reserve(name, incarnation=arrival.incarnation, quota=quota)
             await self._tenants.add(name.tenant)
-        keys, arriving = self._keys.bandit(name), self._keys.arrival(name)
-        becoming = {name: getattr(arriving, name) for name in ArrivalKeys._fields[1:-1]}
-        pairs = [key for name, source in becoming.items() for key in (getattr(keys, name), source)]
-        places = (keys.meta, arriving.progress, *pairs, keys.snapshots[0], arriving.snapshot)
-        told = (arrival.encode(), arrival.import_id, reserved_ms, RESERVATION_MS)
-        return await self._bandits.create(
-            scripts.FINISH_ARRIVAL,
-            name,
-            places,
-            (*self._announcing(name), *told, *(_meta_of(arrival) if arrival.complete else ())),
-        )
+        return await self._arrivals.finish(name, arrival, reserved_ms=reserved_ms, meta=_meta_of(arrival))
+
+    async def find_arrived(self, name: BanditName, import_id: str) -> BanditRecord | None:
+        """See `Store.find_arrived`."""
+        return await self._arrivals.find_made(name, import_id)
 
     async def changes(self) -> AsyncIterator[BanditName | None]:
         """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""
@@ -632,7 +628,7 @@ class RedisStore(Store):
         return encode_event(event, self.data_version)
 
     def _announcing(self, name: BanditName) -> tuple[str, str]:
-        return self._keys.changes, self._keys.announcement(name)
+        return self._bandits.announcing(name)
 
 
 def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
@@ -646,6 +642,7 @@ def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
         refusals=REFUSALS,
         absent="no_bandit",
         full="full",
+        announcing=lambda name: (keys.changes, keys.announcement(name)),
     )
 
 

@@ -17,7 +17,7 @@
                                               arriving_log, arriving_items and so on
     {prefix}:{studies/t/s}:meta      hash     incarnation, settings_digest, shape, design, log position, counts
     {prefix}:{studies/t/s}:log       stream   <position>-0 -> at_ms, event, checksum; never trimmed
-    {prefix}:{studies/t/s}:requests  hash     request id -> "first count" of the questions that it was answered with
+    {prefix}:{studies/t/s}:requests  hash     request id -> "wanted first count" of the questions that it was given
     {prefix}:{studies/t/s}:answers   hash     question number -> its answer
     {prefix}:{studies/t/s}:imports   hash     as a bandit's
     {prefix}:{studies/t/s}:lease     hash     owner, until_ms: who works at the design
@@ -33,7 +33,7 @@
 
 ``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
 study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
-keys. No key ever has a time to live.
+keys. No key has a time to live but those of what arrives.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ class BanditKeys(NamedTuple):
     def all(self) -> tuple[str, ...]:
         """Every key of the bandit, `meta` first."""
         return (*self[:-1], *self.snapshots)
+
+    @property
+    def snapshot(self) -> str:
+        """Where the snapshot of a bandit that arrived is."""
+        return self.snapshots[0]
 
 
 class ArrivalKeys(NamedTuple):

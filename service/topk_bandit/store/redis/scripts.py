@@ -1,9 +1,9 @@
-"""The Lua scripts of `lua/index`, `lua/bandit`, `lua/study` and `lua/programs`, each with `lua/common.lua` in front.
+"""The Lua scripts, each with `lua/common.lua` in front.
 
-Those of `lua/index` serve bandits and studies alike. Behind a script's first line stands the data version that it is to
-write. The first line declares to the server what it does: ``no-writes`` for one that reads, ``allow-oom`` for one that
-frees memory, or takes next to none. The server refuses all others as a whole, before they begin, when its memory is
-used up.
+Those of `lua/index` and `lua/aggregate` serve bandits and studies alike. Behind a script's first line stands the data
+version that it is to write. The first line declares to the server what it does: ``no-writes`` for one that reads,
+``allow-oom`` for one that frees memory, or takes next to none. The server refuses all others as a whole, before they
+begin, when its memory is used up.
 """
 
 from __future__ import annotations
@@ -54,15 +54,17 @@ LAPSED_RESERVATIONS = _load("index/lapsed_reservations")
 RELEASE_ENTRIES = _load("index/release_entries")
 RESERVE_ENTRY = _load("index/reserve_entry")
 
+DELETE = _load("aggregate/delete")
+FINISH_ARRIVAL = _load("aggregate/finish_arrival")
+RECORD_ARRIVAL = _load("aggregate/record_arrival")
+
 ACTIVATE = _load("bandit/activate")
 CHANGE_ITEMS = _load("bandit/change_items")
 CORRECT_REWARD = _load("bandit/correct_reward")
 CREATE_BANDIT = _load("bandit/create_bandit")
-DELETE_BANDIT = _load("bandit/delete_bandit")
 EXAMINE = _load("bandit/examine")
 EXPIRE_DUE = _load("bandit/expire_due")
 FIND_IMPORT = _load("bandit/find_import")
-FINISH_ARRIVAL = _load("bandit/finish_arrival")
 FIND_RECOMMENDATION = _load("bandit/find_recommendation")
 LIST_ITEMS = _load("bandit/list_items")
 LOAD_SNAPSHOTS = _load("bandit/load_snapshots")
@@ -71,7 +73,6 @@ NOTE_FOLLOWER = _load("bandit/note_follower")
 NOTE_LOSS = _load("bandit/note_loss")
 READ_HOLDINGS = _load("bandit/read_holdings")
 READ_LOG = _load("bandit/read_log")
-RECORD_ARRIVAL = _load("bandit/record_arrival")
 RECORD_IMPORT = _load("bandit/record_import")
 RECORD_RECOMMENDATION = _load("bandit/record_recommendation")
 RECORD_REWARD = _load("bandit/record_reward")
@@ -90,10 +91,8 @@ STUDY_ANSWER = _load("study/answer")
 STUDY_ASK = _load("study/ask")
 STUDY_CLAIM = _load("study/claim")
 STUDY_CREATE = _load("study/create")
-STUDY_DELETE = _load("study/delete")
 STUDY_END_DESIGN = _load("study/end_design")
 STUDY_FIND_IMPORT = _load("study/find_import")
-STUDY_FINISH_ARRIVAL = _load("study/finish_arrival")
 STUDY_LIST_DESIGN = _load("study/list_design")
 STUDY_READ = _load("study/read")
 STUDY_READ_ARRIVED = _load("study/read_arrived")

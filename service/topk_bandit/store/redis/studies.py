@@ -30,7 +30,6 @@ from topk_bandit.store.redis.study_arrivals import StudyArrivals, meta_of
 from topk_bandit.store.redis.study_replies import read_entries, read_requests, read_study
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
-from topk_bandit.store.study_arriving import StudyArrival
 from topk_bandit.store.study_codec import (
     encode_answer,
     encode_progress,
@@ -61,12 +60,12 @@ if TYPE_CHECKING:
         StudyEvent,
         StudySettings,
     )
-    from topk_bandit.store.arriving import ArchivedImport
+    from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.log import ImportPart
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.study_archives import StudyRequest
-    from topk_bandit.store.study_arriving import StudyArriving
+    from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
     from topk_bandit.store.study_log import StudyRecord
 
 __all__ = ["RedisStudies"]
@@ -89,7 +88,7 @@ class RedisStudies(StudyStore):
         self._link = link
         self._keys = keys
         self._studies = Aggregates(link, _kind(keys))
-        self._arrivals = StudyArrivals(link, keys)
+        self._arrivals = StudyArrivals(link, self._studies, keys)
         self._tenants = Tenants(link, keys)
 
     async def create_study(
@@ -116,7 +115,7 @@ class RedisStudies(StudyStore):
 
     async def delete_study(self, name: StudyName) -> None:
         """See `StudyStore.delete_study`."""
-        await self._studies.delete(scripts.STUDY_DELETE, name)
+        await self._studies.delete(name)
         with suppress(UnavailableError):  # a tenant that is listed and has nothing is passed over
             await self._tenants.drop(name.tenant)
 
@@ -243,21 +242,12 @@ class RedisStudies(StudyStore):
         if await self._studies.find(name) is None:
             reserved_ms = await self._studies.reserve(name, incarnation=record.incarnation, quota=quota)
             await self._list(name)
-        return await self._finish(
-            name, arrival, (reserved_ms, RESERVATION_MS, *meta_of(record, self._link.data_version))
-        )
+        meta = meta_of(record, self._link.data_version)
+        return await self._arrivals.finish(name, arrival, reserved_ms=reserved_ms, meta=meta)
 
     async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
         """See `StudyStore.find_arrived`."""
-        if await self._studies.find(name) is None:
-            return None
-        return await self._finish(name, StudyArrival(import_id), (0, 0))
-
-    async def _finish(self, name: StudyName, arrival: StudyArrival, told: tuple[bytes | str | int, ...]) -> StudyRecord:
-        keys, arriving = self._keys.study(name), self._keys.study_arrival(name)
-        pairs = [key for field in arriving._fields[1:] for key in (getattr(keys, field), getattr(arriving, field))]
-        places, head = (keys.meta, arriving.progress, *pairs), (arrival.encode(), arrival.import_id)
-        return await self._studies.create(scripts.STUDY_FINISH_ARRIVAL, name, places, (*head, *told))
+        return await self._arrivals.find_made(name, import_id)
 
     async def _list(self, name: StudyName) -> None:
         """List a design that may be about to begin, and its tenant."""

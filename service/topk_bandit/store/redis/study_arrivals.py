@@ -1,93 +1,63 @@
-"""Studies on their way into Redis, as `topk_bandit.store.redis.arrivals` has bandits."""
+"""Studies on their way into Redis: what a part of their lines writes there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.studies import QuestionAnswered
+from topk_bandit.domain.studies import QuestionAnswered, StudyName
 from topk_bandit.store.redis import scripts
-from topk_bandit.store.redis.arrivals import import_writes, part_field
-from topk_bandit.store.redis.replies import checksum_of, verified
+from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes, part_field
 from topk_bandit.store.redis.study_replies import read_entries
 from topk_bandit.store.study_arriving import StudyArrival
 from topk_bandit.store.study_codec import encode_answer, encode_progress, encode_shape, encode_study_event
-from topk_bandit.store.study_log import ARRIVAL_MS
+from topk_bandit.store.study_log import ARRIVAL_MS, StudyRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topk_bandit.domain.studies import LoggedStudyEvent, StudyName
-    from topk_bandit.store.arriving import ArchivedImport
+    from topk_bandit.domain.studies import LoggedStudyEvent
+    from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.redis.aggregate import Aggregates
+    from topk_bandit.store.redis.arrivals import Write
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.study_arriving import StudyArriving
-    from topk_bandit.store.study_log import StudyRecord
 
 __all__ = ["StudyArrivals", "meta_of"]
 
-_Write = tuple[str, str, tuple[bytes | str | int, ...]]
 
+class StudyArrivals(Arrivals[StudyName, StudyArrival, StudyRecord]):
+    """The studies that arrive in a store; parameters as those of `Arrivals`."""
 
-class StudyArrivals:
-    """The studies that arrive in a store.
-
-    Parameters
-    ----------
-    link
-        Where to send calls; whoever opened it closes it.
-    """
-
-    def __init__(self, link: Link, keys: KeySpace) -> None:
-        self._link = link
-        self._keys = keys
-
-    async def find(self, name: StudyName) -> StudyArrival | None:
-        """See `StudyStore.find_arrival`."""
-        found = await self._link.call("GET", self._keys.study_arrival(name).progress)
-        return None if found is None else _read_arrival(found)
+    def __init__(self, link: Link, studies: Aggregates[StudyName, StudyRecord], keys: KeySpace) -> None:
+        super().__init__(link, studies, keys=keys.study_arrival, begin=StudyArrival, retention_ms=ARRIVAL_MS)
+        self._spaces = keys
 
     async def read(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
         """See `StudyStore.read_arrived`."""
-        key = self._keys.study_arrival(name).log
+        key = self._spaces.study_arrival(name).log
         return read_entries(await self._link.run(scripts.STUDY_READ_ARRIVED, (key,), (start, limit)), start=start)
 
     async def record(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
         """See `StudyStore.record_arrival`."""
-        keys, begins = self._keys.study_arrival(name), before.next_line == 0
-        fresh = await self._unknown(keys.imports, arriving.imports)
+        key = self._spaces.study_arrival(name).imports
+        fresh = await self._unknown(key, arriving.imports)
         ids = sorted({part.import_id for part in fresh})
-        known = dict(zip(ids, await self._read(keys.imports, ids), strict=True))
-        progress = {one: told or b"" for one, told in known.items()}
-        operands = [b"" if begins else before.encode(), arriving.arrival.encode(), b"%d" % ARRIVAL_MS]
+        known = dict(zip(ids, await self.fields(key, ids), strict=True))
         parts = {(part.import_id, part.first_row): part for part in fresh}
-        for command, key, told in (*_writes(arriving, self._link.data_version), *import_writes(parts, progress)):
-            operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
-            operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]
-        recorded, _ = await self._link.run_durably(
-            scripts.RECORD_ARRIVAL, keys.all, operands, meta=self._keys.study(name).meta
-        )
-        return bool(recorded)
+        imported = import_writes(parts, {one: told or b"" for one, told in known.items()})
+        writes = (*_writes(arriving, self._link.data_version), *imported)
+        return await self.write(name, writes, before=before, after=arriving.arrival)
 
     async def _unknown(self, key: str, parts: Sequence[ArchivedImport]) -> list[ArchivedImport]:
         """Return the parts that have not arrived yet: one may come twice."""
-        there = await self._read(key, [part_field(part.import_id, part.first_row) for part in parts])
+        there = await self.fields(key, [part_field(part.import_id, part.first_row) for part in parts])
         return [part for part, told in zip(parts, there, strict=True) if told is None]
 
-    async def _read(self, key: str, names: Sequence[str]) -> Sequence[bytes | None]:
-        found: Sequence[bytes | None] = await self._link.call("HMGET", key, *names) if names else ()
-        return found
 
-
-@verified
-def _read_arrival(data: bytes) -> StudyArrival:
-    return StudyArrival.decode(data)
-
-
-def _writes(arriving: StudyArriving, version: int) -> Iterator[_Write]:
+def _writes(arriving: StudyArriving, version: int) -> Iterator[Write]:
     for logged in arriving.events:
-        place, encoded = f"{logged.position}-0", encode_study_event(logged.event, version)
-        checksum = checksum_of(f"{place} {logged.at_ms} - ".encode() + encoded)
-        yield "XADD", "log", (place, "at_ms", logged.at_ms, "event", encoded, "checksum", checksum)
+        yield entry(logged.position, logged.at_ms, encode_study_event(logged.event, version))
         if isinstance(logged.event, QuestionAnswered):
             yield "HSET", "answers", (logged.event.question, encode_answer(logged.event.answer))
     for one in arriving.requests:

@@ -1,6 +1,7 @@
 -- Shared by all scripts: scripts.py puts it in front of each, behind `local data_version`, the version to write.
 -- Reward values are text from end to end; only times, positions and counts are numbers here.
--- A script that announces has ARGV[1] = channel to announce on, ARGV[2] = announcement of the bandit.
+-- A script that announces has ARGV[1] = channel to announce on, or empty for what nobody listens to, and ARGV[2] =
+-- announcement of the bandit.
 
 local function text(integer)
   return string.format('%.0f', integer)
@@ -70,7 +71,9 @@ local function commit(answer)
 end
 
 local function announce()
-  write('PUBLISH', ARGV[1], ARGV[2])
+  if ARGV[1] ~= '' then
+    write('PUBLISH', ARGV[1], ARGV[2])
+  end
 end
 
 -- Return how the text of an event begins.

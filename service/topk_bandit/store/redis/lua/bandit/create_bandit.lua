@@ -9,13 +9,13 @@
 -- ARGV[6] when the index entry was reserved, in ms
 -- ARGV[7] how long a reservation holds, in ms
 -- ARGV[8..] the settings that scripts need, each its name and its value
--- Returns {'created', meta}, {'exists', meta}, {'bandit_left'} or {'lapsed'}.
+-- Returns {'created', meta}, {'exists', meta}, {'left'} or {'lapsed'}.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return confirm(KEYS[1], {'exists', redis.call('HGETALL', KEYS[1])})
 end
 if redis.call('EXISTS', unpack(KEYS, 2)) > 0 then
-  return {'bandit_left'}
+  return {'left'}
 end
 local at_ms = now_ms()
 if at_ms >= ARGV[6] + ARGV[7] then

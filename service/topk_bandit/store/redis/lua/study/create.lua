@@ -11,13 +11,13 @@
 -- ARGV[6] when the index entry was reserved, in ms; 0 when it was not
 -- ARGV[7] how long a reservation holds, in ms
 -- ARGV[8] how often a design is tried at most
--- Returns {'ok', meta}, {'study_exists'}, {'study_attempts', most}, {'study_left'} or {'lapsed'}.
+-- Returns {'ok', meta}, {'study_exists'}, {'study_attempts', most}, {'left'} or {'lapsed'}.
 
 local study = redis.call('HMGET', KEYS[1], 'settings_digest', 'state', 'attempt')
 local at_ms = now_ms()
 if not study[1] then
   if redis.call('EXISTS', unpack(KEYS, 2)) > 0 then
-    return {'study_left'}
+    return {'left'}
   end
   if at_ms >= ARGV[6] + ARGV[7] then
     return {'lapsed'}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.evaluation.estimators import doubly_robust, ips, pseudo_inverse
-from topk_bandit.evaluation.reward_model import learn_rewards
-from topk_bandit.evaluation.slate_log import SlateLog, slate_log
-from topk_bandit.evaluation.targets import Target, always, listed, uniform
-from topk_bandit.evaluation.weights import importance_weights, pseudo_inverse_weights
+from topk_bandit.learning.evaluation.estimators import doubly_robust, ips, pseudo_inverse
+from topk_bandit.learning.evaluation.reward_model import learn_rewards
+from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
+from topk_bandit.learning.evaluation.targets import Target, always, listed, uniform
+from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 from .shops import Enumerated, enumerated, indicators, target_chances
 

@@ -1,15 +1,15 @@
 #!lua
--- Make what has arrived a bandit, under a reservation that has not lapsed.
--- KEYS[1] meta         written: the bandit
+-- Make what has arrived a bandit or a study, under a reservation that has not lapsed.
+-- KEYS[1] meta         written: the record
 -- KEYS[2] arriving     read: how far the import is; removed
--- KEYS[3..] others     each key of the bandit, and the key that becomes it
+-- KEYS[3..] others     each key that is made, and the key that becomes it
 -- ARGV[3] how far the import has to be
 -- ARGV[4] import id
 -- ARGV[5] when the index entry was reserved, in ms
 -- ARGV[6] how long a reservation holds, in ms
 -- ARGV[7..] the fields of meta, each its name and its value
--- Returns {'created', meta}, {'exists', meta} of the bandit that came of this import, {'arrived'}, {'arrival_replaced'},
--- {'bandit_left'} or {'lapsed'}.
+-- Returns {'created', meta}, {'exists', meta} of what came of this import, {'arrived'}, {'arrival_replaced'},
+-- {'left'} or {'lapsed'}.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   if redis.call('HGET', KEYS[1], 'arrived') ~= ARGV[4] then
@@ -19,7 +19,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 for i = 3, #KEYS, 2 do
   if redis.call('EXISTS', KEYS[i]) == 1 then
-    return {'bandit_left'}
+    return {'left'}
   end
 end
 if redis.call('GET', KEYS[2]) ~= ARGV[3] then

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from topk_bandit.evaluation.estimators import Estimate, balanced, doubly_robust, ips, pseudo_inverse, snips
-from topk_bandit.evaluation.reward_model import learn_rewards
-from topk_bandit.evaluation.targets import always, listed, uniform
-from topk_bandit.evaluation.weights import importance_weights
+from topk_bandit.learning.evaluation.estimators import Estimate, balanced, doubly_robust, ips, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.reward_model import learn_rewards
+from topk_bandit.learning.evaluation.targets import always, listed, uniform
+from topk_bandit.learning.evaluation.weights import importance_weights
 
 from .shops import logged, small_shop
 

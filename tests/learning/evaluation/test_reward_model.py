@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.evaluation import reward_model
-from topk_bandit.evaluation.estimators import balanced
-from topk_bandit.evaluation.reward_model import Prior, learn_rewards
-from topk_bandit.evaluation.slate_log import SlateLog, slate_log
-from topk_bandit.evaluation.targets import always, listed, uniform
+from topk_bandit.learning.evaluation import reward_model
+from topk_bandit.learning.evaluation.estimators import balanced
+from topk_bandit.learning.evaluation.reward_model import Prior, learn_rewards
+from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
+from topk_bandit.learning.evaluation.targets import always, listed, uniform
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
 from .shops import indicators, logged, small_shop

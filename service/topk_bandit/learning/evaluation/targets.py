@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.evaluation.slate_log import checked_slates, share_of_each
+from topk_bandit.learning.evaluation.slate_log import checked_slates, share_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topk_bandit.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["Target", "always", "listed", "uniform"]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from topk_bandit.evaluation.slate_log import SlateLog, slate_log
+from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
 from topk_bandit.learning.rankings import Rankings, all_rankings, random_rankings
 
 if TYPE_CHECKING:
-    from topk_bandit.evaluation.targets import Target
+    from topk_bandit.learning.evaluation.targets import Target
 
 NEAR, UNIFORM = 0.2, 0.1
 

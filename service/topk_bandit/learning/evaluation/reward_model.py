@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from topk_bandit.evaluation.slate_log import SlateLog
-    from topk_bandit.evaluation.targets import Target
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["Features", "Fold", "Prior", "RewardModel", "learn_rewards"]

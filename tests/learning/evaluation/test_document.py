@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "off-policy.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "off-policy.md"
 
 
 def test_the_example_tells_the_values(capsys: pytest.CaptureFixture[str]) -> None:

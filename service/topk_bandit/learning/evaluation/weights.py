@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.evaluation.slate_log import share_of_each
+from topk_bandit.learning.evaluation.slate_log import share_of_each
 
 if TYPE_CHECKING:
-    from topk_bandit.evaluation.slate_log import LoggingPolicy, SlateLog
-    from topk_bandit.evaluation.targets import Target
+    from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, SlateLog
+    from topk_bandit.learning.evaluation.targets import Target
 
 __all__ = ["Weights", "importance_weights", "pseudo_inverse_weights"]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.evaluation.weights import importance_weights, pseudo_inverse_weights
+from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.evaluation.reward_model import RewardModel
-    from topk_bandit.evaluation.slate_log import SlateLog
-    from topk_bandit.evaluation.targets import Target
-    from topk_bandit.evaluation.weights import Weights
+    from topk_bandit.learning.evaluation.reward_model import RewardModel
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.targets import Target
+    from topk_bandit.learning.evaluation.weights import Weights
 
 __all__ = ["Estimate", "balanced", "doubly_robust", "ips", "on_policy", "pseudo_inverse", "snips"]
 

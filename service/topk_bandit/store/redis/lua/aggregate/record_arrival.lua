@@ -1,5 +1,5 @@
 #!lua
--- Keep a part of a bandit that arrives, where no other script looks but finish_arrival.
+-- Keep a part of a bandit or a study that arrives, where no other script looks but finish_arrival.
 -- KEYS[1] arriving   read and written: how far the import is
 -- KEYS[2..] others   written: all that arrives
 -- ARGV[1] how far the import has to be, or empty for one that begins and takes the place of what is there
