@@ -45,6 +45,7 @@ from topk_bandit.domain.bandits import (
     Lapsed,
     LoggedEvent,
     Recommended,
+    Reward,
     RewardAmended,
     RewardCollected,
     Rewarded,
@@ -995,6 +996,42 @@ class StoreContract:
             with pytest.raises(ConflictError) as final:
                 await store.record_reward(NAME, "rec-1", 0.5, reward_id="order")
             assert final.value.reason == "REWARD_FINAL"
+
+        run(stores, scenario)
+
+    def test_each_of_many_rewards_has_its_outcome(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(
+                store, having=settings(reward_aggregation=Aggregation.SUM, reward_range=RewardRange(-1.0, 1.0))
+            )
+            await record(store)
+            await record(store, "z-other")
+            posted = [
+                (Reward("rec-1", 0.5, "click"), RewardReceipt(RewardOutcome.ACCEPTED, 4)),
+                (Reward("nil", 0.5, "click"), NotFoundError),
+                (Reward("rec-1", 0.25, "click"), ConflictError),
+                (Reward("rec-1", 1.5, "order"), InvalidArgumentError),
+                (Reward("z-other", 0.25, "click", final=True), RewardReceipt(RewardOutcome.ACCEPTED, 5)),
+                (Reward("rec-1", 0.5, "click", final=True), RewardReceipt(RewardOutcome.ACCEPTED, 6)),
+                (Reward("rec-1", 0.5, "click"), RewardReceipt(RewardOutcome.DUPLICATE, 6)),
+                (Reward("z-other", 0.0, "order"), ConflictError),
+            ]
+            told = await store.record_rewards(NAME, [reward for reward, _ in posted])
+            assert [type(one) if isinstance(one, Exception) else one for one in told] == [
+                outcome for _, outcome in posted
+            ]
+            assert [type(one) for one in await store.record_rewards(ABSENT, [Reward("rec-1", 1.0)])] == [NotFoundError]
+            assert await store.record_rewards(NAME, []) == []
+            events = [logged.event for logged in await whole_log(store, NAME)][3:]
+            assert events == [
+                RewardCollected("rec-1", "click", 0.5),
+                Rewarded("z-other", 0.25, await shown(store, "z-other")),
+                Rewarded("rec-1", 0.5, await shown(store)),
+            ]
+            before = await dump(store, NAME)
+            with pytest.raises(InvalidArgumentError):
+                await store.record_rewards(NAME, [Reward("rec-1", 1.0, "order"), Reward("rec-1", math.nan, "sale")])
+            assert await dump(store, NAME) == before
 
         run(stores, scenario)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Prior,
         Recommendation,
         RecommendationRequest,
+        Reward,
         RewardReceipt,
         SettingsChanged,
     )
@@ -587,6 +588,20 @@ class Store(Protocol):
             ended with its final reward.
         ExhaustedError
             REWARD_COUNT: the recommendation has `MOST_REWARDS` rewards.
+        """
+        ...
+
+    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """Do what `record_reward` does for each of several, in order; return what became of each, or its error.
+
+        What one is refused with stops no other. Their durability is awaited together: where it is not reached in time,
+        all are written, and each of those that were has a `NotDurableError`. Once the store is found to be away, those
+        that are left are not tried: an `UnavailableError` that says `nothing_sent`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On ``value``: one is not finite; then nothing is written.
         """
         ...
 

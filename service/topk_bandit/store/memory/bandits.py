@@ -30,6 +30,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
     SettingsChanged,
 )
+from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.arrivals import item_digest, settings_of
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         Prior,
         Recommendation,
         RecommendationRequest,
+        Reward,
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
@@ -478,6 +480,20 @@ class MemoryStore(Store):
         if recorded is None:
             raise refusal("no_recommendation", name, recommendation_id)
         return self._take_reward(bandit, recommendation_id, recorded, reward, final=final or is_first)
+
+    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """See `Store.record_rewards`."""
+        for reward in rewards:
+            finite_text("value", reward.value)
+        return [await self._attempt_reward(name, reward) for reward in rewards]
+
+    async def _attempt_reward(self, name: BanditName, reward: Reward) -> RewardReceipt | Exception:
+        try:
+            return await self.record_reward(
+                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+            )
+        except TopkBanditError as error:
+            return error
 
     def _take_reward(
         self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, reward: PostedReward, *, final: bool

@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     BanditName,
     BanditReset,
     Recommended,
+    Reward,
     RewardOutcome,
     RewardReceipt,
     SettingsChanged,
@@ -43,7 +44,6 @@ from topk_bandit.store.codec import (
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
-    MOST_REWARDS,
     MOST_SKIPPED,
     Expiry,
     ImportOutcome,
@@ -69,6 +69,7 @@ from topk_bandit.store.redis.replies import (
     read_slice,
     read_texts,
 )
+from topk_bandit.store.redis.rewards import Rewards
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
@@ -136,6 +137,7 @@ class RedisStore(Store):
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
+        self._rewards = Rewards(self._bandits, self._keys)
         self._arrivals = Arrivals(link, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
@@ -365,15 +367,11 @@ class RedisStore(Store):
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
     ) -> RewardReceipt:
         """See `Store.record_reward`."""
-        posted = (recommendation_id, finite_text("value", value), reward_id, int(final), MOST_REWARDS)
-        keys = self._keys.bandit(name)
-        (status, position), durability = await self._bandits.tell(
-            scripts.RECORD_REWARD,
-            name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
-            (*self._announcing(name), *posted),
-        )
-        return RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
+        return await self._rewards.record(name, Reward(recommendation_id, value, reward_id, final))
+
+    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """See `Store.record_rewards`."""
+        return await self._rewards.record_all(name, rewards)
 
     async def correct_reward(
         self,
