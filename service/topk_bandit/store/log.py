@@ -765,8 +765,8 @@ class Store(Protocol):
         """Keep what arrives of a bandit, where no call but these finds it, if the import is as far as `before`.
 
         An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept as
-        long as a closed recommendation. Returns False, and changes nothing, when
-        the import is elsewhere, or another one.
+        long as a closed recommendation. What is sent again, and was kept, is kept once. Returns False, and changes
+        nothing, when the import is elsewhere, or another one.
         """
         ...
 

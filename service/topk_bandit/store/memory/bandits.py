@@ -756,6 +756,8 @@ class MemoryStore(Store):
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""
         known = self._find_arriving(name)
+        if known is not None and known.arrival == arriving.arrival:
+            return True
         if before.next_line == 0:
             known = ArrivingBandit(before)
         if known is None or known.arrival != before:

@@ -296,6 +296,8 @@ class MemoryStudies(StudyStore):
     async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
         """See `StudyStore.record_arrival`; nothing expires."""
         known = self._arriving.get(name)
+        if known is not None and known.arrival == arriving.arrival:
+            return True
         if before.next_line == 0:
             known = StudyArriving(before)
         if known is None or known.arrival != before:
