@@ -74,6 +74,7 @@ from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
+from topk_bandit.store.redis.unlisted import find_unlisted
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
 if TYPE_CHECKING:
@@ -575,6 +576,16 @@ class RedisStore(Store):
     def find_damaged(self, *, pause_seconds: float = 0.0) -> AsyncIterator[Damage]:
         """Yield each bandit whose keys are damaged; see `topk_bandit.store.redis.damage`."""
         return find_damaged(self._link, self._keys, self._tenants, self._bandits.index, pause_seconds=pause_seconds)
+
+    def find_unlisted(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
+        """Yield each bandit that lists lack; see `topk_bandit.store.redis.unlisted`."""
+        return find_unlisted(self._link, self._keys, self._tenants, self._bandits.index, pause_seconds=pause_seconds)
+
+    async def list_again(self, name: BanditName) -> None:
+        """Put a bandit that lists lack back into them."""
+        incarnation = await self._link.call("HGET", self._keys.bandit(name).meta, "incarnation") or b"lost"
+        await self._bandits.index.enter_again(name.tenant, name.bandit, incarnation=incarnation.decode())
+        await self._tenants.add(name.tenant)
 
     def programs(self, worker: str, *, about: str) -> Programs:
         """Return a worker's share in the data version of the store; `about` is what an operator knows it by."""

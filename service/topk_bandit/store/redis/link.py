@@ -246,6 +246,18 @@ class Link:
         async with self._guard(""):
             return await self._deployment.ask_primaries(command)
 
+    async def scan(self, pattern: str, *, at_once: int) -> AsyncIterator[Sequence[bytes]]:
+        """Yield the keys that match a pattern, some of them twice, in parts: what is found among `at_once` keys."""
+        async with self._guard(""):
+            servers = await self._deployment.primaries()
+        for server in servers:
+            cursor = -1
+            while cursor:
+                asked = ("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", at_once)
+                async with self._guard(""):
+                    cursor, found = await self._deployment.ask(server, *asked)
+                yield found
+
     async def read_settings(self, *names: str) -> Mapping[str, Mapping[str, str]]:
         """Return settings of each server that takes writes, by server; nothing where we may not read them."""
         async with self._guard(""):
