@@ -1426,6 +1426,24 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_bandits_with_something_due_are_found_among_all(self, forgetful_stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            found = [BanditName(tenant, f"b{number:03}") for tenant in ("one", "two/}") for number in range(150)]
+            for name in found:
+                await store.create_bandit(name, settings(reward_wait_ms=1000), incarnation="first", quota=150)
+            open_, closed = found[0], found[-1]
+            for name in (open_, closed):
+                await record(store, name=name)
+            await store.record_reward(closed, "rec-1", 1.0)
+            assert [name async for name in store.find_overdue()] == []
+            await forgetful_stores.pass_time(1000 + 500)
+            assert [name async for name in store.find_overdue()] == [open_, closed]
+            for name in (open_, closed):
+                await store.expire_due(name, limit=9)
+            assert [name async for name in store.find_overdue()] == []
+
+        run(forgetful_stores, scenario)
+
     def test_one_reward_sent_fifty_times_is_accepted_once(self, stores: Stores) -> None:
         async def scenario(*connected: Store) -> None:
             await create(connected[0])

@@ -676,6 +676,16 @@ class Store(Protocol):
         """
         ...
 
+    def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
+        """Yield each bandit for which `expire_due` has something to do, whosever it is, but for damaged ones.
+
+        Parameters
+        ----------
+        pause_seconds
+            How long the store is left alone after a hundred bandits or so.
+        """
+        ...
+
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """Return up to `limit` events from position `start` on; or raise `NotFoundError`."""
         ...

@@ -209,6 +209,11 @@ class _Bandit:
         recorded.state, recorded.closed_ms = state, at_ms
         self.deadlines.pop(recommendation_id, None)
 
+    def has_overdue(self, *, now_ms: int, before_ms: int) -> bool:
+        """Tell whether a slate is to be closed by now, or one that was closed before to be forgotten."""
+        closed = (self.recorded[key].closed_ms for key in self.recorded if key not in self.deadlines)
+        return any(one <= now_ms for one in self.deadlines.values()) or any(one < before_ms for one in closed)
+
     def forget(self, *, before_ms: int, limit: int) -> int:
         """Forget up to `limit` records that were closed before; return how many."""
         closed = [(self.recorded[key].closed_ms, key) for key in self.recorded if key not in self.deadlines]
@@ -637,6 +642,13 @@ class MemoryStore(Store):
             self._end(bandit, key, at_ms=now_ms)
         forgotten = bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
         return Expiry(len(chosen), min(bandit.deadlines.values(), default=None), forgotten)
+
+    async def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:  # noqa: ARG002
+        """See `Store.find_overdue`; nobody has to be left alone."""
+        now_ms = self._clock_ms()
+        for name, bandit in sorted(self._bandits.items()):
+            if bandit.has_overdue(now_ms=now_ms, before_ms=now_ms - self._record_retention_ms):
+                yield name
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

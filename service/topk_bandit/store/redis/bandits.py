@@ -60,6 +60,7 @@ from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import ArrivalKeys, KeySpace
 from topk_bandit.store.redis.link import Link
+from topk_bandit.store.redis.overdue import find_overdue
 from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.replies import (
     read_bandit,
@@ -436,6 +437,17 @@ class RedisStore(Store):
             (*self._announcing(name), limit, self._record_retention_ms),
         )
         return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None, int(forgotten))
+
+    def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
+        """See `Store.find_overdue` and `topk_bandit.store.redis.overdue`."""
+        return find_overdue(
+            self._link,
+            self._keys,
+            self._tenants,
+            self._bandits.index,
+            retention_ms=self._record_retention_ms,
+            pause_seconds=pause_seconds,
+        )
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

@@ -241,6 +241,38 @@ class Link:
         async with self._guard(key):
             return await self._deployment.execute(command, key, *arguments)
 
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands about one key each, those of a server together; return the replies.
+
+        `CorruptDataError` stands in place of the reply of one whose key is of another kind.
+        """
+        servers: dict[str, list[Command]] = {}
+        for command in commands:
+            servers.setdefault(self._deployment.node_of(str(command[1])), []).append(command)
+        answered: dict[Command, Any] = {}
+        for together in servers.values():
+            key = str(together[0][1])
+            async with self._guard(key):
+                replies = await self._deployment.execute_together(key, together)
+            answered |= dict(zip(together, replies, strict=True))
+        for command in commands:
+            if isinstance(answered[command], Exception):
+                answered[command] = await self._call_alone(command)
+        return [answered[command] for command in commands]
+
+    async def _call_alone(self, command: Command) -> Any:  # noqa: ANN401 - as above
+        """Return the reply of a command whose key may have moved to another server of a cluster."""
+        name, key, *arguments = command
+        try:
+            return await self.call(str(name), str(key), *arguments)
+        except CorruptDataError as error:
+            return error
+
+    async def clock_ms(self) -> int:
+        """Return the time by the servers that take writes; the latest, if theirs differ."""
+        times = await self.ask_primaries("TIME")
+        return max(int(seconds) * 1000 + int(microseconds) // 1000 for seconds, microseconds in times.values())
+
     async def ask_primaries(self, command: str) -> Mapping[str, Any]:
         """Send a command without keys to each server that takes writes; return the replies by server."""
         async with self._guard(""):

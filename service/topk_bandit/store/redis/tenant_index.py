@@ -69,6 +69,12 @@ class TenantIndex:
         members = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, limit)
         return [member.decode() for member in members]
 
+    async def first_pages(self, tenants: Sequence[str], *, limit: int) -> Sequence[Sequence[str]]:
+        """Return up to `limit` ids of each of some tenants, in order; none of one whose index is damaged."""
+        keys = [self._keys(tenant).entries for tenant in tenants]
+        pages = await self._link.call_many([("ZRANGEBYLEX", key, "(", "+", "LIMIT", 0, limit) for key in keys])
+        return [() if isinstance(page, Exception) else [member.decode() for member in page] for page in pages]
+
     async def unlisted(self, tenant: str, entries: Sequence[str]) -> Sequence[str]:
         """Return those of a tenant's ids that have no entry."""
         scores = await self._link.call("ZMSCORE", self._keys(tenant).entries, *entries)
