@@ -1641,6 +1641,9 @@ class StoreContract:
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rec-1", 1.0)
             assert await store.get_bandit(NAME) == before
+            # Nobody knows of its first use any more: a reward for that is taken for the second.
+            assert (await record(store, "rec-1")).status is RecordStatus.RECORDED
+            assert (await store.record_reward(NAME, "rec-1", 2.0)).outcome == RewardOutcome.ACCEPTED
             assert (await store.record_reward(NAME, "open", 1.0)).outcome == RewardOutcome.ACCEPTED
 
         run(forgetful_stores, scenario)
