@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from tests.bandits.harness import NAME, SETTINGS, running_worker
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.bandits import RedisStore
 
 RETENTION_MS = 150
+RESTING = 1000
 MANY = 600  # more than two calls forget
 
 
@@ -55,6 +57,52 @@ def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
 
     with running_server(valkey_binary(), append_only=False) as server:
         stores = RedisStores(server.url, record_retention_ms=RETENTION_MS)
+        run(stores, scenario)
+
+
+def test_a_round_touches_only_what_has_something_due() -> None:
+    """Of many that rest: what has nothing due costs a share of a message, and not a call."""
+    names = [BanditName(f"t{number % 7}", f"b{number}") for number in range(RESTING)]
+
+    async def scenario(store: RedisStore) -> None:
+        await asyncio.gather(*(store.create_bandit(name, PLAIN, incarnation="first", quota=RESTING) for name in names))
+        keys = KeySpace(stores.prefix)
+        with server.client() as client:
+            for name in names[:3]:
+                given = recommendation("r0")
+                await store.record_recommendation(name, plain_request(), given, incarnation="first", items_position=0)
+                client.zadd(keys.bandit(name).deadlines, {"r0": 1})
+            async with running_worker(store) as worker:
+                before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+                start = time.monotonic()
+                await Housekeeper(worker.store, worker.residents).go_round()
+                assert time.monotonic() - start < RESTING * 0.005
+                assert worker.hooks.store_calls["expire_due"] == 3
+                # Three are closed, the worker's own calls aside.
+                assert client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 10
+        for name in names[:3]:
+            assert isinstance((await whole_log(store, name))[-1].event, Expired)
+
+    with running_server(valkey_binary(), append_only=False) as server:
+        stores = RedisStores(server.url)
+        run(stores, scenario)
+
+
+def test_rounds_follow_each_other() -> None:
+    async def scenario(store: RedisStore) -> None:
+        idle = BanditName("one", "idle")
+        async with running_worker(store) as worker:
+            keeping = asyncio.create_task(Housekeeper(store, worker.residents, round_seconds=0.05).run())
+            await fill(store, idle, slates=1)
+            with server.client() as client:
+                client.zadd(KeySpace(stores.prefix).bandit(idle).deadlines, {"r0": 1})
+            async with asyncio.timeout(10.0):
+                while not isinstance((await whole_log(store, idle))[-1].event, Expired):
+                    await asyncio.sleep(0.02)
+            keeping.cancel()
+
+    with running_server(valkey_binary(), append_only=False) as server:
+        stores = RedisStores(server.url)
         run(stores, scenario)
 
 

@@ -82,7 +82,9 @@ async def arrive(store: Store, name: BanditName, lines: Sequence[str], *, at_onc
             arrival, arrived, Lines("one", place, tuple(part)), parsed, version=store.data_version, check=_take_anything
         )
         assert await store.record_arrival(name, arriving, before=arrival)
-        assert not await store.record_arrival(name, arriving, before=replace(arrival, next_line=10**6))
+        assert await store.record_arrival(name, arriving, before=arrival)
+        elsewhere = replace(arriving, arrival=replace(arriving.arrival, next_line=10**6 + 1))
+        assert not await store.record_arrival(name, elsewhere, before=replace(arrival, next_line=10**6))
         arrival = arriving.arrival
         assert await store.find_arrival(name) == arrival
     return arrival

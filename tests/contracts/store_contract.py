@@ -45,6 +45,7 @@ from topk_bandit.domain.bandits import (
     Lapsed,
     LoggedEvent,
     Recommended,
+    Reward,
     RewardAmended,
     RewardCollected,
     Rewarded,
@@ -998,6 +999,42 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_each_of_many_rewards_has_its_outcome(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(
+                store, having=settings(reward_aggregation=Aggregation.SUM, reward_range=RewardRange(-1.0, 1.0))
+            )
+            await record(store)
+            await record(store, "z-other")
+            posted = [
+                (Reward("rec-1", 0.5, "click"), RewardReceipt(RewardOutcome.ACCEPTED, 4)),
+                (Reward("nil", 0.5, "click"), NotFoundError),
+                (Reward("rec-1", 0.25, "click"), ConflictError),
+                (Reward("rec-1", 1.5, "order"), InvalidArgumentError),
+                (Reward("z-other", 0.25, "click", final=True), RewardReceipt(RewardOutcome.ACCEPTED, 5)),
+                (Reward("rec-1", 0.5, "click", final=True), RewardReceipt(RewardOutcome.ACCEPTED, 6)),
+                (Reward("rec-1", 0.5, "click"), RewardReceipt(RewardOutcome.DUPLICATE, 6)),
+                (Reward("z-other", 0.0, "order"), ConflictError),
+            ]
+            told = await store.record_rewards(NAME, [reward for reward, _ in posted])
+            assert [type(one) if isinstance(one, Exception) else one for one in told] == [
+                outcome for _, outcome in posted
+            ]
+            assert [type(one) for one in await store.record_rewards(ABSENT, [Reward("rec-1", 1.0)])] == [NotFoundError]
+            assert await store.record_rewards(NAME, []) == []
+            events = [logged.event for logged in await whole_log(store, NAME)][3:]
+            assert events == [
+                RewardCollected("rec-1", "click", 0.5),
+                Rewarded("z-other", 0.25, await shown(store, "z-other")),
+                Rewarded("rec-1", 0.5, await shown(store)),
+            ]
+            before = await dump(store, NAME)
+            with pytest.raises(InvalidArgumentError):
+                await store.record_rewards(NAME, [Reward("rec-1", 1.0, "order"), Reward("rec-1", math.nan, "sale")])
+            assert await dump(store, NAME) == before
+
+        run(stores, scenario)
+
     def test_a_recommendation_has_a_bound_on_its_rewards(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store, having=settings(reward_aggregation=Aggregation.MAX))
@@ -1389,6 +1426,24 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_bandits_with_something_due_are_found_among_all(self, forgetful_stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            found = [BanditName(tenant, f"b{number:03}") for tenant in ("one", "two/}") for number in range(150)]
+            for name in found:
+                await store.create_bandit(name, settings(reward_wait_ms=1000), incarnation="first", quota=150)
+            open_, closed = found[0], found[-1]
+            for name in (open_, closed):
+                await record(store, name=name)
+            await store.record_reward(closed, "rec-1", 1.0)
+            assert [name async for name in store.find_overdue()] == []
+            await forgetful_stores.pass_time(1000 + 500)
+            assert [name async for name in store.find_overdue()] == [open_, closed]
+            for name in (open_, closed):
+                await store.expire_due(name, limit=9)
+            assert [name async for name in store.find_overdue()] == []
+
+        run(forgetful_stores, scenario)
+
     def test_one_reward_sent_fifty_times_is_accepted_once(self, stores: Stores) -> None:
         async def scenario(*connected: Store) -> None:
             await create(connected[0])
@@ -1586,6 +1641,9 @@ class StoreContract:
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rec-1", 1.0)
             assert await store.get_bandit(NAME) == before
+            # Nobody knows of its first use any more: a reward for that is taken for the second.
+            assert (await record(store, "rec-1")).status is RecordStatus.RECORDED
+            assert (await store.record_reward(NAME, "rec-1", 2.0)).outcome == RewardOutcome.ACCEPTED
             assert (await store.record_reward(NAME, "open", 1.0)).outcome == RewardOutcome.ACCEPTED
 
         run(forgetful_stores, scenario)

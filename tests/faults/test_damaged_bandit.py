@@ -1,4 +1,4 @@
-"""A bandit whose keys in the store were deleted by hand: it is told of, hides no other, and is deleted."""
+"""Bandits of which keys in the store were deleted by hand: they are told, hide no other, and are deleted or mended."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.servers import RunningServer
 
 KEYS = KeySpace("topk-bandit").bandit(BanditName("acme", "lost"))
+LISTS = (KeySpace("topk-bandit").tenants, *KeySpace("topk-bandit").bandits("acme"))
 
 
 def shown(service: Service, metric: str) -> float:
@@ -35,8 +36,8 @@ def command(*words: str) -> tuple[int, str]:
     return ran.returncode, ran.stdout + ran.stderr
 
 
-async def lose_one(server: RunningServer) -> None:
-    """Leave a store of two bandits in which one has lost its record."""
+async def lose_one(server: RunningServer, *keys: str) -> None:
+    """Leave a store of two bandits in which one has lost keys."""
     store = await RedisStore.connect(server.url)
     for bandit in ("lost", "well"):
         name = BanditName("acme", bandit)
@@ -44,13 +45,13 @@ async def lose_one(server: RunningServer) -> None:
         await store.change_items(name, upserted=ITEMS, retired=[])
     await store.close()
     with server.client() as client:
-        client.delete(KEYS.meta)
+        client.delete(*keys)
 
 
 def test_a_bandit_that_lost_its_record_is_told_of_and_deleted(tmp_path: Path) -> None:
     excused = "a bandit can't be served"
     with running_server(valkey_binary(), config=["appendfsync always"]) as server, server.client() as keys:
-        asyncio.run(lose_one(server))
+        asyncio.run(lose_one(server, KEYS.meta))
         flags = (f"--redis-url={server.url}", "--workers=1")
         with serving(tmp_path, *flags, excused=excused) as service, service.client(tenant="acme") as client:
             until(lambda: shown(service, "topk_bandit_damaged_bandits") == 1, what="the metric tells")
@@ -70,3 +71,24 @@ def test_a_bandit_that_lost_its_record_is_told_of_and_deleted(tmp_path: Path) ->
             assert status == 0, said
             assert keys.exists(*KEYS.all) == 0
             client.create_bandit("lost", slate_size=2, item_capacity=9)
+
+
+def test_bandits_that_lists_have_lost_are_told_of_and_put_back(tmp_path: Path) -> None:
+    missing = "a bandit was missing in its tenant's list"
+    with running_server(valkey_binary(), config=["appendfsync always"]) as server:
+        asyncio.run(lose_one(server, *LISTS))
+        status, said = command("doctor", f"--redis-url={server.url}")
+        assert status == 1
+        assert "lists: 2 bandits are missing" in said
+        assert "tenants/acme/bandits/lost" in said
+        flags = (f"--redis-url={server.url}", "--workers=1")
+        with serving(tmp_path, *flags) as service, service.client(tenant="acme") as client:
+            until(lambda: len(list(client.list_bandits())) == 2, what="the bandits are listed again")
+            assert client.recommend("lost", context=[0.1, 0.2, 0.3]).id
+            until(lambda: shown(service, "topk_bandit_damaged_bandits") == 2, what="the metric tells")
+            told = [record["bandit"] for record in service.records if missing in record["message"]]
+            assert sorted(told) == ["tenants/acme/bandits/lost", "tenants/acme/bandits/well"]
+            client.delete_bandit("lost")
+            assert [known.name for known in client.list_bandits()] == ["well"]
+        status, said = command("doctor", f"--redis-url={server.url}")
+        assert status == 0, said

@@ -1,4 +1,4 @@
-"""Histories whose import is killed at some end: begun again, they end in the model of one that was not."""
+"""Imports that are killed at some end: begun again, they end in the model of one that was not."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.faults.service import COMMAND, clean_environment, serving
+from tests.faults.service import COMMAND, clean_environment, serving, until
 from tests.long_forms import usual_or_long
 
 from topk_bandit.client import ClientError
+from topk_bandit.commands.operate.archives import Archive, archive_lines, examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,9 +28,10 @@ if TYPE_CHECKING:
     from topk_bandit.client import BanditStats, Client
 
 ROWS = usual_or_long(4000, long=30_000)
-KILLS = usual_or_long(2, long=24)
+KILLS = usual_or_long(4, long=24)
 ITEMS = [f"i{number}" for number in range(8)]
 HISTORY = "year"
+ROUNDS = usual_or_long(1500, long=6000)
 
 
 @pytest.fixture
@@ -51,12 +55,16 @@ def kill_everything(service: Service, command: subprocess.Popen[str]) -> None:
     service.start()
 
 
-KINDS = (kill_the_command, kill_a_worker, kill_everything)
+def kill_the_store(service: Service, _: subprocess.Popen[str]) -> None:
+    os.kill(service.store_pid, signal.SIGKILL)
 
 
-def run_killed(service: Service, words: Callable[[], list[str]], progress: Callable[[], int]) -> int:
-    """Run a command until it has come to its end, and kill something at each progress; return the kills."""
-    kills, before = 0, progress()
+KINDS = (kill_the_command, kill_a_worker, kill_the_store, kill_everything)
+
+
+def run_killed(service: Service, words: Callable[[], list[str]], progress: Callable[[], int], *, kills: int = 0) -> int:
+    """Run a command until it has come to its end, and kill something at each progress; return all kills by then."""
+    before = progress()
     while True:
         command = subprocess.Popen(
             [COMMAND, *words()], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean_environment()
@@ -91,7 +99,8 @@ def stats(service: Service, bandit: str) -> BanditStats:
         while True:
             try:
                 assert client.verify(bandit).agrees
-                return client.stats(bandit)
+                # When a snapshot is saved is each worker's own affair.
+                return replace(client.stats(bandit), snapshot_position=0)
             except ClientError:
                 if time.monotonic() > deadline:
                     raise
@@ -125,3 +134,78 @@ def test_a_history_ends_in_the_posterior_of_one_that_nothing_was_killed_in(servi
     whole, killed = stats(service, "whole"), stats(service, "killed")
     assert killed.imported_count == whole.imported_count == ROWS
     assert (killed.log_position, killed.posterior_digest) == (whole.log_position, whole.posterior_digest)
+
+
+def trade(client: Client, bandit: str, rounds: int = ROUNDS) -> None:
+    """Give out slates; some have had their reward, and some wait for it."""
+    rng = np.random.default_rng(7)
+    for number in range(rounds):
+        slate = client.recommend(bandit, rng.normal(size=2).tolist(), request_id=f"r{number}")
+        if number % 5:
+            client.reward(bandit, slate.id, float(rng.normal()))
+
+
+def export(service: Service, path: Path) -> Archive:
+    words = ["events", "export", "shop/home", f"--out={path}", f"--address={service.address}"]
+    subprocess.run([COMMAND, *words], env=clean_environment(), check=True)
+    return examine(path)
+
+
+def arrived(service: Service, archive: Archive) -> int:
+    with service.client() as client:
+        return client.import_events("killed", (), import_id=archive.digest, first_line=0).next_line
+
+
+def contents(client: Client, bandit: str) -> Counter[str]:
+    """Count the lines that a bandit is exported as, but for its name, and for those about the whole of them."""
+    first, *lines = archive_lines(client, bandit)
+    return Counter([first.replace(f"bandits/{bandit}", ""), *lines[:-1]])
+
+
+@pytest.mark.long_form
+def test_a_bandit_that_arrives_is_the_one_that_left_whatever_is_killed(service: Service, tmp_path: Path) -> None:
+    path = tmp_path / "home.jsonl"
+    with service.client() as client:
+        make(client, "home")
+        trade(client, "home")
+
+    archive = export(service, path)
+
+    def words() -> list[str]:
+        return ["events", "import", str(path), "--as=shop/killed", "--timeout=10", f"--address={service.address}"]
+
+    left, kills = stats(service, "home"), 0
+    with service.client() as client:
+        lines = contents(client, "home")
+    while kills < KILLS:
+        kills = run_killed(service, words, lambda: arrived(service, archive), kills=kills)
+        # Once more finds that it is done.
+        assert subprocess.run([COMMAND, *words()], env=clean_environment(), check=False).returncode == 0
+        assert stats(service, "killed") == left
+        with service.client() as client:
+            assert contents(client, "killed") == lines
+            client.delete_bandit("killed")
+
+
+def test_a_command_whose_service_is_gone_ends_in_its_time_and_says_where_it_goes_on(
+    service: Service, tmp_path: Path
+) -> None:
+    path = tmp_path / "home.jsonl"
+    with service.client() as client:
+        make(client, "home")
+        trade(client, "home", 500)
+    archive = export(service, path)
+    words = ["events", "import", str(path), "--as=shop/killed", "--timeout=2", f"--address={service.address}"]
+    command = subprocess.Popen([COMMAND, *words], stderr=subprocess.PIPE, text=True, env=clean_environment())
+    until(lambda: arrived(service, archive), what="the first lines have arrived")
+    service.kill_everything()
+    killed = time.monotonic()
+    _, told = command.communicate(timeout=60.0)
+    assert time.monotonic() - killed < 10.0
+    assert command.returncode == 1
+    service.start()
+    count = arrived(service, archive)
+    assert f"; {count} of {archive.lines} lines of {path} have arrived" in told
+    words[-1] = f"--address={service.address}"
+    assert subprocess.run([COMMAND, *words], env=clean_environment(), check=False).returncode == 0
+    assert stats(service, "killed") == stats(service, "home")

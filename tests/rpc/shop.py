@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.bandits.imports import RowsOfImport
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest, Reward
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import StoreStatus, WorkerStatus
 
@@ -215,6 +215,17 @@ class Shop:
         return (
             RewardReceipt(RewardOutcome.LATE) if late else RewardReceipt(RewardOutcome.ACCEPTED, 1 + len(loop.rewards))
         )
+
+    async def rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        return [await self._attempt(name, reward) for reward in rewards]
+
+    async def _attempt(self, name: BanditName, reward: Reward) -> RewardReceipt | Exception:
+        try:
+            return await self.reward(
+                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+            )
+        except Exception as error:  # noqa: BLE001 - as a store does with what it can't read
+            return error
 
     async def correct_reward(
         self, name: BanditName, recommendation_id: str, value: float | None, *, reward_id: str = ""

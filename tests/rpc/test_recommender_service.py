@@ -8,7 +8,6 @@ from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, create, recommend, refused
 
 from topk_bandit.domain.bandits import BanditName
-from topk_bandit.domain.errors import NotDurableError, UnavailableError
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -228,30 +227,6 @@ def test_batch_reward_gives_each_entry_its_own_result(
     assert "secret" not in results[4].error.message
     assert "a secret" in caplog.text
     assert all(result.error.message for result in results if result.HasField("error"))
-
-
-def test_batch_reward_asks_a_store_that_is_away_once(
-    server: RunningServer, channel: grpc.Channel, stub: RecommenderServiceStub
-) -> None:
-    recommend(channel, request_id="p")
-    server.shop.faults["q"] = UnavailableError("the store can't be reached")
-    recommend(channel, request_id="q")
-    results = stub.BatchReward(entries(("p", 1.0), ("q", 1.0), ("", 1.0), ("p", 1.0)), timeout=10).results
-    assert [result.error.code for result in results] == [0, 14, 3, 14]
-    assert server.shop.calls.count("reward") == 2
-
-
-def test_batch_reward_says_written_of_what_was_written_alone(
-    server: RunningServer, channel: grpc.Channel, stub: RecommenderServiceStub
-) -> None:
-    for name in "pqr":
-        recommend(channel, request_id=name)
-    server.shop.faults["q"] = NotDurableError("written, but not to the disk in time")
-    results = stub.BatchReward(entries(("p", 1.0), ("q", 1.0), ("r", 1.0)), timeout=10).results
-    assert [result.error.code for result in results] == [0, 14, 14]
-    assert [result.error.reason for result in results] == ["", "NOT_DURABLE", ""]
-    assert "written, but" in results[1].error.message
-    assert results[2].error.message.startswith("not tried")
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.harness import RedisStores, run
+from tests.contracts.harness import RedisStores, dump, run
 from tests.contracts.samples import ITEMS, SETTINGS, recommendation, request
 from tests.rpc.whole import served
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.client import Internal
+from topk_bandit.client import Internal, Source
 from topk_bandit.domain.bandits import BanditName
-from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,12 +42,20 @@ async def spoil(store: RedisStore) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_no_caller_is_to_blame_for_an_event_that_can_not_be_folded(call: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is changed that no model would learn of: slates go on as they were, and a repetition finds the same."""
+
     async def scenario(store: RedisStore) -> None:
         await spoil(store)
-        async with served(store, quotas=Quotas({Quota.BANDITS: 2, Quota.ITEMS: UNLIMITED - 1})) as client:
-            with pytest.raises(Internal) as told:
-                await CALLS[call](client)
-        assert told.value.reference in caplog.text
+        before = await dump(store, HOME)
+        async with served(store) as client:
+            for number in range(2):
+                with pytest.raises(Internal) as told:
+                    await CALLS[call](client)
+                assert told.value.reference in caplog.text
+                assert await dump(store, HOME) == before
+                slate = await client.recommend("home", [0.5, 0.5, 0.5], request_id=f"r{number}")
+                assert slate.source is Source.SERVICE
+                before = await dump(store, HOME)
 
     with running_server(valkey_binary(), append_only=False) as server:
         run(RedisStores(server.url), scenario)

@@ -174,6 +174,7 @@ async def use_bandits(store: Store) -> Sequence[str]:
     await store.note_follower(NAME, follower="new", items_position=2)
     await store.measure(NAME.tenant)
     assert [damage async for damage in store.find_damaged()] == []
+    await store.list_again(NAME)
     await store.slowest_follower(NAME, heard_within_ms=60_000)
     await store.list_items(NAME)
     await store.read_log(NAME, start=1, limit=5)

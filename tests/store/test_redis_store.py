@@ -8,11 +8,13 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from redis.crc import key_slot
+from tests.contracts.archives import Sender, archived
 from tests.contracts.harness import RedisStores, dump, listening, run, whole_log
 from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request, settings
 from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
@@ -211,6 +213,26 @@ def test_items_change_once_though_the_reply_was_lost(valkey: RunningServer) -> N
             proxy.lose(scripts.CHANGE_ITEMS, replies=1)
             changed = await store.change_items(NAME, upserted=[Item("pear", available=False)], retired=["apple"])
             assert (proxy.lost, changed.log_position) == (2, 6)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("script", [scripts.RECORD_ARRIVAL, scripts.FINISH_ARRIVAL], ids=["part", "end"])
+def test_a_bandit_arrives_once_though_replies_were_lost(valkey: RunningServer, script: Script) -> None:
+    async def main() -> None:
+        async with through_proxy(valkey) as (proxy, store):
+            await furnish(store)
+            lines = await archived(store, NAME)
+            await store.delete_bandit(NAME)
+            sender, receipt = Sender(store), None
+            for place, line in enumerate(lines):
+                proxy.lose(script, replies=1)
+                receipt = await sender.send(NAME, [line], first=place)
+                assert receipt.next_line == place + 1
+            assert proxy.lost == (len(lines) if script is scripts.RECORD_ARRIVAL else 1)
+            assert receipt is not None
+            assert receipt.log_position == (await store.get_bandit(NAME)).log_position
+            assert Counter(await archived(store, NAME)) == Counter(lines)
 
     asyncio.run(main())
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.crc import key_slot
 from tests.contracts.harness import RedisStores
+from tests.contracts.study_archives import StudySender, archived_study
 from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imported, study_settings
 from tests.servers import running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, UnavailableError
-from topk_bandit.domain.studies import DesignCancelled, DesignState, LoggedStudyEvent, RankingAnswer, StudyName
+from topk_bandit.domain.studies import (
+    DesignCancelled,
+    DesignState,
+    LoggedStudyEvent,
+    RankingAnswer,
+    StudyName,
+    StudyQuery,
+)
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.log import ImportOutcome, RecordStatus
 from topk_bandit.store.redis import scripts
@@ -144,6 +153,26 @@ def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer,
             assert after.log_position == before.log_position + appended
             listed = [record.name.study for record in await store.list_studies("shop", after="", limit=9)]
             assert listed == ["new", "other", "taste"] if call == "create" else ["other", "taste"]
+
+    asyncio.run(main())
+
+
+def test_a_study_arrives_once_though_replies_were_lost(valkey: RunningServer) -> None:
+    async def main() -> None:
+        async with through_proxy(valkey) as (proxy, store):
+            plain = replace(study_settings(), queries=(StudyQuery("now", (1.0,)), StudyQuery("later", (2.0,))))
+            record = await store.create_study(STUDY, plain, incarnation="first", quota=9)
+            await store.end_design(record, CHOSEN)
+            lines = await archived_study(store, STUDY)
+            await store.delete_study(STUDY)
+            sender, receipt = StudySender(store), None
+            for place, line in enumerate(lines):
+                proxy.lose(scripts.RECORD_ARRIVAL, replies=1)
+                receipt = await sender.send(STUDY, [line], first=place)
+            assert proxy.lost == len(lines)
+            assert receipt is not None
+            assert receipt.made is not None
+            assert await archived_study(store, STUDY) == lines
 
     asyncio.run(main())
 

@@ -123,6 +123,7 @@ class Bandits:
         What is overdue is closed under the old settings. When the call returns, this worker decides with the new
         settings; the others hear of them within a moment.
         """
+        await self._check_learner(name)
         await self._residents.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
@@ -155,6 +156,7 @@ class Bandits:
 
         When the call returns, this worker decides without it; the others hear of it within a moment.
         """
+        await self._check_learner(name)
         record = await self._store.reset_bandit(name, request_id=request_id or self._new_id())
         await self._residents.follow(name)
         return record
@@ -170,12 +172,14 @@ class Bandits:
         """
         if any(item.features.values for item in items):
             check_items((await self._store.get_bandit(name)).settings, items)
+        await self._check_learner(name)
         await self._residents.expire(name)
         await self._check_room(name, items)
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
         """Take items out for good; return how many the bandit has, retired ones not counted."""
+        await self._check_learner(name)
         return await self._await_followers(name, await self._store.change_items(name, upserted=(), retired=item_ids))
 
     async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[Item]:
@@ -199,6 +203,13 @@ class Bandits:
         model = await self._residents.follow(name)
         digests = await asyncio.to_thread(digests_of, model)
         return _make_stats(record, model, digests, model_bytes=self._residents.budget.model_bytes)
+
+    async def _check_learner(self, name: BanditName) -> None:
+        """Raise what keeps the model from its log's end, before anything is written.
+
+        No model would learn of it, and no slate could be recorded after a change of items that none knows.
+        """
+        await self._residents.follow(name)
 
     async def _check_room(self, name: BanditName, items: Sequence[Item]) -> None:
         """Refuse items beyond the tenant's quota; those that are there can be changed while its logs have room."""

@@ -1,7 +1,8 @@
 """Closes and forgets what is overdue of bandits that nobody asks for.
 
 A bandit with a model in some worker has that done at each look at its log. One that rests would keep its open slates
-and closed records until somebody asks for it again: this goes through all bandits, however long they rest.
+and closed records until somebody asks for it again: this goes through all bandits, however long they rest, and asks
+many of them at once whether there is anything to do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ __all__ = ["Housekeeper"]
 
 _log = logging.getLogger(__name__)
 
-_PAGE = 64
 ROUND_SECONDS = 60.0
 PAUSE_SECONDS = 0.02
 
@@ -34,7 +34,7 @@ class Housekeeper:
     round_seconds
         How long it rests after each round.
     pause_seconds
-        How long it leaves the store alone after each bandit.
+        How long it leaves the store alone after each look at many bandits.
     """
 
     def __init__(
@@ -71,19 +71,9 @@ class Housekeeper:
         ExhaustedError
             The store is full, so that no slate can be closed.
         """
-        last = ""
-        while tenants := await self._store.list_tenants(after=last, limit=_PAGE):
-            for last in tenants:
-                await self._tidy_tenant(last)
-
-    async def _tidy_tenant(self, tenant: str) -> None:
-        after = ""
-        while records := await self._store.list_bandits(tenant, after=after, limit=_PAGE):
-            for record in records:
-                if self._residents.peek_model(record.name) is None:
-                    await self._tidy(record.name)
-                    await asyncio.sleep(self._pause_seconds)
-            after = records[-1].name.bandit
+        async for name in self._store.find_overdue(pause_seconds=self._pause_seconds):
+            if self._residents.peek_model(name) is None:
+                await self._tidy(name)
 
     async def _tidy(self, name: BanditName) -> None:
         try:

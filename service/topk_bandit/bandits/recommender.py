@@ -21,7 +21,7 @@ import numpy as np
 from topk_bandit.bandits.contexts import check_context, context_of_none
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.tenant_quotas import A_SLATE
-from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+from topk_bandit.domain.bandits import Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotDurableError,
@@ -269,17 +269,32 @@ class Recommender:
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
     ) -> RewardReceipt:
         """Take in a slate's reward, or one of several; see `topk_bandit.store.log.Store.record_reward`."""
+        reward = Reward(recommendation_id, value, reward_id, final)
         try:
             receipt = await self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
         except TopkBanditError as error:
-            self._hooks.rewarded(_name_refusal(error), value)
-            if isinstance(error, NotDurableError):
-                self._hooks.acknowledged("missed")
+            self._note_reward(name, reward, error)
             raise
-        self._residents.note_written(name, receipt.log_position, recommendation_id, is_reward=True)
-        self._hooks.rewarded(receipt.outcome, value)
-        self._hooks.acknowledged(receipt.durability.word)
+        self._note_reward(name, reward, receipt)
         return receipt
+
+    async def rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """Take in rewards, each with an outcome of its own; see `topk_bandit.store.log.Store.record_rewards`."""
+        outcomes = await self._store.record_rewards(name, rewards)
+        for reward, outcome in zip(rewards, outcomes, strict=True):
+            self._note_reward(name, reward, outcome)
+        return outcomes
+
+    def _note_reward(self, name: BanditName, reward: Reward, outcome: RewardReceipt | Exception) -> None:
+        """Tell the hooks, and whoever follows the log, what became of a reward."""
+        if isinstance(outcome, TopkBanditError):
+            self._hooks.rewarded(_name_refusal(outcome), reward.value)
+            if isinstance(outcome, NotDurableError):
+                self._hooks.acknowledged("missed")
+        elif not isinstance(outcome, Exception):
+            self._residents.note_written(name, outcome.log_position, reward.recommendation_id, is_reward=True)
+            self._hooks.rewarded(outcome.outcome, reward.value)
+            self._hooks.acknowledged(outcome.durability.word)
 
     async def correct_reward(
         self, name: BanditName, recommendation_id: str, value: float | None, *, reward_id: str = ""

@@ -30,6 +30,7 @@ from topk_bandit.store.redis.bandits import RedisStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.process.settings import Settings
     from topk_bandit.store.log import StoreReport
     from topk_bandit.store.redis.damage import Damage
@@ -102,12 +103,13 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         url = settings.redis_url or _running(settings.data_dir) or _embedded(settings, stack).url
         before = time.time()
-        report, seconds, version, damaged = asyncio.run(_reported(settings, url))
+        report, seconds, version, damaged, lost = asyncio.run(_reported(settings, url))
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
     yield _data_version(version)
     yield _damage(damaged)
+    yield _lost(lost)
     difference = report.clock_ms / 1e3 - before
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
@@ -151,7 +153,18 @@ def _damage(damaged: Sequence[Damage]) -> _Finding:
     return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}{more}. {remedy}")
 
 
-async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float, int | None, Sequence[Damage]]:
+def _lost(lost: Sequence[BanditName]) -> _Finding:
+    if not lost:
+        return _Finding("lists", "every bandit is in the index of its tenant")
+    more = f" and {len(lost) - MOST_TOLD} more" if len(lost) > MOST_TOLD else ""
+    named = ", ".join(map(str, lost[:MOST_TOLD])) + more
+    remedy = "Quotas, lists and backups miss them; a service that runs puts them back within minutes."
+    return _Finding("lists", f"{len(lost)} bandits are missing", f"{named}. {remedy}")
+
+
+async def _reported(
+    settings: Settings, url: str
+) -> tuple[StoreReport, float, int | None, Sequence[Damage], Sequence[BanditName]]:
     store = await RedisStore.connect(
         url,
         prefix=settings.key_prefix,
@@ -163,7 +176,8 @@ async def _reported(settings: Settings, url: str) -> tuple[StoreReport, float, i
         report = await store.check()
         seconds = time.perf_counter() - start
         damaged = [damage async for damage in store.find_damaged()]
-        return report, seconds, await store.programs("", about="").read(), damaged
+        lost = [name async for name in store.find_unlisted()]
+        return report, seconds, await store.programs("", about="").read(), damaged, lost
     finally:
         await store.close()
 

@@ -58,6 +58,7 @@ __all__ = [
     "Recommendation",
     "RecommendationRequest",
     "Recommended",
+    "Reward",
     "RewardAmended",
     "RewardCollected",
     "RewardOutcome",
@@ -351,6 +352,16 @@ class Recommendation:
     best_slate: tuple[str, ...] = ()
     passed_over: int = 0
     baseline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A number for the slate of one recommendation; `reward_id` is empty unless it is one of several."""
+
+    recommendation_id: str
+    value: float
+    reward_id: str = ""
+    final: bool = False
 
 
 class RewardOutcome(StrEnum):

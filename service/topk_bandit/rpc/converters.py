@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topk_bandit.domain.bandits import REGRET_CONFIDENCE, ActivationOutcome, Item, RecommendationRequest, RewardOutcome
+from topk_bandit.domain.bandits import (
+    REGRET_CONFIDENCE,
+    ActivationOutcome,
+    Item,
+    RecommendationRequest,
+    Reward,
+    RewardOutcome,
+)
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
@@ -38,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PageRequest",
-    "PostedReward",
     "activation_request",
     "activation_to_proto",
     "bandit_creation",
@@ -155,17 +161,7 @@ def timestamp(milliseconds: int) -> Timestamp:
     return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
 
 
-@dataclass(frozen=True, slots=True)
-class PostedReward:
-    """A number for the slate of one recommendation; `reward_id` is empty unless it is one of several."""
-
-    recommendation_id: str
-    value: float
-    reward_id: str
-    final: bool
-
-
-def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, PostedReward]:
+def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, Reward]:
     """Return whose reward a Reward posts, and what."""
     return fields.bandit_name("bandit", request.bandit), _posted_reward("", request)
 
@@ -181,23 +177,23 @@ def reward_named(
 
 def batch_of_rewards(
     request: recommender_pb.BatchRewardRequest,
-) -> tuple[BanditName, list[PostedReward | InvalidArgumentError]]:
+) -> tuple[BanditName, list[Reward | InvalidArgumentError]]:
     """Return whose rewards a BatchReward posts, and for each entry the reward or what is wrong with it."""
     name = fields.bandit_name("bandit", request.bandit)
     fields.size("rewards", len(request.rewards), most=_MAX_BATCH)
     return name, [_entry(index, entry) for index, entry in enumerate(request.rewards)]
 
 
-def _entry(index: int, entry: recommender_pb.RewardEntry) -> PostedReward | InvalidArgumentError:
+def _entry(index: int, entry: recommender_pb.RewardEntry) -> Reward | InvalidArgumentError:
     try:
         return _posted_reward(f"rewards[{index}].", entry)
     except InvalidArgumentError as error:
         return error
 
 
-def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_pb.RewardRequest) -> PostedReward:
+def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_pb.RewardRequest) -> Reward:
     value = entry.value if entry.HasField("value") else None
-    return PostedReward(
+    return Reward(
         recommendation_id=fields.opaque_id(f"{prefix}recommendation_id", entry.recommendation_id),
         value=fields.reward_value(f"{prefix}value", value),
         reward_id=fields.opaque_id(f"{prefix}reward_id", entry.reward_id) if entry.reward_id else "",

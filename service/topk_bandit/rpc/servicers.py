@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError, NotDurableError, UnavailableError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import converters, fields, imports
 from topk_bandit.rpc.failures import reward_error
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
-    from topk_bandit.domain.bandits import BanditName, RewardReceipt
-    from topk_bandit.rpc.converters import PostedReward
+    from topk_bandit.domain.bandits import RewardReceipt
     from topk_bandit.rpc.failures import FailureReporter
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -73,7 +72,9 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     async def Reward(self, request: recommender_pb.RewardRequest, _context: Context) -> recommender_pb.RewardResponse:
         """Take in a reward."""
         name, reward = converters.reward_request(request)
-        receipt = await self._post(name, reward)
+        receipt = await self._use_cases.reward(
+            name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+        )
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResponse)
 
     async def VoidReward(
@@ -98,32 +99,13 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ) -> recommender_pb.BatchRewardResponse:
         """Take in rewards in order, each with a result of its own."""
         name, entries = converters.batch_of_rewards(request)
+        posted = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
+        outcomes = iter(await self._use_cases.rewards(name, posted) if posted else ())
         response = recommender_pb.BatchRewardResponse()
-        away: UnavailableError | None = None
         for index, entry in enumerate(entries):
-            receipt = await self._attempt(name, entry, away)
-            if isinstance(receipt, InvalidArgumentError) and not isinstance(entry, InvalidArgumentError):
-                receipt = InvalidArgumentError(f"rewards[{index}].{receipt.field}", receipt.problem)
-            away = _untried(receipt) if away is None and isinstance(receipt, UnavailableError) else away
-            response.results.append(self._result(receipt))
+            outcome = entry if isinstance(entry, InvalidArgumentError) else _placed(next(outcomes), index)
+            response.results.append(self._result(outcome))
         return response
-
-    async def _attempt(
-        self, name: BanditName, entry: PostedReward | InvalidArgumentError, away: UnavailableError | None
-    ) -> RewardReceipt | Exception:
-        if isinstance(entry, InvalidArgumentError):
-            return entry
-        if away is not None:  # each further try might wait as long as the one that found the store away
-            return away
-        try:
-            return await self._post(name, entry)
-        except Exception as error:  # noqa: BLE001, it becomes this entry's result and stops no other
-            return error
-
-    async def _post(self, name: BanditName, reward: PostedReward) -> RewardReceipt:
-        return await self._use_cases.reward(
-            name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
-        )
 
     def _result(self, receipt: RewardReceipt | Exception) -> recommender_pb.RewardResult:
         if isinstance(receipt, Exception):
@@ -132,12 +114,11 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
 
 
-def _untried(found: UnavailableError) -> UnavailableError:
-    """Return the error of the entries after one that was answered so: nothing of them is written."""
-    if not isinstance(found, NotDurableError):
-        return found
-    problem = "not tried, since a reward before it was not durable in time"
-    return UnavailableError(problem, retry_after=found.retry_after)
+def _placed(outcome: RewardReceipt | Exception, index: int) -> RewardReceipt | Exception:
+    """Return what became of an entry, with the path of the bad field as the caller wrote it."""
+    if isinstance(outcome, InvalidArgumentError):
+        return InvalidArgumentError(f"rewards[{index}].{outcome.field}", outcome.problem)
+    return outcome
 
 
 class BanditServicer(bandit_grpc.BanditServiceServicer):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Prior,
         Recommendation,
         RecommendationRequest,
+        Reward,
         RewardReceipt,
         SettingsChanged,
     )
@@ -591,6 +592,20 @@ class Store(Protocol):
         """
         ...
 
+    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """Do what `record_reward` does for each of several, in order; return what became of each, or its error.
+
+        What one is refused with stops no other. Their durability is awaited together: where it is not reached in time,
+        all are written, and each of those that were has a `NotDurableError`. Once the store is found to be away, those
+        that are left are not tried: an `UnavailableError` that says `nothing_sent`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On ``value``: one is not finite; then nothing is written.
+        """
+        ...
+
     async def correct_reward(
         self,
         name: BanditName,
@@ -659,6 +674,16 @@ class Store(Protocol):
         The bandit's default reward at this moment goes into that event, and with one also what was shown. Up to `limit`
         records that were closed longer ago than records are kept are forgotten on the way. A bandit that does not exist
         has nothing due.
+        """
+        ...
+
+    def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
+        """Yield each bandit for which `expire_due` has something to do, whosever it is, but for damaged ones.
+
+        Parameters
+        ----------
+        pause_seconds
+            How long the store is left alone after a hundred bandits or so.
         """
         ...
 
@@ -751,8 +776,8 @@ class Store(Protocol):
         """Keep what arrives of a bandit, where no call but these finds it, if the import is as far as `before`.
 
         An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept as
-        long as a closed recommendation. Returns False, and changes nothing, when
-        the import is elsewhere, or another one.
+        long as a closed recommendation. What is sent again, and was kept, is kept once. Returns False, and changes
+        nothing, when the import is elsewhere, or another one.
         """
         ...
 

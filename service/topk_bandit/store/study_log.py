@@ -282,7 +282,8 @@ class StudyStore(Protocol):
         """Keep what arrives of a study, where no call but these finds it, if the import is as far as `before`.
 
         An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept for
-        `ARRIVAL_MS`. Returns False, and changes nothing, when the import is elsewhere, or another one.
+        `ARRIVAL_MS`. What is sent again, and was kept, is kept once. Returns False, and changes nothing, when the
+        import is elsewhere, or another one.
         """
         ...
 

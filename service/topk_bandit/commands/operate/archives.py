@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.arrivals import Arrivals
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.client import FailedPrecondition, InvalidArgument
+from topk_bandit.client import DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable
 from topk_bandit.commands.names import bandit_named, study_named
 from topk_bandit.commands.operate.events import exported, line
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError, UnavailableError
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.archive_lines import End, chain
 from topk_bandit.store.archives import ArchivedBandit, read_line, write_line
@@ -251,6 +251,8 @@ def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], obj
     ------
     InvalidArgumentError
         The service does not take a line; the message names it.
+    UnavailableError
+        The service was there and is not any more, for as long as a call may take; the message says how far it is.
     """
     begun = bring(name, (), import_id=archive.digest, first_line=0)
     if begun.log_position:
@@ -263,6 +265,9 @@ def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], obj
             took = bring(name, part, import_id=archive.digest, first_line=first)
         except InvalidArgument as error:
             raise _located(error, archive.path, first) from None
+        except (Unavailable, DeadlineExceeded) as error:
+            told_so_far = f"{first} of {archive.lines} lines of {archive.path} have arrived"
+            raise UnavailableError(f"{error}; {told_so_far}, and its import goes on there once begun again") from None
         first, position = first + len(part), took.log_position
         told(first)
     return position

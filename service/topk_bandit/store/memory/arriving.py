@@ -66,8 +66,15 @@ class Arrivals(Generic[_Name, _Progress, _Coming]):
         return coming
 
     def take(self, name: _Name, arriving: Any, *, before: _Progress) -> bool:  # noqa: ANN401 - each kind takes its own
-        """Take in what arrives, if the import is as far as `before`; one that begins takes the place of any other."""
-        known = self._begin(before) if before.next_line == 0 else self.find(name)
+        """Take in what arrives, if the import is as far as `before`; one that begins takes the place of any other.
+
+        What has arrived already, and is sent again since nobody heard of it, is not taken twice.
+        """
+        known = self.find(name)
+        if known is not None and known.arrival == arriving.arrival:
+            return True
+        if before.next_line == 0:
+            known = self._begin(before)
         if known is None or known.arrival != before:
             return False
         known.take(arriving)

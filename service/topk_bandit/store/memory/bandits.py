@@ -30,6 +30,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
     SettingsChanged,
 )
+from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.archive_lines import ArchivedImport
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         Prior,
         Recommendation,
         RecommendationRequest,
+        Reward,
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
@@ -207,6 +209,11 @@ class _Bandit:
         recorded = self.recorded[recommendation_id]
         recorded.state, recorded.closed_ms = state, at_ms
         self.deadlines.pop(recommendation_id, None)
+
+    def has_overdue(self, *, now_ms: int, before_ms: int) -> bool:
+        """Tell whether a slate is to be closed by now, or one that was closed before to be forgotten."""
+        closed = (self.recorded[key].closed_ms for key in self.recorded if key not in self.deadlines)
+        return any(one <= now_ms for one in self.deadlines.values()) or any(one < before_ms for one in closed)
 
     def forget(self, *, before_ms: int, limit: int) -> int:
         """Forget up to `limit` records that were closed before; return how many."""
@@ -474,6 +481,20 @@ class MemoryStore(Store):
             raise refusal("no_recommendation", name, recommendation_id)
         return self._take_reward(bandit, recommendation_id, recorded, reward, final=final or is_first)
 
+    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """See `Store.record_rewards`."""
+        for reward in rewards:
+            finite_text("value", reward.value)
+        return [await self._attempt_reward(name, reward) for reward in rewards]
+
+    async def _attempt_reward(self, name: BanditName, reward: Reward) -> RewardReceipt | Exception:
+        try:
+            return await self.record_reward(
+                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+            )
+        except TopkBanditError as error:
+            return error
+
     def _take_reward(
         self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, reward: PostedReward, *, final: bool
     ) -> RewardReceipt:
@@ -616,6 +637,13 @@ class MemoryStore(Store):
             self._end(bandit, key, at_ms=now_ms)
         forgotten = bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
         return Expiry(len(chosen), min(bandit.deadlines.values(), default=None), forgotten)
+
+    async def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:  # noqa: ARG002
+        """See `Store.find_overdue`; nobody has to be left alone."""
+        now_ms = self._clock_ms()
+        for name, bandit in sorted(self._bandits.items()):
+            if bandit.has_overdue(now_ms=now_ms, before_ms=now_ms - self._record_retention_ms):
+                yield name
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""

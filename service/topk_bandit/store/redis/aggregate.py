@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, TopkBanditError, UnavailableError
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.tenant_index import TenantIndex
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.domain.errors import TopkBanditError
+    from topk_bandit.domain.errors import NotDurableError
     from topk_bandit.store.redis.keys import BanditKeys, IndexKeys, StudyKeys
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.replies import Hash
@@ -121,6 +121,28 @@ class Aggregates(Generic[_Name, _Record]):
         """Run a script whose writes are acknowledged to somebody; return its answer, and how durable they are."""
         reply, durability = await self._link.run_durably(script, keys, arguments, meta=self._kind.keys(name).meta)
         return self._accepted(name, reply), durability
+
+    async def tell_all(
+        self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[Sequence[bytes | str | int]]
+    ) -> tuple[list[Any], Durability | NotDurableError]:
+        """Do what `tell` does for each of `arguments`, in order; each one's error stands in place of its answer."""
+        meta = self._kind.keys(name).meta
+        replies, durability = await self._link.run_all_durably(script, keys, arguments, meta=meta)
+        return [self._outcome(name, reply) for reply in replies], durability
+
+    async def tell_all_unconfirmed(
+        self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[Sequence[bytes | str | int]]
+    ) -> list[Any]:
+        """Do what `tell_all` does, without waiting for what is written."""
+        return [self._outcome(name, reply) for reply in await self._link.run_all(script, keys, arguments)]
+
+    def _outcome(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
+        if isinstance(reply, Exception):
+            return reply
+        try:
+            return self._accepted(name, reply)
+        except TopkBanditError as error:
+            return error
 
     def _accepted(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
         word = reply[0].decode()

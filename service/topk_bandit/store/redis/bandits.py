@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     BanditName,
     BanditReset,
     Recommended,
+    Reward,
     RewardOutcome,
     RewardReceipt,
     SettingsChanged,
@@ -43,7 +44,6 @@ from topk_bandit.store.codec import (
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
-    MOST_REWARDS,
     MOST_SKIPPED,
     Expiry,
     ImportOutcome,
@@ -61,6 +61,7 @@ from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.link import Link
+from topk_bandit.store.redis.overdue import find_overdue
 from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.replies import (
     read_bandit,
@@ -70,10 +71,12 @@ from topk_bandit.store.redis.replies import (
     read_slice,
     read_texts,
 )
+from topk_bandit.store.redis.rewards import Rewards
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
+from topk_bandit.store.redis.unlisted import find_unlisted
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
 if TYPE_CHECKING:
@@ -138,6 +141,7 @@ class RedisStore(Store):
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
+        self._rewards = Rewards(self._bandits, self._keys)
         self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
@@ -367,15 +371,11 @@ class RedisStore(Store):
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
     ) -> RewardReceipt:
         """See `Store.record_reward`."""
-        posted = (recommendation_id, finite_text("value", value), reward_id, int(final), MOST_REWARDS)
-        keys = self._keys.bandit(name)
-        (status, position), durability = await self._bandits.tell(
-            scripts.RECORD_REWARD,
-            name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
-            (*self._announcing(name), *posted),
-        )
-        return RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
+        return await self._rewards.record(name, Reward(recommendation_id, value, reward_id, final))
+
+    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+        """See `Store.record_rewards`."""
+        return await self._rewards.record_all(name, rewards)
 
     async def correct_reward(
         self,
@@ -439,6 +439,17 @@ class RedisStore(Store):
             (*self._announcing(name), limit, self._record_retention_ms),
         )
         return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None, int(forgotten))
+
+    def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
+        """See `Store.find_overdue` and `topk_bandit.store.redis.overdue`."""
+        return find_overdue(
+            self._link,
+            self._keys,
+            self._tenants,
+            self._bandits.index,
+            retention_ms=self._record_retention_ms,
+            pause_seconds=pause_seconds,
+        )
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> LogSlice:
         """See `Store.read_log`; a `start` before the first position kept gives no events."""
@@ -573,6 +584,16 @@ class RedisStore(Store):
     def find_damaged(self, *, pause_seconds: float = 0.0) -> AsyncIterator[Damage]:
         """Yield each bandit whose keys are damaged; see `topk_bandit.store.redis.damage`."""
         return find_damaged(self._link, self._keys, self._tenants, self._bandits.index, pause_seconds=pause_seconds)
+
+    def find_unlisted(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
+        """Yield each bandit that lists lack; see `topk_bandit.store.redis.unlisted`."""
+        return find_unlisted(self._link, self._keys, self._tenants, self._bandits.index, pause_seconds=pause_seconds)
+
+    async def list_again(self, name: BanditName) -> None:
+        """Put a bandit that lists lack back into them."""
+        incarnation = await self._link.call("HGET", self._keys.bandit(name).meta, "incarnation") or b"lost"
+        await self._bandits.index.enter_again(name.tenant, name.bandit, incarnation=incarnation.decode())
+        await self._tenants.add(name.tenant)
 
     def programs(self, worker: str, *, about: str) -> Programs:
         """Return a worker's share in the data version of the store; `about` is what an operator knows it by."""

@@ -75,6 +75,14 @@ class Deployment(Protocol):
         """Send a command without keys to each server that takes writes; return the replies by server."""
         ...
 
+    async def primaries(self) -> Sequence[str]:
+        """Return the servers that take writes."""
+        ...
+
+    async def ask(self, server: str, *command: bytes | str | int) -> Any:  # noqa: ANN401 - as above
+        """Send a command without keys to one of the `primaries`."""
+        ...
+
     async def drop_idle_connections(self) -> None:
         """Close the connections not in use, so that the next calls find out anew who takes writes."""
         ...
@@ -158,6 +166,12 @@ class _OneClient:
 
     async def ask_primaries(self, *command: str) -> Mapping[str, Any]:
         return {"": await self.execute(*command)}
+
+    async def primaries(self) -> Sequence[str]:
+        return ("",)
+
+    async def ask(self, server: str, *command: bytes | str | int) -> Any:  # noqa: ANN401, ARG002 - there is one server
+        return await self.execute(*command)
 
     async def drop_idle_connections(self) -> None:
         await self.client.connection_pool.disconnect(inuse_connections=False)
@@ -252,6 +266,12 @@ class _Cluster:
     async def ask_primaries(self, *command: str) -> Mapping[str, Any]:
         return await self._left_behind_when_cancelled(self._ask_primaries(*command))
 
+    async def primaries(self) -> Sequence[str]:
+        return await self._left_behind_when_cancelled(self._primaries())
+
+    async def ask(self, server: str, *command: bytes | str | int) -> Any:  # noqa: ANN401
+        return await self._left_behind_when_cancelled(self._ask(server, *command))
+
     async def drop_idle_connections(self) -> None:
         for node in self._client.get_nodes():
             await node.disconnect_free_connections()
@@ -274,6 +294,16 @@ class _Cluster:
         await self._client.initialize()
         primaries = self._client.get_primaries()
         return {node.name: await self._client.execute_command(*command, target_nodes=node) for node in primaries}
+
+    async def _primaries(self) -> tuple[str, ...]:
+        await self._client.initialize()
+        return tuple(node.name for node in self._client.get_primaries())
+
+    async def _ask(self, server: str, *command: bytes | str | int) -> Any:  # noqa: ANN401
+        node = self._client.get_node(node_name=server)
+        if node is None:
+            raise ClusterError(f"{server} is no server of the cluster any more")
+        return await node.execute_command(*command)
 
     async def _execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:
         """Send them to the server that has the key, wherever that is by now; once more when a connection breaks."""

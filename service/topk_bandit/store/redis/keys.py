@@ -38,6 +38,7 @@ keys. No key has a time to live but those of what arrives.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -207,6 +208,17 @@ class KeySpace:
     def named(self, listed: bytes) -> StudyName:
         """Return the study that is listed so."""
         return StudyName(*_parted(listed))
+
+    @property
+    def of_every_bandit(self) -> str:
+        """A pattern for the records and logs of all bandits, which those of studies match too."""
+        prefix = re.sub(r"([\\*?\[\]^])", r"\\\1", self.prefix)
+        return f"{prefix}:{{*}}:[ml][eo][tg]*"
+
+    def owner(self, key: bytes) -> BanditName | None:
+        """Return the bandit that a key is of; None for any other key, such as a study's."""
+        tag = key.decode(errors="replace").removeprefix(f"{self.prefix}:{{").partition("}")[0]
+        return None if tag.count("/") != 1 else BanditName(*_parted(tag.encode()))
 
     @property
     def changes(self) -> str:

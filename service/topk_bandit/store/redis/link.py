@@ -10,12 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from redis import exceptions as raised
 
 from topk_bandit.domain.durability import IN_MEMORY
-from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, ExhaustedError, UnavailableError
+from topk_bandit.domain.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    ExhaustedError,
+    NotDurableError,
+    UnavailableError,
+)
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.redis.breaker import Breaker
 from topk_bandit.store.redis.classes import Classes
@@ -29,10 +35,12 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.redis.deployment import Deployment
+    from topk_bandit.store.redis.deployment import Command, Deployment
     from topk_bandit.store.redis.scripts import Script, SentScript
 
 __all__ = ["Link", "translate"]
+
+_Arguments: TypeAlias = "Sequence[bytes | str | int]"
 
 _COOLDOWN = 0.25
 
@@ -63,6 +71,14 @@ def translate(error: Exception) -> Exception:
         return UnavailableError(f"the store is away: {error}" if str(error) else "the store is away")
     if code == "WRONGTYPE":
         return CorruptDataError("a key of the store holds something that was not written by this service")
+    return error
+
+
+def _translated(reply: Any) -> Any:  # noqa: ANN401 - replies have no narrower type
+    if not isinstance(reply, Exception):
+        return reply
+    error = translate(reply)
+    error.__cause__ = None if error is reply else reply
     return error
 
 
@@ -159,39 +175,120 @@ class Link:
         NotDurableError
             It was not in time; the script has run.
         """
-        operands, sent = (len(keys), *keys, *arguments), script.at(self.data_version)
+        replies, durability = await self.run_all_durably(script, keys, (arguments,), meta=meta)
+        for outcome in (*replies, durability):
+            if isinstance(outcome, Exception):
+                raise outcome
+        return replies[0], cast("Durability", durability)
+
+    async def run_all_durably(
+        self, script: Script, keys: Sequence[str], arguments: Sequence[_Arguments], *, meta: str
+    ) -> tuple[list[Any], Durability | NotDurableError]:
+        """Run a script once for each of `arguments`, in order; see `run_durably`.
+
+        Returns what each is answered with, an error in its place, and what was achieved of all that is written.
+        """
         awaited = self._classes.expect(meta)
-        reply, told, *waited = await self._run_and_wait(sent, operands, awaited, meta)
-        required = self._classes.note(meta, told)
+        replies, told = await self._run_and_wait(script, keys, arguments, awaited, meta)
+        if all(isinstance(reply, Exception) for reply in replies):
+            return replies, awaited  # nothing is written
+        required = self._classes.note(meta, told[0])
         if required > awaited:
-            # Nobody has waited for this write as it needs: the script, which finds its effect there, waits again.
+            # Nobody has waited for these writes as they need: the script, which finds its effect there, waits again.
             awaited = required
-            _, told, *waited = await self._run_and_wait(sent, operands, awaited, meta)
-            required = self._classes.note(meta, told)
-        return reply, achieved(awaited, waited, required=required)
+            _, told = await self._run_and_wait(script, keys, arguments, awaited, meta)
+            required = self._classes.note(meta, told[0])
+        try:
+            return replies, achieved(awaited, told[1:], required=required)
+        except NotDurableError as error:
+            return replies, error
+
+    async def run_all(self, script: Script, keys: Sequence[str], arguments: Sequence[_Arguments]) -> list[Any]:
+        """Run a script once for each of `arguments`, in order; return each one's answer, an error in its place."""
+        operands = [(len(keys), *keys, *one) for one in arguments]
+        return await self._run_together(script.at(self.data_version), operands, keys[0], behind=())
 
     async def _run_and_wait(
-        self, script: SentScript, operands: Sequence[bytes | str | int], awaited: Durability, meta: str
-    ) -> Sequence[Any]:
-        """Return the answers of a script, of the store to which class its write needs, and of the waits for a class."""
+        self, script: Script, keys: Sequence[str], arguments: Sequence[_Arguments], awaited: Durability, meta: str
+    ) -> tuple[list[Any], list[Any]]:
+        """Return the answers of a script, and behind those of the class that its writes need, the waits for a class."""
+        operands = [(len(keys), *keys, *one) for one in arguments]
         behind = (("HGET", meta, "durability"), *waits(awaited, timeout=self._timeout))
-        async with self._guard(meta):
-            replies = await self._deployment.execute_together(meta, (("EVALSHA", script.digest, *operands), *behind))
-            if isinstance(replies[0], raised.NoScriptError):
-                replies = await self._deployment.execute_together(meta, (("EVAL", script.source, *operands), *behind))
-            if isinstance(replies[0], Exception):
+        replies = await self._run_together(script.at(self.data_version), operands, meta, behind=behind)
+        return replies[: len(arguments)], replies[len(arguments) :]
+
+    async def _run_together(
+        self, script: SentScript, operands: Sequence[_Arguments], key: str, *, behind: Sequence[Command]
+    ) -> list[Any]:
+        """Return the answers of a script, and of the commands behind it, all sent over one connection."""
+        known = [("EVALSHA", script.digest, *one) for one in operands]
+        async with self._guard(key):
+            replies = await self._deployment.execute_together(key, (*known, *behind))
+            forgotten = [place for place in range(len(known)) if isinstance(replies[place], raised.NoScriptError)]
+            if forgotten:  # the first of them brings the script back for the others
+                anew = ("EVAL", script.source, *operands[forgotten[0]])
+                others = (known[place] for place in forgotten[1:])
+                again = await self._deployment.execute_together(key, (anew, *others, *behind))
+                replies[len(known) :] = again[len(forgotten) :]
+                for place, reply in zip(forgotten, again, strict=False):
+                    replies[place] = reply
+            if isinstance(replies[0], Exception) and isinstance(translate(replies[0]), UnavailableError):
                 raise replies[0]
-        return replies
+        return [*map(_translated, replies[: len(known)]), *replies[len(known) :]]
 
     async def call(self, command: str, key: str, *arguments: bytes | str | int) -> Any:  # noqa: ANN401
         """Send one command about one key."""
         async with self._guard(key):
             return await self._deployment.execute(command, key, *arguments)
 
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands about one key each, those of a server together; return the replies.
+
+        `CorruptDataError` stands in place of the reply of one whose key is of another kind.
+        """
+        servers: dict[str, list[Command]] = {}
+        for command in commands:
+            servers.setdefault(self._deployment.node_of(str(command[1])), []).append(command)
+        answered: dict[Command, Any] = {}
+        for together in servers.values():
+            key = str(together[0][1])
+            async with self._guard(key):
+                replies = await self._deployment.execute_together(key, together)
+            answered |= dict(zip(together, replies, strict=True))
+        for command in commands:
+            if isinstance(answered[command], Exception):
+                answered[command] = await self._call_alone(command)
+        return [answered[command] for command in commands]
+
+    async def _call_alone(self, command: Command) -> Any:  # noqa: ANN401 - as above
+        """Return the reply of a command whose key may have moved to another server of a cluster."""
+        name, key, *arguments = command
+        try:
+            return await self.call(str(name), str(key), *arguments)
+        except CorruptDataError as error:
+            return error
+
+    async def clock_ms(self) -> int:
+        """Return the time by the servers that take writes; the latest, if theirs differ."""
+        times = await self.ask_primaries("TIME")
+        return max(int(seconds) * 1000 + int(microseconds) // 1000 for seconds, microseconds in times.values())
+
     async def ask_primaries(self, command: str) -> Mapping[str, Any]:
         """Send a command without keys to each server that takes writes; return the replies by server."""
         async with self._guard(""):
             return await self._deployment.ask_primaries(command)
+
+    async def scan(self, pattern: str, *, at_once: int) -> AsyncIterator[Sequence[bytes]]:
+        """Yield the keys that match a pattern, some of them twice, in parts: what is found among `at_once` keys."""
+        async with self._guard(""):
+            servers = await self._deployment.primaries()
+        for server in servers:
+            cursor = -1
+            while cursor:
+                asked = ("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", at_once)
+                async with self._guard(""):
+                    cursor, found = await self._deployment.ask(server, *asked)
+                yield found
 
     async def read_settings(self, *names: str) -> Mapping[str, Mapping[str, str]]:
         """Return settings of each server that takes writes, by server; nothing where we may not read them."""

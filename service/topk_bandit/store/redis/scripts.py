@@ -50,6 +50,7 @@ def _load(name: str) -> Script:
     return Script(declaration, f"{common}\n{body}")
 
 
+ENTER_AGAIN = _load("index/enter_again")
 LAPSED_RESERVATIONS = _load("index/lapsed_reservations")
 RELEASE_ENTRIES = _load("index/release_entries")
 RESERVE_ENTRY = _load("index/reserve_entry")

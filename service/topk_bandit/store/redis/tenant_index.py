@@ -69,6 +69,22 @@ class TenantIndex:
         members = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, limit)
         return [member.decode() for member in members]
 
+    async def first_pages(self, tenants: Sequence[str], *, limit: int) -> Sequence[Sequence[str]]:
+        """Return up to `limit` ids of each of some tenants, in order; none of one whose index is damaged."""
+        keys = [self._keys(tenant).entries for tenant in tenants]
+        pages = await self._link.call_many([("ZRANGEBYLEX", key, "(", "+", "LIMIT", 0, limit) for key in keys])
+        return [() if isinstance(page, Exception) else [member.decode() for member in page] for page in pages]
+
+    async def unlisted(self, tenant: str, entries: Sequence[str]) -> Sequence[str]:
+        """Return those of a tenant's ids that have no entry."""
+        scores = await self._link.call("ZMSCORE", self._keys(tenant).entries, *entries)
+        return [entry for entry, score in zip(entries, scores, strict=True) if score is None]
+
+    async def enter_again(self, tenant: str, entry: str, *, incarnation: str) -> None:
+        """Enter what exists and has lost its entry, whatever the quota is."""
+        keys = self._keys(tenant)
+        await self._link.run(scripts.ENTER_AGAIN, (keys.entries, keys.reservations), (entry, incarnation))
+
     async def _try_reserve(self, tenant: str, entry: str, incarnation: str, quota: int) -> Reservation:
         keys = self._keys(tenant)
         word, number = await self._link.run(

@@ -34,6 +34,11 @@ class Tenants:
         reply = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, _PAGE)
         return [member.decode() for member in reply]
 
+    async def unlisted(self, tenants: Sequence[str]) -> Sequence[str]:
+        """Return those of some tenants that are not listed."""
+        scores = await self._link.call("ZMSCORE", self._keys.tenants, *tenants)
+        return [tenant for tenant, score in zip(tenants, scores, strict=True) if score is None]
+
     async def add(self, tenant: str) -> None:
         """List a tenant."""
         await self._link.call("ZADD", self._keys.tenants, 0, tenant)

@@ -6,14 +6,17 @@
 -- ARGV[2] how far it is then
 -- ARGV[3] for how long an import is kept that nobody goes on with, in ms
 -- ARGV[4..] what is written: command, number of the key, how many operands, these; and so on
--- Returns 1, or 0 if the import is elsewhere.
+-- Returns 1, also when it is sent again; or 0 if the import is elsewhere.
 
-if ARGV[1] == '' then
+local reached = redis.call('GET', KEYS[1])
+local i = 4
+if reached == ARGV[2] then
+  i = #ARGV + 1 -- it was carried out, and nobody heard of it
+elseif ARGV[1] == '' then
   redis.call('UNLINK', unpack(KEYS))
-elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
+elseif reached ~= ARGV[1] then
   return 0
 end
-local i = 4
 while i <= #ARGV do
   local one, count = {ARGV[i], KEYS[tonumber(ARGV[i + 1])]}, tonumber(ARGV[i + 2])
   for j = 1, count do

@@ -1,0 +1,105 @@
+"""Take in the rewards of a bandit in Redis, one or many at once.
+
+Many go in parts, so that no part holds up the server or the event loop for long. A part is sent as a whole, and what is
+written of it is waited for once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.domain.bandits import RewardOutcome, RewardReceipt
+from topk_bandit.domain.errors import NotDurableError, TopkBanditError, UnavailableError
+from topk_bandit.store.log import MOST_REWARDS
+from topk_bandit.store.redis import scripts
+from topk_bandit.store.refusals import finite_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.bandits import BanditName, Reward
+    from topk_bandit.domain.durability import Durability
+    from topk_bandit.store.log import BanditRecord
+    from topk_bandit.store.redis.aggregate import Aggregates
+    from topk_bandit.store.redis.keys import KeySpace
+
+__all__ = ["REWARDS_AT_ONCE", "Rewards"]
+
+REWARDS_AT_ONCE = 100
+"""How many are sent together."""
+
+
+class Rewards:
+    """Where rewards are written.
+
+    Parameters
+    ----------
+    bandits
+        Where to send scripts.
+    """
+
+    def __init__(self, bandits: Aggregates[BanditName, BanditRecord], keys: KeySpace) -> None:
+        self._bandits = bandits
+        self._keys = keys
+
+    async def record(self, name: BanditName, reward: Reward) -> RewardReceipt:
+        """See `Store.record_reward`."""
+        reply, durability = await self._bandits.tell(
+            scripts.RECORD_REWARD, name, self._written(name), self._told(name, reward)
+        )
+        return _receipt(reply, durability)
+
+    async def record_all(self, name: BanditName, rewards: Sequence[Reward]) -> list[RewardReceipt | Exception]:
+        """See `Store.record_rewards`."""
+        told, outcomes = [self._told(name, reward) for reward in rewards], list[RewardReceipt | Exception]()
+        missed: UnavailableError | None = None
+        while len(outcomes) < len(told):
+            part = told[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
+            try:
+                outcomes += await self._record_part(name, part, missed)
+            except TopkBanditError as error:
+                outcomes += [error] * len(part)
+                if isinstance(error, UnavailableError):
+                    return [*outcomes, *[_untried(error)] * (len(told) - len(outcomes))]
+            missed = missed or next((one for one in outcomes if isinstance(one, NotDurableError)), None)
+        return outcomes
+
+    async def _record_part(
+        self, name: BanditName, part: Sequence[Sequence[str | int]], missed: UnavailableError | None
+    ) -> list[RewardReceipt | Exception]:
+        """Write a part; where `missed` says that one before was waited for in vain, do not wait for this one too."""
+        script, keys = scripts.RECORD_REWARD, self._written(name)
+        if missed is None:
+            replies, durability = await self._bandits.tell_all(script, name, keys, part)
+            return [_outcome(reply, durability) for reply in replies]
+        unconfirmed = NotDurableError(
+            "written, but not waited for, as others before it were not durable in time; the same call again finds out",
+            retry_after=missed.retry_after,
+        )
+        replies = await self._bandits.tell_all_unconfirmed(script, name, keys, part)
+        return [_outcome(reply, unconfirmed) for reply in replies]
+
+    def _written(self, name: BanditName) -> Sequence[str]:
+        keys = self._keys.bandit(name)
+        return (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed)
+
+    def _told(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
+        value = finite_text("value", reward.value)
+        announcing = self._keys.changes, self._keys.announcement(name)
+        return (*announcing, reward.recommendation_id, value, reward.reward_id, int(reward.final), MOST_REWARDS)
+
+
+def _outcome(reply: Any, durability: Durability | NotDurableError) -> RewardReceipt | Exception:  # noqa: ANN401 - as replies are
+    if isinstance(reply, Exception):
+        return reply
+    return durability if isinstance(durability, NotDurableError) else _receipt(reply, durability)
+
+
+def _receipt(reply: Sequence[bytes], durability: Durability) -> RewardReceipt:
+    status, position = reply
+    return RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
+
+
+def _untried(found: UnavailableError) -> UnavailableError:
+    problem = "not tried, since the store was away for rewards before it"
+    return UnavailableError(problem, retry_after=found.retry_after, nothing_sent=True)

@@ -1,0 +1,167 @@
+"""Batches of rewards while a replica is missing, with a real pair of servers: each is written, and each says so."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contracts.harness import RedisStores, run, whole_log
+from tests.rpc.whole import served
+from tests.servers import running_pair, valkey_binary
+
+from topk_bandit.client import InvalidArgument, NotFound, RewardRange, Unavailable
+from topk_bandit.domain.bandits import BanditName, Rewarded, RewardOutcome
+from topk_bandit.domain.durability import IN_MEMORY, Durability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.servers import RunningServer
+
+    from topk_bandit.client import AsyncClient, BatchOutcome
+    from topk_bandit.store.log import Store
+
+REPLICATED = Durability(synced=True, replicas=1)
+HOME = BanditName("acme", "home")
+SECONDS = 1.0
+"""What a call to the store may take, a third of which is waited for a replica."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[RunningServer, RunningServer]]:
+    with running_pair(valkey_binary(), "--appendfsync", "always") as pair:
+        yield pair
+
+
+@contextmanager
+def hanging(server: RunningServer) -> Iterator[None]:
+    """Let a server do nothing until the end of the block."""
+    server.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.send_signal(signal.SIGCONT)
+
+
+async def slates(client: AsyncClient, n: int, **settings: object) -> list[str]:
+    await client.create_bandit("home", slate_size=1, item_capacity=2, **settings)  # type: ignore[arg-type]
+    await client.upsert_items("home", ["a", "b"])
+    return [(await client.recommend("home", [1.0])).id for _ in range(n)]
+
+
+async def rewarded(store: Store) -> Sequence[str]:
+    return [
+        logged.event.recommendation_id for logged in await whole_log(store, HOME) if isinstance(logged.event, Rewarded)
+    ]
+
+
+def test_a_batch_is_written_at_once_though_a_replica_is_missing(pair: tuple[RunningServer, RunningServer]) -> None:
+    primary, replica = pair
+
+    async def scenario(store: Store) -> None:
+        async with served(store) as client:
+            ids = await slates(client, 250)
+            values = dict.fromkeys([*ids[:2], "nobody's", *ids[2:]], 1.0)
+            with hanging(replica):
+                start = time.monotonic()
+                outcome = await client.rewards("home", values)
+                assert time.monotonic() - start < SECONDS
+            assert not outcome.receipts
+            assert isinstance(outcome.errors.pop("nobody's"), NotFound)
+            assert {type(error) for error in outcome.errors.values()} == {Unavailable}
+            assert {error.details.reason for error in outcome.errors.values()} == {"NOT_DURABLE"}
+            assert all(error.details.message.startswith("written, but") for error in outcome.errors.values())
+            # Everything that was said to be written is, in the order of the batch.
+            assert await rewarded(store) == list(outcome.errors) == ids
+            again = await client.rewards("home", values)
+            assert {receipt.outcome for receipt in again.receipts.values()} == {RewardOutcome.DUPLICATE}
+            assert {receipt.durability for receipt in again.receipts.values()} == {REPLICATED}
+            assert list(again.receipts) == ids
+            assert await rewarded(store) == ids
+
+    run(RedisStores(primary.unix_url, timeout=SECONDS, durability=REPLICATED), scenario)
+
+
+def test_a_batch_of_a_bandit_that_asks_for_more_is_waited_for(pair: tuple[RunningServer, RunningServer]) -> None:
+    """Who has not heard of the bandit's own class waits for what it knew, notices, and waits for what is asked for."""
+
+    async def scenario(store: Store, other: Store) -> None:
+        async with served(store) as client, served(other) as second:
+            with pair[0].client() as server:
+                server.config_set("min-replicas-to-write", 1)
+            ids = await slates(client, 4, durability=REPLICATED)
+            told = await second.rewards("home", dict.fromkeys(ids[:2], 1.0))
+            assert [told.receipts[one].outcome for one in ids[:2]] == [RewardOutcome.ACCEPTED] * 2
+            assert {receipt.durability for receipt in told.receipts.values()} == {REPLICATED}
+            with hanging(pair[1]):
+                told = await second.rewards("home", dict.fromkeys(ids[2:], 1.0))
+            assert {error.details.reason for error in told.errors.values()} == {"NOT_DURABLE"}
+            assert await rewarded(store) == ids
+
+    run(RedisStores(pair[0].unix_url, timeout=SECONDS, durability=IN_MEMORY), scenario, connections=2)
+
+
+def test_a_batch_is_written_by_a_server_that_forgot_its_scripts(pair: tuple[RunningServer, RunningServer]) -> None:
+    async def scenario(store: Store) -> None:
+        async with served(store) as client:
+            ids = await slates(client, 3)
+            with pair[0].client() as server:
+                server.script_flush()
+            told = await client.rewards("home", dict.fromkeys(ids, 1.0))
+            assert [told.receipts[one].outcome for one in ids] == [RewardOutcome.ACCEPTED] * 3
+            assert await rewarded(store) == ids
+
+    run(RedisStores(pair[0].unix_url, durability=REPLICATED), scenario)
+
+
+def test_a_reward_of_a_damaged_slate_stops_no_other(pair: tuple[RunningServer, RunningServer]) -> None:
+    stores = RedisStores(pair[0].unix_url, durability=REPLICATED)
+
+    async def scenario(store: Store) -> None:
+        async with served(store) as client:
+            ids = await slates(client, 3, reward_range=RewardRange(0.0, 1.0))
+            with pair[0].client() as server:
+                server.hset(f"{stores.prefix}:{{acme/home}}:recommendations", ids[1], "garbage")
+            told = await client.rewards("home", {ids[0]: 1.0, ids[1]: 1.0, ids[2]: 2.0})
+            assert list(told.receipts) == [ids[0]]
+            assert told.errors[ids[1]].details.code == "INTERNAL"
+            refused = told.errors[ids[2]]
+            assert isinstance(refused, InvalidArgument)
+            assert refused.field == "rewards[2].value"
+            assert await rewarded(store) == [ids[0]]
+
+    run(stores, scenario)
+
+
+def test_a_store_that_is_away_is_asked_once(pair: tuple[RunningServer, RunningServer]) -> None:
+    """The calls to it take as long as one may; what was sent in vain may be written, and what was not sent says so."""
+    primary, _ = pair
+
+    async def scenario(store: Store) -> None:
+        async with served(store) as client:
+            ids = await slates(client, 250)
+            with hanging(primary):
+                start = time.monotonic()
+                told = await client.rewards("home", dict.fromkeys(ids, 1.0))
+                assert time.monotonic() - start < 2 * SECONDS
+            assert {type(error) for error in told.errors.values()} == {Unavailable}
+            untried = [one for one in ids if told.errors[one].details.message.startswith("not tried")]
+            assert untried == ids[-len(untried) :]
+            assert 0 < len(untried) < len(ids)
+            again = await insist(client, ids)
+            assert {again.receipts[one].outcome for one in untried} == {RewardOutcome.ACCEPTED}
+            assert await rewarded(store) == ids
+
+    run(RedisStores(primary.unix_url, timeout=SECONDS), scenario)
+
+
+async def insist(client: AsyncClient, ids: Sequence[str]) -> BatchOutcome:
+    end = time.monotonic() + 10.0
+    while (told := await client.rewards("home", dict.fromkeys(ids, 1.0))).errors:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.1)
+    return told
