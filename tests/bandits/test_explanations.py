@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -76,6 +77,9 @@ def test_every_slate_is_chosen_again_and_its_parts_add_up_to_its_mean() -> None:
                     assert len(reasons.next_best) == NEXT_BEST
                     assert abs(reasons.shown.mean - told.mean) < 1e-9
                 assert abs(reasons.shown.standard_deviation - told.standard_deviation) < 1e-9
+                for one in (reasons.shown, *reasons.next_best):  # what waits for its reward narrows only the bounds
+                    assert one.mean <= one.upper_bound
+                    assert one.upper_bound <= one.mean + math.sqrt(reasons.beta) * one.standard_deviation + 1e-9
                 assert reasons.shown.slate == told.slate
                 assert told.slate not in [one.slate for one in reasons.next_best]
                 if told.best_slate and reasons.shown.score is not None:

@@ -118,13 +118,30 @@ def test_the_figures_are_those_of_the_slate_shown(share: float, beta: float) -> 
     for seed in range(10):
         state = learned(4, 2, seed=seed)
         decision = ask(state, share=share, seed=seed, beta=beta)
-        moments = state.predict(CONTEXT, everything)
+        moments = state.predict(CONTEXT, everything, with_pending=False)
         place = everything.tolist().index(decision.ranking.tolist())
         assert decision.mean == pytest.approx(moments.mean[place])
         assert decision.standard_deviation == pytest.approx(math.sqrt(moments.variance[place]))
         # What is known to be lost is part of both.
         assert decision.estimated_regret >= 0.5 * (moments.mean.max() - moments.mean[place])
         assert decision.regret_bound >= 0.5 * (moments.mean.max() - moments.mean[place])
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_slates_that_wait_for_their_rewards_tell_nothing_yet(beta: float) -> None:
+    """What is on screen narrows what to explore next; what is told of a slate is what rewards have told."""
+    state = learned(4, 2)
+    before = ask(state, share=0.0, seed=0, beta=beta)
+    waiting = state
+    for count in range(30):
+        waiting = waiting.shown(f"more-{count}", CONTEXT, before.ranking)
+    after = ask(waiting, share=0.0, seed=0, beta=0.0)
+    known = state.predict(CONTEXT, after.ranking[None], with_pending=False)
+    assert after.standard_deviation == pytest.approx(math.sqrt(known.variance[0]))
+    assert waiting.predict(CONTEXT, before.ranking[None]).variance[0] < 0.5 * before.standard_deviation**2
+    figures = [ask(one, share=0.0, seed=0, beta=0.0) for one in (state, waiting)]
+    assert figures[0].ranking.tolist() == figures[1].ranking.tolist()
+    assert figures[1].regret_bound == pytest.approx(figures[0].regret_bound, rel=0.5)
 
 
 def test_the_bound_does_not_hang_on_how_much_is_explored() -> None:

@@ -122,11 +122,15 @@ def _judge(
     beta: float,
     scores: Sequence[float | None],
 ) -> tuple[RankedSlate, ...]:
-    """Return slates (A, k) with their moments, which are exact: those of a search are of float32 numbers."""
+    """Return slates (A, k) with their moments, which are exact: those of a search are of float32 numbers.
+
+    As in a recommendation, deviations are by what rewards have told; the bounds that chose count waiting slates, too.
+    """
     if not len(rankings):
         return ()
-    moments = model.state.posterior.predict(context, rankings)
-    deviations = np.sqrt(moments.variance)
-    bounds = moments.mean + math.sqrt(beta) * deviations
+    posterior = model.state.posterior
+    moments, known = (posterior.predict(context, rankings, with_pending=pending) for pending in (True, False))
+    deviations = np.sqrt(known.variance)
+    bounds = moments.mean + math.sqrt(beta) * np.sqrt(moments.variance)
     told = zip(rankings, moments.mean.tolist(), deviations.tolist(), bounds.tolist(), scores, strict=True)
     return tuple(RankedSlate(model.items.find_ids(ranking), *figures) for ranking, *figures in told)

@@ -141,7 +141,7 @@ def _fall_back(
     slate, state = model.settings.baseline_item_ids, model.state
     if not slate or not model.items.available.issuperset(slate):
         raise too_few_items(model, n_left=n_left, passed_over=passed_over)
-    moments = state.predict(context, model.items.find_indices(slate)[None])
+    moments = state.predict(context, model.items.find_indices(slate)[None], with_pending=False)
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=slate,

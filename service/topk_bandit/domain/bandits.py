@@ -309,8 +309,8 @@ class Recommendation:
     propensity
         Exact probability that this slate would be shown, given the model version and the request without its id.
     mean, standard_deviation
-        Posterior of the slate's expected reward, in reward units. Until two rewards differ these have no unit, and the
-        mean is what all of them were: 0 before the first.
+        Posterior of the slate's expected reward, in reward units, by the rewards that have come. Until two of them
+        differ these have no unit, and the mean is what all of them were: 0 before the first.
     regret_bound
         The slate's regret is no larger with probability `REGRET_CONFIDENCE`, if the posterior holds; never negative.
     estimated_regret

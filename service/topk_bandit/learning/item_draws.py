@@ -73,6 +73,11 @@ class ItemDraws:
         self._at = at
         self._factor = _factor(self.covariance, jitter) if jitter > 0.0 else np.zeros((n_items, n_items))
 
+    def without_pending(self) -> ItemDraws:
+        """Return those of the rewarded rows alone."""
+        known = self._at.without_pending()
+        return self if known is self._at else ItemDraws(known)
+
     def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return draws of the deviations of all r from their means, shape (count, E)."""
         return np.asarray(rng.standard_normal((count, len(self._factor))) @ self._factor.T, dtype=np.float64)

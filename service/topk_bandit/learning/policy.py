@@ -379,9 +379,18 @@ class State:
             context = self.usual_contexts.shorten(context)
         return np.append(context, math.sqrt(self.shared)) if self.shared else context
 
-    def predict(self, context: NDArray[np.float64], rankings: Rankings, *, with_constant: bool = True) -> Moments:
+    def predict(
+        self,
+        context: NDArray[np.float64],
+        rankings: Rankings,
+        *,
+        with_constant: bool = True,
+        with_pending: bool = True,
+    ) -> Moments:
         """Return `Posterior.predict` of a context that is not encoded."""
-        return self.posterior.predict(self.encode(context), rankings, with_constant=with_constant)
+        return self.posterior.predict(
+            self.encode(context), rankings, with_constant=with_constant, with_pending=with_pending
+        )
 
     def shown(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32]) -> State:
         """Count a slate that was just shown as pending, or one of several where most never get a reward.
@@ -808,10 +817,10 @@ class Decision:
     position_propensities
         Exact probabilities of showing each of its items at its position, shape (k,).
     mean, standard_deviation
-        Of its expected reward. Until two rewards differ there is no unit, and the mean is what all of them were: 0
-        before the first.
+        Of its expected reward, by what rewards have told. Until two of them differ there is no unit, and the mean is
+        what all of them were: 0 before the first.
     regret_bound, estimated_regret
-        As in `topk_bandit.domain.bandits.Recommendation`.
+        As in `topk_bandit.domain.bandits.Recommendation`, by what rewards have told.
     explored
         Whether one of the exploration's shares drew it.
     evaluations
@@ -872,7 +881,7 @@ def decide(
     best = search_best(state, exploration, context, eligible)
     slates = SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
     shown, explored = slates.draw(rng)
-    moments = state.posterior.predict(context, shown[None])
+    moments = state.posterior.predict(context, shown[None], with_pending=False)
     regret = _regret_of(state, context, best, shown)
     return Decision(
         ranking=shown,
@@ -984,7 +993,10 @@ def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.G
 
 
 def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: NDArray[np.int32]) -> RegretFigures:
-    """Return figures of a slate's regret; one that was drawn may have items that were not searched."""
+    """Return figures of a slate's regret; one that was drawn may have items that were not searched.
+
+    They are of what rewards have told: slates that wait for theirs narrow what is explored next, and tell nothing yet.
+    """
     items, draws, best_places, places = best.items, best.draws, best.places, best.places
     if shown is not best.ranking:
         if not np.isin(shown, items).all():
@@ -992,7 +1004,7 @@ def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: 
             draws = ItemDraws(state.posterior.at(context, items))
         places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
     # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
-    return draws.regret_of(places, best_places, _rng_of(state, items, _OF_FIGURES))
+    return draws.without_pending().regret_of(places, best_places, _rng_of(state, items, _OF_FIGURES))
 
 
 MOST_ITEMS_TO_SEARCH = 256

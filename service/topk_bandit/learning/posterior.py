@@ -478,7 +478,9 @@ class Posterior:
         """Return this posterior with a kernel that differs for items that no row has shown."""
         return replace(self, kernel=kernel)
 
-    def predict(self, context: ArrayLike, rankings: ArrayLike, *, with_constant: bool = True) -> Moments:
+    def predict(
+        self, context: ArrayLike, rankings: ArrayLike, *, with_constant: bool = True, with_pending: bool = True
+    ) -> Moments:
         """Return the moments of the expected reward of `rankings` in one context.
 
         What the context does to all slates alike is uncertain too, and tells nothing of which is better: without the
@@ -490,6 +492,8 @@ class Posterior:
             Shape (C,).
         rankings
             Item indices, shape (A, k).
+        with_pending
+            Whether slates narrow the variance before their rewards have come; it changes no mean.
 
         Returns
         -------
@@ -499,7 +503,9 @@ class Posterior:
         orders = validated_rankings(rankings, n_items=self.kernel.n_items, slate_size=self.kernel.slate_size)
         n, pending, kernel = self.n_rows, self._pending, self.kernel
         cross = self._cross(point, orders, with_constant=with_constant)
-        whitened = self._rows.whitener[:n, :n].T @ cross[:n], pending.whitened.T @ cross
+        whitened = [self._rows.whitener[:n, :n].T @ cross[:n]]
+        if with_pending:
+            whitened.append(pending.whitened.T @ cross)
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
         prior = float(point @ point) * kernel.variances(orders, with_constant=with_constant)
