@@ -44,20 +44,13 @@ def replaced(ranking: NDArray[np.int32], position: int, n_items: int) -> NDArray
 
 @each_case
 @pytest.mark.parametrize("count", [0, 3, 40])
-def test_without_pending_rows_it_is_the_posterior_of_the_others(kind: Kind, slate_size: int, count: int) -> None:
-    posterior = posterior_of(kind, slate_size, count=count)
-    while (fewer := posterior).n_pending:
-        posterior = fewer.discard(0)
-    shown = posterior_of(kind, slate_size, count=count)
-    rankings, expected = rankings_of(len(ITEMS), slate_size, 9, np.random.default_rng(2)), posterior.at(CONTEXT, ITEMS)
-    known = shown.at(CONTEXT, ITEMS).without_pending()
-    assert_close(known.moments(rankings), expected.moments(rankings), atol=2 * SINGLE)
-    for position in range(slate_size):
-        at_once = known.replacements(rankings, position)
-        assert_close(at_once, expected.replacements(rankings, position), atol=2 * SINGLE)
-    assert known.without_pending() is known
-    exact = shown.predict(CONTEXT, ITEMS[rankings], with_pending=False)
-    assert_close(exact, posterior.predict(CONTEXT, ITEMS[rankings]), atol=1e-9)
+def test_without_pending_rows_the_moments_are_those_of_the_others(kind: Kind, slate_size: int, count: int) -> None:
+    posterior = shown = posterior_of(kind, slate_size, count=count)
+    while posterior.n_pending:
+        posterior = posterior.discard(0)
+    rankings = ITEMS[rankings_of(len(ITEMS), slate_size, 9, np.random.default_rng(2))]
+    known = shown.predict(CONTEXT, rankings, with_pending=False)
+    assert_close(known, posterior.predict(CONTEXT, rankings), atol=1e-9)
 
 
 @each_case

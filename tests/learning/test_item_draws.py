@@ -96,6 +96,24 @@ def test_the_figures_are_near_those_of_draws_of_all_slates(kind: Kind) -> None:
             assert bound <= 4.0 * np.quantile(truth, REGRET_CONFIDENCE) + 0.02
 
 
+@each_kind
+@pytest.mark.parametrize("count", [0, 5, 40])
+def test_without_pending_rows_draws_and_figures_are_those_of_the_others(kind: Kind, count: int) -> None:
+    rng = np.random.default_rng(5)
+    data = sample(kind, rng, n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=CONTEXT_DIM, count=count)
+    posterior = fitted(kind, data, n_items=N_ITEMS, noise_variance=NOISE)
+    shown = posterior.show(rng.normal(size=(4, CONTEXT_DIM)), SLATES[rng.choice(len(SLATES), 4)])
+    waiting, expected = ItemDraws(shown.at(CONTEXT, ITEMS)), ItemDraws(posterior.at(CONTEXT, ITEMS))
+    known = waiting.without_pending()
+    assert (np.diag(waiting.covariance) < np.diag(expected.covariance)).all()
+    np.testing.assert_allclose(known.covariance, expected.covariance, atol=2e-5)
+    for place in range(0, len(SLATES), 17):
+        told = [one.regret_of(SLATES[place], SLATES[3], np.random.default_rng(6)) for one in (known, expected)]
+        np.testing.assert_allclose(*told, atol=2e-3)
+    assert known.without_pending() is known
+    assert expected.without_pending() is expected
+
+
 @pytest.mark.parametrize("kind", [WK, WCK], ids=lambda kind: kind.name)
 def test_figures_are_never_negative_and_a_certain_slate_has_none(kind: Kind) -> None:
     draws, _ = draws_of(kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -75,20 +75,6 @@ class ContextPosterior:
         kernel = self.kernel
         return kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
 
-    def without_pending(self) -> ContextPosterior:
-        """Return the posterior of the rewarded rows alone: what is known before the rewards of pending ones come.
-
-        Pending rows are the last, so that their columns are left out; the features of pairs are made anew.
-        """
-        at, n = self.contraction, self.n_rows
-        if at.features.shape[1] == n:
-            return self
-        first, features = at.features.shape[0] - len(at.made), np.empty((at.features.shape[0], n), dtype=np.float32)
-        features[:first] = at.features[:first, :n]
-        known = at._replace(features=features, made=np.zeros_like(at.made), pending=np.zeros((n, 0)))
-        of_content = np.ascontiguousarray(self.of_content[:, :n])
-        return replace(self, contraction=known, places=self.places[:n], of_content=of_content)
-
     def means(self, rankings: Rankings) -> FloatArray:
         """Return the posterior means of `rankings` (A, k), shape (A,): O(k^2) each."""
         at = self.contraction
@@ -109,7 +95,9 @@ class ContextPosterior:
             at.pending,
             rankings.astype(np.int64),
         )
-        explained = contraction.slates(at.features, at.content, at.pairs, rankings, *self.position_weights)
+        explained = contraction.slates(
+            at.features, at.content, at.pairs, rankings, at.features.shape[1], *self.position_weights
+        )
         return Moments(self.means(rankings), self._variances(explained))
 
     def coordinates(self, first_row: int = 0) -> tuple[FloatArray, FloatArray]:

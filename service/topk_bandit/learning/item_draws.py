@@ -52,6 +52,8 @@ class ItemDraws:
     ----------
     at
         The posterior at a context, over E items.
+    with_pending
+        Whether slates that wait for their rewards count; by the rewarded ones alone is what is known.
 
     Attributes
     ----------
@@ -59,9 +61,10 @@ class ItemDraws:
         Of the r of all items, shape (E, E).
     """
 
-    def __init__(self, at: ContextPosterior) -> None:
+    def __init__(self, at: ContextPosterior, *, with_pending: bool = True) -> None:
         kernel, n_items, features = at.kernel, len(at.items), at.contraction.features
-        of_items = features[:n_items] + features[2 * n_items]
+        self._n_columns = features.shape[1] if with_pending else at.n_rows  # pending rows come last
+        of_items = features[:n_items, : self._n_columns] + features[2 * n_items, : self._n_columns]
         unit = at.amplitude * kernel.scale * at.prior
         self.covariance = -at.amplitude * (of_items @ of_items.T).astype(np.float64) - unit
         self.covariance.flat[:: n_items + 1] += unit * kernel.n_items
@@ -75,8 +78,7 @@ class ItemDraws:
 
     def without_pending(self) -> ItemDraws:
         """Return those of the rewarded rows alone."""
-        known = self._at.without_pending()
-        return self if known is self._at else ItemDraws(known)
+        return self if self._n_columns == self._at.n_rows else ItemDraws(self._at, with_pending=False)
 
     def draw(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return draws of the deviations of all r from their means, shape (count, E)."""
@@ -99,7 +101,7 @@ class ItemDraws:
         content, shape = self._at.contraction.content, self._at.kernel.shape
         if not content.shape[1] or shape is None:
             return drawn
-        of_features = content @ (_factor_of_features(self._at) @ rng.standard_normal(content.shape[1]))
+        of_features = content @ (_factor_of_features(self._at, self._n_columns) @ rng.standard_normal(content.shape[1]))
         return np.asarray((drawn + shape.content * of_features) / (1.0 + shape.content), dtype=np.float64)
 
     def regret_of(self, shown: NDArray[np.int32], best: NDArray[np.int32], rng: np.random.Generator) -> RegretFigures:
@@ -116,7 +118,7 @@ class ItemDraws:
         at, draws = self._at, self.draw(_FIGURE_DRAWS, rng)
         normals = rng.standard_normal((_FIGURE_DRAWS, _FIGURE_DRAWS + 2))
         regret = regrets(
-            *(at.contraction, self.covariance, draws, normals, shown, best, at.prior, at.amplitude),
+            *(at.contraction, self.covariance, draws, normals, shown, best, self._n_columns, at.prior, at.amplitude),
             *at.position_weights,
         )
         regret.sort()
@@ -135,10 +137,11 @@ def _quantile(ascending: FloatArray, probability: float) -> float:
     return float(first + place * (second - first))
 
 
-def _factor_of_features(at: ContextPosterior) -> FloatArray:
+def _factor_of_features(at: ContextPosterior, n_columns: int) -> FloatArray:
     """Return a factor of the posterior covariance of the weights of features, of which content is the sum, (q, q)."""
-    n_features, unit = len(at.of_content), at.amplitude * at.prior
-    covariance = at.amplitude * (at.prior * np.eye(n_features) - (at.of_content @ at.of_content.T).astype(np.float64))
+    of_content, unit = at.of_content[:, :n_columns], at.amplitude * at.prior
+    n_features = len(of_content)
+    covariance = at.amplitude * (at.prior * np.eye(n_features) - (of_content @ of_content.T).astype(np.float64))
     return _factor(covariance, _JITTER * unit) if unit > 0.0 else np.zeros((n_features, n_features))
 
 

@@ -27,7 +27,6 @@ from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, 
 from topk_bandit.learning.compiled.contraction import (
     add,
     add_pair,
-    combine,
     make_pairs,
     replaced_means,
     replacements,
@@ -213,42 +212,35 @@ def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, s
 
 
 @njit(**FOR_LOOPS, fastmath=REASSOCIATE)
-def _take(target, row, source, source_row):
+def _take(target, row, source, source_row, sign):
     for i in range(target.shape[1]):
-        target[row, i] = source[source_row, i]
-
-
-@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
-def _negate(array, row):
-    for i in range(array.shape[1]):
-        array[row, i] = -array[row, i]
+        target[row, i] = sign * source[source_row, i]
 
 
 @njit(**FOR_LOOPS)
 def _fine_features(at, items):
     """Return the Gram matrix, the weights and the pairs' features (m, m), -1 where there is none, among some items."""
-    features, weights, pair_weights, pairs, starts = at.features, at.weights, at.pair_weights, at.pairs, at.starts
-    rows, values, whitener, pending = at.rows, at.values, at.whitener, at.pending
-    n_eligible, m, n_rows = pairs.shape[0], items.shape[0], pending.shape[0] - pending.shape[1]
+    features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
+    n_eligible, m, one = pairs.shape[0], items.shape[0], features.dtype.type(1)
+    make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, items, items)
     inner, n_features = np.full((m, m), -1, dtype=np.int64), 2 * m + 1
     chosen = np.empty((n_features + m * (m - 1) // 2, features.shape[1]), dtype=features.dtype)
     out = np.empty(chosen.shape[0])
-    _take(chosen, 2 * m, features, 2 * n_eligible)
+    _take(chosen, 2 * m, features, 2 * n_eligible, one)
     out[2 * m] = weights[2 * n_eligible]
     for i in range(m):
-        _take(chosen, i, features, items[i])
-        _take(chosen, m + i, features, n_eligible + items[i])
+        _take(chosen, i, features, items[i], one)
+        _take(chosen, m + i, features, n_eligible + items[i], one)
         out[i] = weights[items[i]]
         out[m + i] = weights[n_eligible + items[i]]
         for j in range(i + 1, m):
-            pair = pairs[items[i], items[j]] - 2 * n_eligible - 1
+            pair = pairs[items[i], items[j]]
             if pair < 0:
                 continue
             inner[i, j] = n_features
             inner[j, i] = n_features
-            combine(chosen, n_features, whitener, pending, n_rows, rows, values, starts[pair], starts[pair + 1])
-            if items[i] > items[j]:  # a pair's feature is for its smaller item above the other
-                _negate(chosen, n_features)
+            # A pair's feature is for its smaller item above the other.
+            _take(chosen, n_features, features, pair, one if items[i] < items[j] else -one)
             out[n_features] = pair_weights[items[i], items[j]]
             n_features += 1
     chosen = chosen[:n_features]
@@ -625,7 +617,7 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
 def _exchange(at, slate, bound, u, d, v, s):
     """Make the best exchange of two positions; return the largest mean and whether there is one that gains."""
     around = _exchanges(slate)
-    explained = slates(at.features, at.content, at.pairs, around, u, d, v, s)
+    explained = slates(at.features, at.content, at.pairs, around, at.features.shape[1], u, d, v, s)
     highest, value, best = -np.inf, -np.inf, 0
     for i in range(around.shape[0]):
         mean = slate_mean(at.weights, at.pair_weights, around[i], u, d, v, s)

@@ -368,10 +368,13 @@ def _norm2_with(base, content, item, weight):
 
 
 @njit(**FOR_PYTHON)
-def slates(features, content, pairs, chosen, u, d, v, s):
-    """Return |R x|^2, less what content adds, of slates `chosen` (A, k), (A,); their pairs' features must be there."""
+def slates(features, content, pairs, chosen, n_columns, u, d, v, s):
+    """Return |R x|^2 by the first rows, less what content adds, of slates `chosen` (A, k), shape (A,).
+
+    The features of their pairs must be there.
+    """
     explained = np.empty(chosen.shape[0])
-    vector = np.empty(features.shape[1], dtype=features.dtype)
+    vector = np.empty(n_columns, dtype=features.dtype)
     of_content = np.empty(content.shape[1], dtype=content.dtype)
     for i in range(chosen.shape[0]):
         _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)

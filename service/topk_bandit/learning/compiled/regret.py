@@ -38,12 +38,12 @@ def _variance_of_items(covariance, slate, u):
 
 
 @njit(**FOR_PYTHON)
-def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d, v, s):
+def regrets(at, covariance, draws, normals, shown, best, n_columns, prior, amplitude, u, d, v, s):
     """Return by how much the best of some slates is better than the one shown in each draw, shape (G,).
 
     The slates are `best` and those of the items that are best in one of the draws. Parameters: the contraction; the
     covariance of the items' parts (E, E), and draws of them (G, E); standard normal numbers for what slates deviate by
-    beside these, (G, G + 2); the slates shown and best (k,); c.c and s^2; the kernel's numbers.
+    beside these, (G, G + 2); the slates shown and best (k,); how many rows count; c.c and s^2; the kernel's numbers.
     """
     compared = np.empty((normals.shape[1], shown.shape[0]), dtype=np.int64)
     copy(compared[0], shown)
@@ -51,7 +51,7 @@ def regrets(at, covariance, draws, normals, shown, best, prior, amplitude, u, d,
     for i in range(2, compared.shape[0]):
         _put_best(at.weights[: draws.shape[1]] + draws[i - 2], compared[i])
     make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
-    explained = slates(at.features, at.content, at.pairs, compared, u, d, v, s)
+    explained = slates(at.features, at.content, at.pairs, compared, n_columns, u, d, v, s)
     out, own = np.zeros(draws.shape[0]), np.empty(draws.shape[0])
     for i in range(compared.shape[0]):
         slate = compared[i]
