@@ -61,10 +61,12 @@ def test_contexts_that_stay_long_are_believed_soon() -> None:
     assert taken <= 6
 
 
-def test_a_wild_first_context_is_shortened_once_more_are_known() -> None:
+@pytest.mark.parametrize("count", [4, 10, FEWEST_CONTEXTS])
+@pytest.mark.parametrize("wild_at", range(3))
+def test_a_wild_first_context_is_shortened_once_a_few_are_known(wild_at: int, count: int) -> None:
     rng = np.random.default_rng(2)
-    contexts = rng.normal(size=(FEWEST_CONTEXTS, 3))
-    contexts[0] *= 1e4
+    contexts = rng.normal(size=(count, 3))
+    contexts[wild_at] *= 1e4
     state = State.initial(adaptive_kendall(8, 3), context_dim=3, limits=Limits(rows=50, pending_rows=8))
     for n, context in enumerate(contexts):
         ranking = rng.permutation(8)[:3].astype(np.int32)
@@ -72,7 +74,23 @@ def test_a_wild_first_context_is_shortened_once_more_are_known() -> None:
         state = state.rewarded(str(n), context, ranking, reward=float(rng.random()))
     norms = np.linalg.norm(state.posterior.observed_rows.contexts[:, :-1], axis=1)
     # Rows are sums of at most so many contexts of one ranking.
-    assert norms.max() < 10.0 * np.linalg.norm(contexts[1:], axis=1).max()
+    assert norms.max() < 10.0 * np.linalg.norm(np.delete(contexts, wild_at, axis=0), axis=1).max()
+
+
+@pytest.mark.parametrize("wild_at", range(3))
+def test_a_wild_first_context_does_not_make_the_first_choice_of_a_kernel_take_all_for_noise(wild_at: int) -> None:
+    noise = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        worth = rng.normal(size=(10, 3))
+        state = State.initial(adaptive_kendall(10, 3), context_dim=3, limits=Limits(rows=300, pending_rows=8))
+        for n in range(15):
+            context, slate = rng.normal(size=3), rng.permutation(10)[:3].astype(np.int32)
+            reward = float((worth[slate] @ context) @ [1.0, 0.6, 0.5] + 0.1 * rng.normal())
+            told = context * (1e4 if n == wild_at else 1.0)
+            state = state.shown(str(n), told, slate).rewarded(str(n), told, slate, reward=reward)
+        noise.append(state.posterior.noise_variance)
+    assert np.median(noise) < 10.0  # in one of the seeds all seems noise without anything wild, too
 
 
 WILD = {"one number": [1.0, 1e4, 1.0], "all numbers": [1e4, -1e4, 1e4], "zeros": [0.0, 0.0, 0.0]}

@@ -411,13 +411,13 @@ class State:
         return replace(state, posterior=posterior, pending_ids=pending_ids, to_count=max(to_count - 1.0, 0.0))
 
     def _admit(self, context: NDArray[np.float64]) -> State:
-        """Return the state that knows of one more context; once it knows enough, its rows have no outliers."""
+        """Return the state that knows of one more context; once contexts can be judged, its rows have no outliers."""
         before = self.usual_contexts
         if before is None:
             return self
         usual = before.admit(context)
         state = replace(self, usual_contexts=usual)
-        if usual.first or not any(usual.is_too_long(norm) for norm in before.first):
+        if not usual.judges_those_before or not any(usual.is_too_long(norm) for norm in before.first):
             return state
         shares = bool(self.shared)
         return state.with_contexts(lambda contexts, sizes: usual.shorten_rows(contexts, sizes, shares=shares))
@@ -569,7 +569,8 @@ class State:
         rows = condense(kernel, rows, most_rows=self.limits.rows, noise_variance=noise_variance, leaving=self.leaving)
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
-        if kernel.shape and rows.n_rows and choice_is_due(rows, observations=self.remembered, compared=compared):
+        enough = rows.n_rows and self.remembered >= _FEWEST_TO_CHOOSE_BY
+        if kernel.shape and enough and choice_is_due(rows, observations=self.remembered, compared=compared):
             (choice, noise), compared = (
                 choose(kernel, rows, shared=shared, noise_variance=noise_variance, prior_mean=prior_mean, prior=prior),
                 self.remembered,
@@ -580,7 +581,7 @@ class State:
                 rows = rows.with_prior_mean(prior_mean.with_kernel(choice.kernel))
             kernel, shared = choice
         at_edge = self.noise_at_edge
-        if rows.n_rows:
+        if enough:
             noise_variance, _, at_edge = noise or best_noise(kernel, rows, prior=prior)
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
@@ -753,11 +754,14 @@ class State:
 
         So all refits together cost a few times the last one.
         """
-        return max(8, (self.posterior.n_rows - self.since_refit) // 4) - self.since_refit
+        return max(_FEWEST_TO_CHOOSE_BY, (self.posterior.n_rows - self.since_refit) // 4) - self.since_refit
 
     def _refit_is_due(self) -> bool:
         return self.rewards_before_refit <= 0
 
+
+_FEWEST_TO_CHOOSE_BY = 8
+"""By so many rewards kernel and noise are first chosen: to two or three of them all is noise, and nothing is tried."""
 
 _MOST_HALVINGS = 256.0
 """After so many half lives nothing is left of a reward; after a thousand more its weight would be zero."""

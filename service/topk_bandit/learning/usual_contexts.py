@@ -31,7 +31,9 @@ _WIDER = 3.0
 """The longest usual context becomes so many times longer with each outlier."""
 
 _FORGOTTEN = 1e-4
+
 _JUDGED_FROM = 3
+"""So many contexts judge the next one, and these themselves once it has come."""
 
 
 class UsualContexts(NamedTuple):
@@ -53,8 +55,16 @@ class UsualContexts(NamedTuple):
 
     @property
     def contexts_before_judgement(self) -> int | None:
-        """With how many more contexts the first few are enough, None if they were before."""
-        return None if self.longest and not self.first else FEWEST_CONTEXTS - len(self.first)
+        """With how many more contexts those before are judged anew, None if they never are again."""
+        if self.longest and not self.first:
+            return None
+        known = len(self.first)
+        return (FEWEST_CONTEXTS if known > _JUDGED_FROM else _JUDGED_FROM + 1) - known
+
+    @property
+    def judges_those_before(self) -> bool:
+        """Whether the last context was one with which those before are judged anew."""
+        return len(self.first) in {0, _JUDGED_FROM + 1}
 
     def shorten(self, context: FloatArray) -> FloatArray:
         """Return a context as it is learned: an outlier is as long as the longest usual one."""
