@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_log.json").read_text(encoding="utf-8"))
 LOG = read_slice(
-    RECORDED["incarnation"].encode(),
-    str(RECORDED["first_position"]).encode(),
-    str(RECORDED["log_position"]).encode(),
-    [entry.encode() for entry in RECORDED["entries"]],
-    [],
+    [
+        RECORDED["incarnation"].encode(),
+        str(RECORDED["first_position"]).encode(),
+        str(RECORDED["log_position"]).encode(),
+        [entry.encode() for entry in RECORDED["entries"]],
+        [],
+        b"1",
+    ],
     start=1,
 )
 SNAPSHOT = decode_snapshot(base64.b64decode(RECORDED["snapshot"]))

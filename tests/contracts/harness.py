@@ -55,7 +55,10 @@ class MemoryStores:
 
 
 class RedisStores:
-    """Connections of their own to one server, under a prefix of the test's own."""
+    """Connections of their own to one server, under a prefix of the test's own.
+
+    With `writers` each has a name of its own to write with, as each worker of a service has.
+    """
 
     def __init__(
         self,
@@ -64,12 +67,14 @@ class RedisStores:
         timeout: float = 5.0,
         record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
         durability: Durability = IN_MEMORY,
+        writers: bool = False,
     ) -> None:
         self.url = url
         self.prefix = f"test-{uuid.uuid4().hex[:12]}"
         self._timeout = timeout
         self._record_retention_ms = record_retention_ms
         self._durability = durability
+        self._writers = writers
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RedisStore]:
@@ -79,6 +84,7 @@ class RedisStores:
             timeout=self._timeout,
             record_retention_ms=self._record_retention_ms,
             durability=self._durability,
+            writer=uuid.uuid4().hex if self._writers else "",
         )
         try:
             yield store

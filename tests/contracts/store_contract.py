@@ -84,9 +84,10 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store
+    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store, Told
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
+OTHER = BanditName(tenant="shop", bandit="other")
 OVERDUE = settings(reward_wait_ms=0, default_reward=-0.5)
 
 
@@ -122,7 +123,9 @@ async def create(
     return await store.create_bandit(name, having, incarnation=incarnation, quota=quota)
 
 
-async def record(store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME) -> RecordOutcome:
+async def record(
+    store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME, told: Told | None = None
+) -> RecordOutcome:
     """Record a recommendation that was decided just now."""
     now = await store.get_bandit(name)
     return await store.record_recommendation(
@@ -131,7 +134,22 @@ async def record(store: Store, recommendation_id: str = "rec-1", *, name: Bandit
         recommendation(recommendation_id),
         incarnation=now.incarnation,
         items_position=now.items_position,
+        told=told,
     )
+
+
+async def read_again(store: Store, told: Told, *, name: BanditName = NAME) -> list[type]:
+    """Hold what a call tells to be what reading gives; return the kinds of its events, and forget them."""
+    [appended] = told
+    told.clear()
+    assert appended is not None
+    first = appended.events[0].position
+    part = await store.read_log(name, start=first, limit=len(appended.events))
+    assert repr(part.events) == repr(appended.events)
+    assert (part.incarnation, part.revision) == (appended.incarnation, appended.revision)
+    assert (await store.read_log(name, start=first - 1, limit=1)).checksum == appended.before
+    assert (part.checksum, appended.n_bytes > 0) == (appended.checksum, True)
+    return [type(logged.event) for logged in part.events]
 
 
 async def shown(store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME) -> Shown:
@@ -1878,6 +1896,73 @@ class StoreContract:
                     await store.note_follower(name, follower="worker", items_position=0)
                 with pytest.raises(NotFoundError):
                     await store.slowest_follower(name, heard_within_ms=HOUR_MS)
+
+        run(stores, scenario)
+
+    def test_a_call_tells_what_it_appended_as_reading_gives_it(self, stores: Stores) -> None:
+        collecting = settings(requires_activation=True, reward_aggregation=Aggregation.SUM)
+
+        async def scenario(store: Store) -> None:
+            told: Told = []
+            await create(store, having=settings(requires_activation=True, default_reward=0.5))
+            await store.change_items(NAME, upserted=ITEMS, retired=[])
+            for number in range(1, 5):
+                await record(store, f"rec-{number}", told=told)
+                assert await read_again(store, told) == [Recommended]
+            await store.activate(NAME, "rec-1", told=told)
+            assert await read_again(store, told) == [Activated]
+            await store.record_reward(NAME, "rec-1", 1 / 3, told=told)
+            assert await read_again(store, told) == [Rewarded]
+            await store.record_rewards(
+                NAME, [Reward("rec-2", -0.0), Reward("no", 1.0), Reward("rec-3", 5.0)], told=told
+            )
+            first, none, last = told
+            assert none is None
+            for one in ([first], [last]):
+                assert await read_again(store, one) == [Activated, Rewarded]
+            told.clear()
+            await store.update_settings(NAME, collecting, revision=1)
+            await store.record_reward(NAME, "rec-4", 2.0, reward_id="a", told=told)
+            assert await read_again(store, told) == [Activated, RewardCollected]
+            await store.record_reward(NAME, "rec-4", 3.0, reward_id="b", final=True, told=told)
+            assert await read_again(store, told) == [Rewarded]
+            await record(store, "rec-1", told=told)
+            await store.activate(NAME, "rec-4", told=told)
+            await store.record_reward(NAME, "rec-4", 3.0, reward_id="b", told=told)
+            assert not any(told)
+
+        run(stores, scenario)
+
+    def test_a_late_call_tells_that_it_ended_the_slate(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            told: Told = []
+            await create(store, having=settings(reward_wait_ms=0, default_reward=-0.5))
+            for number in range(1, 3):
+                await record(store, f"rec-{number}")
+            await store.record_reward(NAME, "rec-1", 1.0, told=told)
+            assert await read_again(store, told) == [Expired]
+            await store.record_reward(NAME, "rec-1", 1.0, told=told)
+            await store.expire_due(NAME, limit=9)
+            await store.record_reward(NAME, "rec-2", 1.0, told=told)
+            assert told == [None, None]
+            told.clear()
+            await create(store, OTHER, having=settings(reward_wait_ms=0, requires_activation=True))
+            await record(store, name=OTHER)
+            await store.activate(OTHER, "rec-1", told=told)
+            assert await read_again(store, told, name=OTHER) == [Lapsed]
+
+        run(stores, scenario)
+
+    def test_a_slice_tells_the_revision_and_the_checksum_of_its_last_event(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            await store.update_settings(NAME, OVERDUE, revision=1)
+            parts = [await store.read_log(NAME, start=1, limit=limit) for limit in (1, 2, 9)]
+            assert len({part.checksum for part in parts}) == 3
+            assert {part.revision for part in parts} == {2}
+            assert (await store.read_log(NAME, start=3, limit=1)).checksum == parts[2].checksum
+            assert (await store.read_log(NAME, start=4, limit=1)).checksum == ""
 
         run(stores, scenario)
 

@@ -508,6 +508,22 @@ def test_no_log_is_trimmed_for_snapshots_that_do_not_verify(valkey: RunningServe
     run(stores, scenario)
 
 
+def test_a_writer_hears_of_its_own_writes_by_their_answers_alone(valkey: RunningServer) -> None:
+    """What no answer tells is announced to all, and so is what others write."""
+
+    async def scenario(near: Store, far: Store) -> None:
+        async with listening(near) as next_near, listening(far) as next_far:
+            await near.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+            await recommend(near, "one")
+            await near.record_reward(NAME, "one", 1.0)
+            await recommend(far, "two")
+            await near.create_bandit(OTHER, SETTINGS, incarnation="first", quota=2)
+            assert [await next_near() for _ in range(3)] == [NAME, NAME, OTHER]
+            assert [await next_far() for _ in range(4)] == [NAME, NAME, NAME, OTHER]
+
+    run(RedisStores(valkey.url, writers=True), scenario, connections=2)
+
+
 def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
     space = KeySpace(stores.prefix)
@@ -537,7 +553,8 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
 def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
     space = KeySpace("prefix")
     assert len({key_slot(key.encode()) for key in space.bandit(name).all}) == 1
-    assert space.announced(space.announcement(name).encode()) == name
+    assert space.announced(space.announcement(name).encode()) == (name, "")
+    assert space.announced(space.announcement(name, writer="w-1").encode()) == (name, "w-1")
     assert space.bandit(BanditName("a", "b/c")) != space.bandit(BanditName("a/b", "c"))
 
 

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.bandits.own_events import LogEnd, OwnEvents, end_of
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.domain.bandits import Expired, LoggedEvent, Rewarded
@@ -97,6 +98,11 @@ class Follower:
         What the store knows this worker by.
     announce_seconds
         How often the store is told at least how far the items are known.
+
+    Attributes
+    ----------
+    own
+        What this worker appended to the log, as far as it was told.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class Follower:
         self.name = name
         self.state = FollowerState.LOADING
         self.model: Model | None = None
+        self.own = OwnEvents()
         self._store = store
         self._executor = executor
         self._limits = limits
@@ -126,6 +133,7 @@ class Follower:
         self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks)
         self._loaded_end = 0
         self._recent = RecentEvents()
+        self._end: LogEnd | None = None
 
     @property
     def is_present(self) -> bool:
@@ -153,8 +161,14 @@ class Follower:
             self._publish(model, log_position=part.log_position)
         return model
 
-    async def follow(self) -> Model:
+    async def follow(self, *, reads: bool = True) -> Model:
         """Fold the log to its end, publish the model, and tell the store how far the items are known.
+
+        Parameters
+        ----------
+        reads
+            Whether the log is asked for its end. Else it is only where this worker's own events do not follow what was
+            folded: others' may be missing then, unless somebody says that there are some.
 
         Raises
         ------
@@ -165,7 +179,8 @@ class Follower:
         CorruptDataError
             Neither the log nor a snapshot can be read, or an event can't be folded.
         """
-        model = await self._fold_to_end(*await self._read_next())
+        own = None if reads else self._find_own()
+        model = await self._fold_to_end(*own or await self._read_next())
         while self._announced_position != model.items_position or _now() >= self._announce_at:
             if await self._announce_if_there_is_room(model):
                 break
@@ -233,6 +248,7 @@ class Follower:
             step = await self._fold(model, part.incarnation, events)
             newest = step.model
             self._publish(newest, log_position=part.log_position)
+            self._note_folded(newest, part)
             self._report_lag(newest, part)
             self._report_size(newest)
             if step.problem is not None:
@@ -243,6 +259,21 @@ class Follower:
             if newest is model:
                 await self._refuse_event(newest.version + 1)
             model, part = await self._read_next()
+
+    def _note_folded(self, model: Model, part: LogSlice) -> None:
+        """Note where in its log a model stands that has folded a slice, or a part of it."""
+        self.own.drop(through=model.version)
+        if part.events:
+            end = end_of(part)
+            self._end = end if end is not None and end.position == model.version else None
+
+    def _find_own(self) -> tuple[Model, LogSlice] | None:
+        """Return the published model and what this worker appended behind it; None if the log has to be read."""
+        model, end = self.model, self._end
+        if model is None or end is None or end.position != model.version or self.state is not FollowerState.CURRENT:
+            return None
+        part = self.own.after(end)
+        return None if part is None else (model, part)
 
     async def _refuse_event(self, position: int) -> None:
         """Break if the event at a position, with which the log goes on, can't be read or is not there."""
@@ -301,6 +332,7 @@ class Follower:
             self.name, incarnation=part.incarnation, after=gone.after, end=gone.end, rewards=gone.rewards
         )
         recent.forget()
+        self.own.forget()
         if loss.events:
             self._hooks.events_lost(str(self.name), events=loss.events, rewards=loss.rewards)
             _log.error(
@@ -312,6 +344,8 @@ class Follower:
 
     async def _restore(self, *, limit: int) -> tuple[Model | None, LogSlice]:
         """Return the newest model that a snapshot gives and the log after it; no model for a log that is whole."""
+        self._end = None
+        self.own.forget()
         for snapshot in await self._snapshots.load():
             model = await self._snapshots.decode(snapshot)
             if model is None:
@@ -333,6 +367,8 @@ class Follower:
         return None, part
 
     async def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
+        if model is not None and not events:
+            return _Step(model, None)
         loop = asyncio.get_running_loop()
         try:
             step = await loop.run_in_executor(self._executor, self._fold_events, model, incarnation, events)

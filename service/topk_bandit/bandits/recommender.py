@@ -263,7 +263,8 @@ class Recommender:
 
     async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
         """Note that a slate was shown, or another instead of it."""
-        return await self._store.activate(name, recommendation_id, shown_slate)
+        with self._residents.appending(name) as told:
+            return await self._store.activate(name, recommendation_id, shown_slate, told=told)
 
     async def reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
@@ -271,7 +272,10 @@ class Recommender:
         """Take in a slate's reward, or one of several; see `topk_bandit.store.log.Store.record_reward`."""
         reward = Reward(recommendation_id, value, reward_id, final)
         try:
-            receipt = await self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
+            with self._residents.appending(name) as told:
+                receipt = await self._store.record_reward(
+                    name, recommendation_id, value, reward_id=reward_id, final=final, told=told
+                )
         except TopkBanditError as error:
             self._note_reward(name, reward, error)
             raise
@@ -280,7 +284,8 @@ class Recommender:
 
     async def rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
         """Take in rewards, each with an outcome of its own; see `topk_bandit.store.log.Store.record_rewards`."""
-        outcomes = await self._store.record_rewards(name, rewards)
+        with self._residents.appending(name) as told:
+            outcomes = await self._store.record_rewards(name, rewards, told=told)
         for reward, outcome in zip(rewards, outcomes, strict=True):
             self._note_reward(name, reward, outcome)
         return outcomes
@@ -384,9 +389,15 @@ class Recommender:
     async def _record(
         self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model
     ) -> RecordOutcome:
-        return await self._store.record_recommendation(
-            name, request, recommendation, incarnation=model.incarnation, items_position=model.items_position
-        )
+        with self._residents.appending(name) as told:
+            return await self._store.record_recommendation(
+                name,
+                request,
+                recommendation,
+                incarnation=model.incarnation,
+                items_position=model.items_position,
+                told=told,
+            )
 
     async def _give_out(
         self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation, odd: OddFeatures

@@ -44,6 +44,8 @@ class Resident:
         When its overdue slates are closed next.
     next_deadline_ms
         The earliest open deadline by the store's clock, when overdue slates were closed last; None without any.
+    must_read
+        Whether the log may have more than this worker was told to have appended to it; set by `wake`.
     """
 
     def __init__(self, follower: Follower, *, look_seconds: float, now: float) -> None:
@@ -53,13 +55,15 @@ class Resident:
         self.used_at = now
         self.expire_at = 0.0
         self.next_deadline_ms: int | None = None
+        self.must_read = True
         self._woken = asyncio.Event()
         self._look_seconds = look_seconds
         self._pause_seconds = look_seconds
         self._seen_version = 0
 
-    def wake(self) -> None:
-        """Have the log looked at now."""
+    def wake(self, *, reads: bool = True) -> None:
+        """Have the log looked at now, and read unless all that is new is this worker's own and told."""
+        self.must_read = self.must_read or reads
         self._woken.set()
 
     async def wait(self, *, clock_ms: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING
 
@@ -20,14 +20,14 @@ from topk_bandit.bandits.resident import Resident
 from topk_bandit.domain.errors import ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.policy import Limits
-    from topk_bandit.store.log import Store
+    from topk_bandit.store.log import Store, Told
 
 __all__ = ["Residents"]
 
@@ -127,6 +127,27 @@ class Residents:
         if resident is not None and position:
             resident.follower.note_written(position, recommendation_id, is_reward=is_reward)
 
+    @contextmanager
+    def appending(self, name: BanditName) -> Iterator[Told]:
+        """Have what the calls within append to a bandit's log folded, without reading it if they tell.
+
+        The calls are given the list to tell it there. After one that tells nothing or has no answer, the log is read.
+        """
+        told: Told = []
+        begun = self._residents.get(name)
+        if begun is not None:
+            begun.follower.own.begin()
+        try:
+            yield told
+        finally:
+            if begun is not None:
+                begun.follower.own.end()
+            if (resident := self._residents.get(name)) is not None:
+                for appended in told:
+                    if appended is not None:
+                        resident.follower.own.hold(appended)
+                resident.wake(reads=not told or None in told)
+
     async def get_model(self, name: BanditName) -> Model:
         """Return the bandit's model as it is here, loaded if there is none; the errors of `Follower.load`.
 
@@ -157,7 +178,9 @@ class Residents:
         resident = self._admit(name)
         async with self._hold(resident):
             model = resident.follower.model
-            return model if model is not None and model.version >= version else await resident.follower.follow()
+            if model is None or model.version < version:
+                model = await resident.follower.follow(reads=False)
+            return model if model.version >= version else await resident.follower.follow()
 
     async def expire(self, name: BanditName) -> int | None:
         """Close a bandit's overdue slates, and forget what was closed long ago; return the next deadline, if any."""
@@ -202,9 +225,9 @@ class Residents:
         resident.wake()
         return model
 
-    async def _follow(self, resident: Resident) -> Model:
+    async def _follow(self, resident: Resident, *, reads: bool = True) -> Model:
         async with self._hold(resident):
-            return await resident.follower.follow()
+            return await resident.follower.follow(reads=reads)
 
     @asynccontextmanager
     async def _hold(self, resident: Resident) -> AsyncIterator[None]:
@@ -272,10 +295,11 @@ class Residents:
         if now >= resident.used_at + self.budget.idle_seconds and not woken:
             self._rest(resident, reason="idle")
             return
-        if now >= resident.expire_at:
-            resident.expire_at = now + self._look_seconds
+        reads, resident.must_read = resident.must_read or not woken, False
+        if now >= resident.expire_at:  # and then the log is read, whatever the hints were
+            resident.expire_at, reads = now + self._look_seconds, True
             resident.next_deadline_ms = await self.expire(resident.follower.name)
-        resident.record_look(await self._follow(resident), now=now)
+        resident.record_look(await self._follow(resident, reads=reads), now=now)
         await asyncio.sleep(GATHER_SECONDS)
 
     async def _listen(self) -> None:

@@ -234,6 +234,7 @@ async def _opened(settings: Settings, url: str) -> RedisStore:
         timeout=settings.store_timeout_seconds,
         record_retention_ms=round(settings.record_retention_seconds * 1000),
         durability=settings.awaited,
+        writer=_new_id(),
     )
 
 

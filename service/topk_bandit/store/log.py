@@ -7,9 +7,9 @@ raises `UnavailableError` at once, never only after the caller's deadline.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 
@@ -43,6 +43,7 @@ __all__ = [
     "MOST_IMPORT_PARTS",
     "MOST_REWARDS",
     "MOST_SKIPPED",
+    "Appended",
     "BanditRecord",
     "Correctable",
     "Expiry",
@@ -59,6 +60,7 @@ __all__ = [
     "Store",
     "StoreReport",
     "TextSlice",
+    "Told",
 ]
 
 DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -83,7 +85,7 @@ class BanditRecord:
     incarnation
         Different for each creation, so that a bandit deleted and created again is not taken for the old one.
     revision
-        Grows with each change of the settings; 1 at first.
+        Grows with each change of the settings, each reset and each event that is passed over; 1 at first.
     items_position
         Log position of the newest `ItemsChanged`; 0 before the first.
     log_position
@@ -261,6 +263,10 @@ class LogSlice:
         moment as `events`. `log_position` is 0 only in a store that holds no such bandit any more.
     skipped
         The positions whose events were passed over by `Store.skip_event`, wherever in the log they are.
+    revision
+        Of the bandit: while it is the same, no other events are passed over.
+    checksum
+        Of the last of the events, empty without any: in one store equal for equal events at the same place.
     """
 
     incarnation: str
@@ -268,6 +274,38 @@ class LogSlice:
     log_position: int
     events: tuple[LoggedEvent, ...]
     skipped: frozenset[int] = frozenset()
+    revision: int = 0
+    checksum: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a call has appended to a log, just as who reads the log is given it.
+
+    Attributes
+    ----------
+    incarnation, revision
+        Of the bandit, at that moment.
+    before
+        The checksum of the event before, "-" where it can't be told.
+    events
+        One at least, in order and without gaps.
+    checksum
+        Of the last of them.
+    n_bytes
+        About how much memory they take.
+    """
+
+    incarnation: str
+    revision: int
+    before: str
+    events: tuple[LoggedEvent, ...]
+    checksum: str
+    n_bytes: int
+
+
+Told: TypeAlias = "list[Appended | None]"
+"""Where a call puts what it appended; None for an answer that tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,6 +557,7 @@ class Store(Protocol):
         *,
         incarnation: str,
         items_position: int,
+        told: Told | None = None,
     ) -> RecordOutcome:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
@@ -544,7 +583,7 @@ class Store(Protocol):
         ...
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = ()
+        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = (), *, told: Told | None = None
     ) -> ActivationReceipt:
         """Append `Activated`: a recommendation was shown, or `shown_slate` instead of it.
 
@@ -563,7 +602,14 @@ class Store(Protocol):
         ...
 
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        told: Told | None = None,
     ) -> RewardReceipt:
         """Decide a recommendation's reward, or take in one of several.
 
@@ -592,7 +638,9 @@ class Store(Protocol):
         """
         ...
 
-    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+    async def record_rewards(
+        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None = None
+    ) -> Sequence[RewardReceipt | Exception]:
         """Do what `record_reward` does for each of several, in order; return what became of each, or its error.
 
         What one is refused with stops no other. Their durability is awaited together: where it is not reached in time,
@@ -803,6 +851,9 @@ class Store(Protocol):
 
     def changes(self) -> AsyncIterator[BanditName | None]:
         """Yield the name of each bandit whose log grew, through whichever process; None when some may have been missed.
+
+        What calls with `Told` append through this store it need not yield: who makes such a call looks at the log when
+        the answer tells nothing, or does not come.
 
         A hint to look earlier, not a promise: whoever must not miss a change also looks from time to time.
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from hashlib import sha1
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import (
@@ -43,6 +44,7 @@ from topk_bandit.store.log import (
     MOST_IMPORT_PARTS,
     MOST_REWARDS,
     MOST_SKIPPED,
+    Appended,
     BanditRecord,
     Expiry,
     Holdings,
@@ -77,7 +79,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
-    from topk_bandit.store.log import Correctable, ImportPart, Skip
+    from topk_bandit.store.log import Correctable, ImportPart, Skip, Told
 
 __all__ = ["MemoryStore"]
 
@@ -136,6 +138,21 @@ class _Bandit:
             lost_events=self.lost.events,
             lost_rewards=self.lost.rewards,
         )
+
+    def tell(self, told: Told | None, *, after: int) -> None:
+        """Put what was appended after a position where it is wanted; None if nothing was."""
+        events = tuple(self.events[after + 1 - self.first_position :])
+        before, checksum = self.checksum_at(after) or "-", self.checksum_at(self.log_position)
+        appended = Appended(self.incarnation, self.revision, before, events, checksum, len(repr(events)))
+        if told is not None:
+            told.append(appended if events else None)
+
+    def checksum_at(self, position: int) -> str:
+        """Return the checksum of the event at a position, empty if none is there."""
+        offset = position - self.first_position
+        if not 0 <= offset < len(self.events):
+            return ""
+        return sha1(repr(self.events[offset]).encode(), usedforsecurity=False).hexdigest()
 
     def recall(self, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
         recorded = self.recorded.get(recommendation_id)
@@ -415,6 +432,7 @@ class MemoryStore(Store):
         *,
         incarnation: str,
         items_position: int,
+        told: Told | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
         bandit = self._bandit(name)
@@ -429,6 +447,7 @@ class MemoryStore(Store):
         bandit.recorded[dated.recommendation_id] = Recorded(fingerprint(request), request.context, dated, now_ms, state)
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
+        bandit.tell(told, after=position - 1)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
 
     async def find_recommendation(
@@ -438,7 +457,7 @@ class MemoryStore(Store):
         return self._bandit(name).recall(request, recommendation_id)
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = ()
+        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = (), *, told: Told | None = None
     ) -> ActivationReceipt:
         """See `Store.activate`."""
         bandit = self._bandit(name)
@@ -456,9 +475,10 @@ class MemoryStore(Store):
             bandit.check_shown(slate, size=len(recorded.recommendation.slate))
             recorded.instead = slate
         if now_ms >= recorded.recommendation.deadline_ms:
-            self._end(bandit, recommendation_id, at_ms=now_ms)
+            bandit.tell(told, after=self._end(bandit, recommendation_id, at_ms=now_ms) - 1)
             return ActivationReceipt(ActivationOutcome.LATE)
         position = self._activate(bandit, recommendation_id, recorded, at_ms=now_ms)
+        bandit.tell(told, after=position - 1)
         return ActivationReceipt(ActivationOutcome.ACTIVATED, position)
 
     def _activate(self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, *, at_ms: int) -> int:
@@ -467,7 +487,14 @@ class MemoryStore(Store):
         return self._append(bandit, activated, at_ms=at_ms)
 
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        told: Told | None = None,
     ) -> RewardReceipt:
         """See `Store.record_reward`."""
         value = float(finite_text("value", value))
@@ -479,20 +506,29 @@ class MemoryStore(Store):
         recorded = bandit.recorded.get(recommendation_id)
         if recorded is None:
             raise refusal("no_recommendation", name, recommendation_id)
-        return self._take_reward(bandit, recommendation_id, recorded, reward, final=final or is_first)
+        before = bandit.log_position
+        receipt = self._take_reward(bandit, recommendation_id, recorded, reward, final=final or is_first)
+        bandit.tell(told, after=before)
+        return receipt
 
-    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+    async def record_rewards(
+        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None = None
+    ) -> Sequence[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
         for reward in rewards:
             finite_text("value", reward.value)
-        return [await self._attempt_reward(name, reward) for reward in rewards]
+        return [await self._attempt_reward(name, reward, told=told) for reward in rewards]
 
-    async def _attempt_reward(self, name: BanditName, reward: Reward) -> RewardReceipt | Exception:
+    async def _attempt_reward(
+        self, name: BanditName, reward: Reward, *, told: Told | None
+    ) -> RewardReceipt | Exception:
         try:
             return await self.record_reward(
-                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final, told=told
             )
         except TopkBanditError as error:
+            if told is not None:
+                told.append(None)
             return error
 
     def _take_reward(
@@ -649,12 +685,15 @@ class MemoryStore(Store):
         """See `Store.read_log`; a `start` before the first position kept gives no events."""
         bandit = self._bandit(name)
         offset = start - bandit.first_position
+        events = tuple(bandit.events[offset : offset + limit]) if offset >= 0 else ()
         return LogSlice(
             incarnation=bandit.incarnation,
             first_position=bandit.first_position,
             log_position=bandit.log_position,
-            events=tuple(bandit.events[offset : offset + limit]) if offset >= 0 else (),
+            events=events,
             skipped=bandit.skipped,
+            revision=bandit.revision,
+            checksum=bandit.checksum_at(events[-1].position) if events else "",
         )
 
     async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:

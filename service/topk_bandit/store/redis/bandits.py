@@ -64,6 +64,7 @@ from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.overdue import find_overdue
 from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.replies import (
+    read_appended,
     read_bandit,
     read_holdings,
     read_items,
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
         Snapshot,
         StoreReport,
         TextSlice,
+        Told,
     )
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.damage import Damage
@@ -135,16 +137,19 @@ class RedisStore(Store):
         What all keys begin with.
     record_retention_ms
         How long a closed recommendation is remembered, and what has arrived of an import that nobody goes on with.
+    writer
+        As for `connect`.
     """
 
-    def __init__(self, link: Link, *, prefix: str, record_retention_ms: int) -> None:
+    def __init__(self, link: Link, *, prefix: str, record_retention_ms: int, writer: str) -> None:
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
-        self._rewards = Rewards(self._bandits, self._keys)
+        self._rewards = Rewards(self._bandits, self._keys, writer=writer)
         self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
+        self._writer = writer
         self._subscriptions: set[Subscription] = set()
 
     @classmethod
@@ -156,6 +161,7 @@ class RedisStore(Store):
         timeout: float = 1.0,  # noqa: ASYNC109 - it bounds each later call too
         record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
         durability: Durability = IN_MEMORY,
+        writer: str = "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> RedisStore:
         """Connect to a store.
@@ -169,6 +175,9 @@ class RedisStore(Store):
             Seconds that each call may take.
         durability
             What is awaited before a write is acknowledged; recording a recommendation acknowledges nothing.
+        writer
+            What tells this store's writes from those of all others, in one word: `changes` then leaves out what the
+            answers of its calls tell. Empty for one that yields all.
         monotonic
             A clock that never goes back, in seconds.
 
@@ -181,7 +190,7 @@ class RedisStore(Store):
         """
         KeySpace(prefix)
         link = await Link.open(url, timeout=timeout, monotonic=monotonic, durability=durability)
-        return cls(link, prefix=prefix, record_retention_ms=record_retention_ms)
+        return cls(link, prefix=prefix, record_retention_ms=record_retention_ms, writer=writer)
 
     async def create_bandit(
         self,
@@ -321,6 +330,7 @@ class RedisStore(Store):
         *,
         incarnation: str,
         items_position: int,
+        told: Told | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
         keys = self._keys.bandit(name)
@@ -330,12 +340,15 @@ class RedisStore(Store):
             scripts.RECORD_RECOMMENDATION,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines),
-            (*self._announcing(name), *recorded, incarnation, items_position),
+            (*self._announcing_own(name), *recorded, incarnation, items_position),
         )
         match RecordStatus(status.decode()):
             case RecordStatus.RECORDED:
-                dated = replace(recommendation, deadline_ms=int(details[0]))
-                return RecordOutcome(RecordStatus.RECORDED, recommendation=dated, position=int(details[1]))
+                deadline_ms, position, *appended = details
+                if told is not None:
+                    told.append(read_appended(appended))
+                dated = replace(recommendation, deadline_ms=int(deadline_ms))
+                return RecordOutcome(RecordStatus.RECORDED, recommendation=dated, position=int(position))
             case RecordStatus.REPEATED:
                 return RecordOutcome(RecordStatus.REPEATED, recommendation=read_recommendation(*details))
             case RecordStatus.STALE:
@@ -355,27 +368,38 @@ class RedisStore(Store):
         return None if status == b"none" else read_recommendation(*details)
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = ()
+        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = (), *, told: Told | None = None
     ) -> ActivationReceipt:
         """See `Store.activate`."""
         keys = self._keys.bandit(name)
-        (status, position), _ = await self._bandits.tell(
+        (status, position, *appended), _ = await self._bandits.tell(
             scripts.ACTIVATE,
             name,
             (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items),
-            (*self._announcing(name), recommendation_id, *shown_slate),
+            (*self._announcing_own(name), recommendation_id, *shown_slate),
         )
+        if told is not None:
+            told.append(read_appended(appended))
         return ActivationReceipt(ActivationOutcome(status.decode()), int(position))
 
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        told: Told | None = None,
     ) -> RewardReceipt:
         """See `Store.record_reward`."""
-        return await self._rewards.record(name, Reward(recommendation_id, value, reward_id, final))
+        return await self._rewards.record(name, Reward(recommendation_id, value, reward_id, final), told=told)
 
-    async def record_rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
+    async def record_rewards(
+        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None = None
+    ) -> Sequence[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
-        return await self._rewards.record_all(name, rewards)
+        return await self._rewards.record_all(name, rewards, told=told)
 
     async def correct_reward(
         self,
@@ -455,7 +479,7 @@ class RedisStore(Store):
         """See `Store.read_log`; a `start` before the first position kept gives no events."""
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
-        return read_slice(*parts, start=start)
+        return read_slice(parts, start=start)
 
     async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
         """See `Store.read_texts`."""
@@ -572,7 +596,9 @@ class RedisStore(Store):
         try:
             async with aclosing(subscription.messages()) as messages:
                 async for message in messages:
-                    yield None if message is None else self._keys.announced(message)
+                    name, writer = (None, "") if message is None else self._keys.announced(message)
+                    if not writer or writer != self._writer:
+                        yield name
         finally:
             self._subscriptions.discard(subscription)
 
@@ -650,6 +676,10 @@ class RedisStore(Store):
 
     def _announcing(self, name: BanditName) -> tuple[str, str]:
         return self._bandits.announcing(name)
+
+    def _announcing_own(self, name: BanditName) -> tuple[str, str]:
+        """Return what a script announces whose answer tells what it has appended."""
+        return self._keys.changes, self._keys.announcement(name, writer=self._writer)
 
 
 def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:

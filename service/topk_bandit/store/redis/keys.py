@@ -29,7 +29,8 @@
     {prefix}:tenants                 zset     ids of tenants that have bandits or studies, all with score 0
     {prefix}:programs                hash     data_version; worker -> "data_version at_ms about" of those that run
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
-    {prefix}:changes                 channel  t/b of a bandit whose log grew, or that was deleted
+    {prefix}:changes                 channel  "t/b writer" of a bandit whose log grew, or that was deleted; without a
+                                              writer unless it is told by an answer what was appended
 
 ``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
 study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
@@ -225,13 +226,14 @@ class KeySpace:
         """The channel that changes are announced on."""
         return f"{self.prefix}:changes"
 
-    def announcement(self, name: BanditName) -> str:
-        """Return what is announced when a bandit's log grew."""
-        return _joined(name.tenant, name.bandit)
+    def announcement(self, name: BanditName, *, writer: str = "") -> str:
+        """Return what is announced when a bandit's log grew, and by whom if that is told of it."""
+        return f"{_joined(name.tenant, name.bandit)} {writer}".rstrip()
 
-    def announced(self, announcement: bytes) -> BanditName:
-        """Return the bandit that an announcement is about."""
-        return BanditName(*_parted(announcement))
+    def announced(self, announcement: bytes) -> tuple[BanditName, str]:
+        """Return the bandit that an announcement is about, and the writer."""
+        joined, _, writer = announcement.partition(b" ")
+        return BanditName(*_parted(joined)), writer.decode()
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings, written_event
-from topk_bandit.store.log import BanditRecord, Holdings, LogSlice, TextSlice
+from topk_bandit.store.log import Appended, BanditRecord, Holdings, LogSlice, TextSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ __all__ = [
     "checked",
     "checksum_of",
     "fields_of",
+    "read_appended",
     "read_bandit",
     "read_holdings",
     "read_items",
@@ -108,26 +109,43 @@ def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommenda
 
 
 @verified
-def read_slice(
-    incarnation: bytes,
-    first_position: bytes,
-    log_position: bytes,
-    entries: Sequence[Any],
-    skipped: Sequence[bytes],
-    *,
-    start: int,
-) -> LogSlice:
+def read_slice(parts: Sequence[Any], *, start: int) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps.
 
     It ends before the first event that can't be read. Without any before that it raises `CorruptDataError`, or
     `NewerDataError`.
     """
+    incarnation, first_position, log_position, entries, skipped, revision = parts
+    events = _readable(entries, _read_event, start=start)
     return LogSlice(
         incarnation=incarnation.decode(),
         first_position=int(first_position),
         log_position=int(log_position),
-        events=_readable(entries, _read_event, start=start),
+        events=events,
         skipped=frozenset(map(int, skipped)),
+        revision=int(revision),
+        checksum=_checksum_in(entries[len(events) - 1]) if events else "",
+    )
+
+
+def read_appended(told: Sequence[Sequence[bytes]]) -> Appended | None:
+    """Return what a script says that it has appended; None where it says nothing, or nothing that can be read."""
+    try:
+        return _read_appended(*told[0]) if told else None
+    except (CorruptDataError, NewerDataError):
+        return None
+
+
+@verified
+def _read_appended(incarnation: bytes, revision: bytes, before: bytes, *entries: bytes) -> Appended:
+    events = tuple(map(_read_event, entries))
+    return Appended(
+        incarnation=incarnation.decode(),
+        revision=int(revision),
+        before=before.decode(),
+        events=without_gaps(events, start=events[0].position),
+        checksum=_checksum_in(entries[-1]),
+        n_bytes=sum(map(len, entries)),
     )
 
 
@@ -168,6 +186,10 @@ def without_gaps(events: Sequence[_Event], *, start: int) -> tuple[_Event, ...]:
 def checksum_of(told: bytes) -> str:
     """Return the checksum of an entry's position, time, deadline and event, as `append` of `lua/common.lua` does."""
     return sha1(told, usedforsecurity=False).hexdigest()[:_CHECKSUM_DIGITS]
+
+
+def _checksum_in(entry: bytes) -> str:
+    return entry.partition(b" ")[0].decode()
 
 
 def checked(entry: bytes) -> list[bytes]:

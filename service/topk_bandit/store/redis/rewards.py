@@ -12,6 +12,7 @@ from topk_bandit.domain.bandits import RewardOutcome, RewardReceipt
 from topk_bandit.domain.errors import NotDurableError, TopkBanditError, UnavailableError
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.replies import read_appended
 from topk_bandit.store.refusals import finite_text
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName, Reward
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.log import BanditRecord
+    from topk_bandit.store.log import BanditRecord, Told
     from topk_bandit.store.redis.aggregate import Aggregates
     from topk_bandit.store.redis.keys import KeySpace
 
@@ -36,56 +37,71 @@ class Rewards:
     ----------
     bandits
         Where to send scripts.
+    writer
+        Who writes, for announcements.
     """
 
-    def __init__(self, bandits: Aggregates[BanditName, BanditRecord], keys: KeySpace) -> None:
+    def __init__(self, bandits: Aggregates[BanditName, BanditRecord], keys: KeySpace, *, writer: str) -> None:
         self._bandits = bandits
         self._keys = keys
+        self._writer = writer
 
-    async def record(self, name: BanditName, reward: Reward) -> RewardReceipt:
+    async def record(self, name: BanditName, reward: Reward, *, told: Told | None) -> RewardReceipt:
         """See `Store.record_reward`."""
         reply, durability = await self._bandits.tell(
-            scripts.RECORD_REWARD, name, self._written(name), self._told(name, reward)
+            scripts.RECORD_REWARD, name, self._written(name), self._sent(name, reward)
         )
+        _tell(reply, told)
         return _receipt(reply, durability)
 
-    async def record_all(self, name: BanditName, rewards: Sequence[Reward]) -> list[RewardReceipt | Exception]:
+    async def record_all(
+        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None
+    ) -> list[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
-        told, outcomes = [self._told(name, reward) for reward in rewards], list[RewardReceipt | Exception]()
+        sent, outcomes = [self._sent(name, reward) for reward in rewards], list[RewardReceipt | Exception]()
         missed: UnavailableError | None = None
-        while len(outcomes) < len(told):
-            part = told[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
+        while len(outcomes) < len(sent):
+            part = sent[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
             try:
-                outcomes += await self._record_part(name, part, missed)
+                outcomes += await self._record_part(name, part, missed, told=told)
             except TopkBanditError as error:
                 outcomes += [error] * len(part)
                 if isinstance(error, UnavailableError):
-                    return [*outcomes, *[_untried(error)] * (len(told) - len(outcomes))]
+                    return [*outcomes, *[_untried(error)] * (len(sent) - len(outcomes))]
             missed = missed or next((one for one in outcomes if isinstance(one, NotDurableError)), None)
         return outcomes
 
     async def _record_part(
-        self, name: BanditName, part: Sequence[Sequence[str | int]], missed: UnavailableError | None
+        self,
+        name: BanditName,
+        part: Sequence[Sequence[str | int]],
+        missed: UnavailableError | None,
+        *,
+        told: Told | None,
     ) -> list[RewardReceipt | Exception]:
         """Write a part; where `missed` says that one before was waited for in vain, do not wait for this one too."""
         script, keys = scripts.RECORD_REWARD, self._written(name)
         if missed is None:
             replies, durability = await self._bandits.tell_all(script, name, keys, part)
+            for reply in replies:
+                _tell(reply, told)
             return [_outcome(reply, durability) for reply in replies]
         unconfirmed = NotDurableError(
             "written, but not waited for, as others before it were not durable in time; the same call again finds out",
             retry_after=missed.retry_after,
         )
         replies = await self._bandits.tell_all_unconfirmed(script, name, keys, part)
+        for reply in replies:
+            _tell(reply, told)
         return [_outcome(reply, unconfirmed) for reply in replies]
 
     def _written(self, name: BanditName) -> Sequence[str]:
         keys = self._keys.bandit(name)
         return (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed)
 
-    def _told(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
+    def _sent(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
         value = finite_text("value", reward.value)
-        announcing = self._keys.changes, self._keys.announcement(name)
+        announcing = self._keys.changes, self._keys.announcement(name, writer=self._writer)
         return (*announcing, reward.recommendation_id, value, reward.reward_id, int(reward.final), MOST_REWARDS)
 
 
@@ -95,9 +111,15 @@ def _outcome(reply: Any, durability: Durability | NotDurableError) -> RewardRece
     return durability if isinstance(durability, NotDurableError) else _receipt(reply, durability)
 
 
-def _receipt(reply: Sequence[bytes], durability: Durability) -> RewardReceipt:
-    status, position = reply
+def _receipt(reply: Sequence[Any], durability: Durability) -> RewardReceipt:
+    status, position = reply[:2]
     return RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
+
+
+def _tell(reply: Any, told: Told | None) -> None:  # noqa: ANN401 - as replies are
+    """Put what a script has appended where it is wanted."""
+    if told is not None:
+        told.append(None if isinstance(reply, Exception) else read_appended(reply[2:]))
 
 
 def _untried(found: UnavailableError) -> UnavailableError:

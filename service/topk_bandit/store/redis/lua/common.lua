@@ -117,6 +117,26 @@ local function entry_text(entry)
   return table.concat({checksum or '-', entry[1], at_ms or '-', deadline_ms or '-', event or '-'}, ' ')
 end
 
+-- Do what `commit` does, and add to the answer what the caller needs to know of what was appended, if anything was, as if
+-- it had read the log: {incarnation, revision, checksum of the entry before, and each entry as `entry_text`}.
+local function commit_and_tell(meta, log, answer)
+  local told = redis.call('HMGET', meta, 'incarnation', 'revision')
+  local before = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  for _, one in ipairs(writes) do
+    if one[1] == 'XADD' then
+      if #told == 2 then
+        local follows = before and before[1] == text(string.match(one[3], '^%d+') - 1) .. '-0'
+        told[3] = follows and before[2][6] or '-'
+      end
+      told[#told + 1] = entry_text({one[3], {unpack(one, 4)}})
+    end
+  end
+  if #told > 2 then
+    answer[#answer + 1] = told
+  end
+  return commit(answer)
+end
+
 -- Return what a reader is given where events are passed over, by position.
 local function skipped_of(meta, packed)
   local is_read, skipped = pcall(cjson.decode, packed or '{}')

@@ -9,7 +9,7 @@
 -- ARGV[3] recommendation id
 -- ARGV[4..] ids of the items that were shown; none for those that were recommended
 -- Returns {'activated', position}, {'duplicate', 0}, {'late', 0}, {'no_bandit'}, {'no_recommendation', id}, {'no_item', id},
--- {'wrong_slate', its size} or {'activation_exists', id}.
+-- {'wrong_slate', its size} or {'activation_exists', id}. Where an event was appended, it comes last.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return {'no_bandit'}
@@ -47,9 +47,9 @@ if at_ms >= tonumber(record.deadline_ms) then
   local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
   settle(keys, id, record, at_ms)
   announce()
-  return commit({'late', '0'})
+  return commit_and_tell(KEYS[1], KEYS[2], {'late', '0'})
 end
 local position = append_activated(KEYS[1], KEYS[2], id, record, at_ms)
 write('HSET', KEYS[3], id, pack_record(record))
 announce()
-return commit({'activated', position})
+return commit_and_tell(KEYS[1], KEYS[2], {'activated', position})

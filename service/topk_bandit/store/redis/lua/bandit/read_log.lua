@@ -1,13 +1,13 @@
 #!lua flags=no-writes
 -- Read part of a log as of one moment.
--- KEYS[1] meta   read: incarnation, first and newest position, and what stands where events are passed over
+-- KEYS[1] meta   read: incarnation, revision, first and newest position, and what stands where events are passed over
 -- KEYS[2] log    read: the events
 -- ARGV[1] position to start at
 -- ARGV[2] how many events at most; there are fewer, but one at least, once they have several megabytes
--- Returns {'ok', incarnation, first_position, log_position, entries, skipped positions} or {'no_bandit'}. An entry is one
--- text.
+-- Returns {'ok', incarnation, first_position, log_position, entries, skipped positions, revision} or {'no_bandit'}. An entry
+-- is one text.
 
-local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'first_position', 'log_position', 'skipped')
+local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'first_position', 'log_position', 'skipped', 'revision')
 if not bandit[1] then
   return {'no_bandit'}
 end
@@ -47,4 +47,4 @@ while start >= tonumber(bandit[2]) and left > 0 and bytes < 8388608 do
     break
   end
 end
-return {'ok', bandit[1], bandit[2], bandit[3], entries, positions}
+return {'ok', bandit[1], bandit[2], bandit[3], entries, positions, bandit[5]}

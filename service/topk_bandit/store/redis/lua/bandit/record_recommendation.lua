@@ -11,7 +11,7 @@
 -- ARGV[7] context, as events have it
 -- ARGV[8] incarnation that the caller decided for
 -- ARGV[9] items_position that the caller decided for
--- Returns {'recorded', deadline_ms, position}, {'repeated', deadline_ms, recommendation}, {'stale'}, {'no_bandit'} or
+-- Returns {'recorded', deadline_ms, position, what was appended}, {'repeated', deadline_ms, recommendation}, {'stale'}, {'no_bandit'} or
 -- {'request_id_reused'}.
 
 local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'items_position', 'reward_wait_ms', 'requires_activation')
@@ -35,4 +35,4 @@ write('HSET', KEYS[3], ARGV[3], pack_record({
 write('ZADD', KEYS[4], deadline_ms, ARGV[3])
 write('HINCRBY', KEYS[1], 'pending', state == 'pending' and 1 or 0)
 announce()
-return commit({'recorded', deadline_ms, position})
+return commit_and_tell(KEYS[1], KEYS[2], {'recorded', deadline_ms, position})

@@ -12,7 +12,7 @@
 -- ARGV[7] how many rewards a recommendation can have
 -- Returns {'accepted', position}, {'duplicate', position}, {'late', 0}, {'no_bandit'}, {'no_reward_id'},
 -- {'no_recommendation', id}, {'reward_exists', id}, {'reward_final', id}, {'reward_count', id} or {'out_of_range', ends}.
--- The position is that of the event with the reward, 0 if there is none.
+-- The position is that of the event with the reward, 0 if there is none. Where events were appended, they come last.
 
 local bandit = redis.call('HMGET', KEYS[1], 'reward_range', 'clamps', 'reward_aggregation')
 if not bandit[1] then
@@ -59,7 +59,7 @@ if not in_time then
     close_record(keys, id, record, record.state, at_ms)
   end
   write('HINCRBY', KEYS[1], 'late_rewards', 1)
-  return commit({'late', '0'})
+  return commit_and_tell(KEYS[1], KEYS[2], {'late', '0'})
 end
 if record.state == 'inactive' then
   append_activated(KEYS[1], KEYS[2], id, record, at_ms)
@@ -79,4 +79,4 @@ else
   write('HSET', KEYS[3], id, pack_record(record))
 end
 announce()
-return commit({'accepted', known[4]})
+return commit_and_tell(KEYS[1], KEYS[2], {'accepted', known[4]})
