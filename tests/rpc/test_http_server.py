@@ -160,6 +160,9 @@ def test_a_large_body_is_refused_compressed_or_not(door: Door) -> None:
     assert door.send(RECOMMEND, fits, Content_Encoding="gzip").status == 200
     broken = door.send(RECOMMEND, b"not gzip", Content_Encoding="gzip")
     assert broken.status == 400
+    unknown = door.send(RECOMMEND, fits, Content_Encoding="br")
+    assert (unknown.status, unknown.told["code"]) == (415, "unimplemented")
+    assert unknown.headers["Accept-Encoding"] == "gzip, deflate"
 
 
 def test_a_broken_body_of_a_call_that_is_refused_anyway_leaves_no_line_in_the_log(

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import grpc
 from aiohttp import web
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.rpc.json_messages import error_to_json
 
-__all__ = ["COMPRESSED_FROM_BYTES", "JSON", "PROTO", "problem", "refusal", "success", "wrong_kind", "wrong_method"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "COMPRESSED_FROM_BYTES",
+    "JSON",
+    "PROTO",
+    "problem",
+    "refusal",
+    "success",
+    "unknown_packing",
+    "wrong_kind",
+    "wrong_method",
+]
 
 JSON, PROTO = "application/json", "application/proto"
 COMPRESSED_FROM_BYTES = 1024
@@ -31,6 +46,15 @@ def wrong_kind() -> web.Response:
     """Return what is told to a request whose body is of a kind that no call takes."""
     refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
     refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
+    return refused
+
+
+def unknown_packing(known: Sequence[str]) -> web.Response:
+    """Return what is told to a request whose body is packed in a way that is not known here."""
+    refused = problem(
+        grpc.StatusCode.UNIMPLEMENTED, f"bodies are plain, or packed with {' or '.join(known)}", http_status=415
+    )
+    refused.headers["Accept-Encoding"] = ", ".join(known)
     return refused
 
 

@@ -17,17 +17,25 @@ from aiohttp.http_exceptions import HttpProcessingError
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.bodies import PACKINGS, BrokenBodyError, TooLargeError, UnknownPackingError, read_body
 from topk_bandit.rpc.call_ids import ID_HEADERS, call_of, metadata_of
 from topk_bandit.rpc.faces import CALLS
-from topk_bandit.rpc.http_answers import JSON, PROTO, problem, refusal, success, wrong_kind, wrong_method
+from topk_bandit.rpc.http_answers import (
+    JSON,
+    PROTO,
+    problem,
+    refusal,
+    success,
+    unknown_packing,
+    wrong_kind,
+    wrong_method,
+)
 from topk_bandit.rpc.identities import auth_context
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
-
-    from aiohttp.web_protocol import RequestHandler
 
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.faces import Face
@@ -126,9 +134,7 @@ class HttpServer:
             The address can't be listened on.
         """
         loop = asyncio.get_running_loop()
-        manager = self._manager = web.Server(
-            self._answer, request_factory=self._make_request, handler_cancellation=True
-        )
+        manager = self._manager = web.Server(self._answer, handler_cancellation=True)
         host, _, port = self._address.rpartition(":")
         try:
             self._listener = await loop.create_server(
@@ -162,18 +168,8 @@ class HttpServer:
             logger=_library_log,
             keepalive_timeout=IDLE_SECONDS,
             lingering_time=LINGER_SECONDS,
+            auto_decompress=False,
         )
-
-    def _make_request(
-        self,
-        message: Any,  # noqa: ANN401 - aiohttp's own
-        payload: Any,  # noqa: ANN401
-        protocol: RequestHandler,
-        writer: Any,  # noqa: ANN401
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        loop = asyncio.get_running_loop()
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=self._max_bytes)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         response = await self._respond(request)
@@ -224,16 +220,18 @@ class HttpServer:
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """Return the body; after one that is refused the connection ends, so that its rest need not be read."""
+        packing, told = request.headers.get("Content-Encoding", ""), request.content_length
         try:
             async with asyncio.timeout(SLOWEST_BODY_SECONDS):
-                return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            refused = grpc.StatusCode.RESOURCE_EXHAUSTED, f"a body may have {self._max_bytes} bytes"
+                return await read_body(request.content, packing, most=self._max_bytes, told=told)
+        except UnknownPackingError:
+            response = unknown_packing(PACKINGS)
+        except TooLargeError:
+            response = problem(grpc.StatusCode.RESOURCE_EXHAUSTED, f"a body may have {self._max_bytes} bytes")
         except TimeoutError:
-            refused = grpc.StatusCode.DEADLINE_EXCEEDED, "the body did not arrive in time"
-        except web.RequestPayloadError:
-            refused = grpc.StatusCode.INVALID_ARGUMENT, "the body is not what its headers say"
-        response = problem(*refused)
+            response = problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the body did not arrive in time")
+        except (BrokenBodyError, web.RequestPayloadError):
+            response = problem(grpc.StatusCode.INVALID_ARGUMENT, "the body is not what its headers say")
         response.force_close()
         raise _RefusedError(response)
 

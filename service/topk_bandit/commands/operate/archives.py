@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDIT",
+    "LINES_AT_ONCE",
     "STUDY",
     "Archive",
     "Kind",
@@ -252,7 +253,8 @@ def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], obj
     InvalidArgumentError
         The service does not take a line; the message names it.
     UnavailableError
-        The service was there and is not any more, for as long as a call may take; the message says how far it is.
+        The service was there and is not any more, for as long as a call may take; the message says how many lines it
+        has acknowledged, and those of the call that got no answer may have arrived too.
     """
     begun = bring(name, (), import_id=archive.digest, first_line=0)
     if begun.log_position:
@@ -266,8 +268,8 @@ def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], obj
         except InvalidArgument as error:
             raise _located(error, archive.path, first) from None
         except (Unavailable, DeadlineExceeded) as error:
-            told_so_far = f"{first} of {archive.lines} lines of {archive.path} have arrived"
-            raise UnavailableError(f"{error}; {told_so_far}, and its import goes on there once begun again") from None
+            told_so_far = f"at least {first} of {archive.lines} lines of {archive.path} have arrived"
+            raise UnavailableError(f"{error}; {told_so_far}; begun again, the import goes on with the rest") from None
         first, position = first + len(part), took.log_position
         told(first)
     return position
