@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from google.rpc.status_pb2 import Status
 
@@ -192,7 +192,7 @@ class HttpServer:
         if request.method != "POST":
             return wrong_method("calls are made with POST", allowed="POST, OPTIONS")
         call = call_of((name, shown) for name in ID_HEADERS for shown in request.headers.getall(name, ()))
-        guarded = method.get(request.content_type)
+        guarded = method.get(request.headers.get(hdrs.CONTENT_TYPE, "")) or method.get(request.content_type)
         response = wrong_kind() if guarded is None else await self._call(request, guarded, call)
         response.headers.update(metadata_of(call))
         return response
@@ -208,8 +208,7 @@ class HttpServer:
             # A stranger's body is thrown away: the guard refuses the call without it.
             known = self._access.find(context) is not None
             payload = await self._read(request) if known else b""
-            async with asyncio.timeout(context.time_remaining()):
-                answer = await guarded(payload, context, call)
+            answer = await _in_time(guarded(payload, context, call), context.time_remaining())
         except _RefusedError as refused:
             return refused.response
         except grpc.aio.AbortError:
@@ -222,8 +221,8 @@ class HttpServer:
         """Return the body; after one that is refused the connection ends, so that its rest need not be read."""
         packing, told = request.headers.get("Content-Encoding", ""), request.content_length
         try:
-            async with asyncio.timeout(SLOWEST_BODY_SECONDS):
-                return await read_body(request.content, packing, most=self._max_bytes, told=told)
+            body = read_body(request.content, packing, most=self._max_bytes, told=told)
+            return await _in_time(body, None if request.content.is_eof() else SLOWEST_BODY_SECONDS)
         except UnknownPackingError:
             response = unknown_packing(PACKINGS)
         except TooLargeError:
@@ -355,6 +354,14 @@ class _HttpCall:
         packed = dict(trailing_metadata).get(_DETAILS)
         self.status = Status(code=code.value[0], message=details) if packed is None else Status.FromString(packed)
         raise grpc.aio.AbortError
+
+
+async def _in_time(work: Awaitable[bytes], seconds: float | None) -> bytes:
+    """Return what comes of `work`; the timer is spared where there is all the time."""
+    if seconds is None:
+        return await work
+    async with asyncio.timeout(seconds):
+        return await work
 
 
 def _methods_of(services: Services) -> Mapping[str, Mapping[str, Guarded]]:

@@ -11,7 +11,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from enum import Enum, auto
+from enum import StrEnum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
@@ -71,7 +71,7 @@ class RpcHooks(Protocol):
         """Note of a call that has a response how long it waited for its turn, and how long its messages took."""
 
 
-class Room(Enum):
+class Room(StrEnum):  # texts, since the hash of other enums is computed in Python, some ten times a call
     """What takes places from calls of its own kind alone: no flood of requests may keep a reward out."""
 
     REQUESTS = auto()

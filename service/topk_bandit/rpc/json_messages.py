@@ -1,11 +1,11 @@
 """Messages and errors as JSON: protobuf's mapping, and the errors of the Connect protocol.
 
 Answers have every field, also those that are zero, so that a reader without the protos finds what the documents name.
+What is refused, `json_format` refuses, in its words.
 """
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2  # noqa: F401
 
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.rpc.json_parsing import UNUSUAL, parser_of, values_in
+from topk_bandit.rpc.json_printing import printer_of, text_of
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
@@ -56,12 +58,18 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
     """Return a method's handler with JSON instead of binary messages."""
     request_class = GetMessageClass(method.input_type)
+    parse_usual, show = parser_of(method.input_type), printer_of(method.output_type)
 
     def parse(payload: bytes) -> Message:
-        return _parse(payload or b"{}", request_class())
+        try:
+            return parse_usual(values_in(payload or b"{}"))
+        except UNUSUAL:
+            return _parse(payload or b"{}", request_class())
 
     return grpc.unary_unary_rpc_method_handler(
-        handler.unary_unary, request_deserializer=parse, response_serializer=_print
+        handler.unary_unary,
+        request_deserializer=parse,
+        response_serializer=lambda message: text_of(show(message)),
     )
 
 
@@ -78,11 +86,6 @@ def _parse(payload: bytes, message: Message) -> Message:
     return message
 
 
-def _print(message: Message) -> bytes:
-    told = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def error_to_json(status: Status) -> tuple[int, bytes]:
     """Return the HTTP status and the body of an error, as the Connect protocol has them."""
     code = _CODES[status.code]
@@ -96,7 +99,7 @@ def error_to_json(status: Status) -> tuple[int, bytes]:
             }
             for detail in status.details
         ]
-    return HTTP_STATUS[code], json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    return HTTP_STATUS[code], text_of(told)
 
 
 def _shown(detail: Message) -> dict[str, Any]:

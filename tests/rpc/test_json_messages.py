@@ -1,0 +1,275 @@
+"""Parsing and printing JSON are, in all that they take, say and refuse, what `json_format` does."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.long_forms import examples
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.rpc.json_messages import with_json
+from topk_bandit.rpc.json_parsing import UNUSUAL, map_entry_of, parser_of, values_in
+from topk_bandit.rpc.services import DESCRIPTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from google.protobuf.descriptor import Descriptor, MethodDescriptor
+    from google.protobuf.message import Message
+
+    from topk_bandit.rpc.interceptors import Handler
+
+METHODS = [method for service in DESCRIPTORS for method in service.methods]
+REQUESTS = [method for method in METHODS if method.input_type.full_name.startswith("topk_bandit.")]
+DURATION = "type.googleapis.com/google.protobuf.Duration"
+TIMES = ["1970-01-01T00:00:00Z", "2026-11-24T10:00:00.123456789+01:00"]
+TEXTS_OF = {
+    "google.protobuf.Timestamp": TIMES,
+    "google.protobuf.Duration": ["0s", "3.5s", "-1s"],
+    "google.protobuf.FieldMask": ["", "displayName,rewardRange.min"],
+}
+WHOLE, WHOLE_64 = {FieldDescriptor.TYPE_INT32}, {FieldDescriptor.TYPE_INT64}
+EDGES: list[Any] = [
+    *(0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**400),
+    *(1.0, 1.5, -0.0, 1e300, 1e400, -1e400, None, True, False),
+]
+EDGES_AS_TEXT: list[Any] = [
+    *("", "0", "007", "12", "-12", "+1", "1.0", "1e3", " 1", "1_0", "\u0663", "9223372036854775807", "9" * 25),
+    *("NaN", "nan", "Infinity", "-Infinity", "inf", "true", "\ud800", "\U0001f600", "a\0b", "3s", "3.5"),
+    *("displayName", "display_name", "MODE_EXPLORED", "KERNEL_UNSPECIFIED", "YQ==", "YQ", "_-8"),
+]
+EDGES_WITHIN: list[Any] = [
+    *([], {}, [None], [[]], {"": None}, ["a", 1], [1.5, "NaN"], [True, 2], {"a": {}}, {"values": None}),
+    {"a": {"number": 1, "text": "b"}},
+    {"@type": DURATION, "value": "1s"},
+]
+ODD = [*EDGES, *EDGES_AS_TEXT, *EDGES_WITHIN, *TIMES]
+
+
+def handler_of(method: MethodDescriptor) -> Handler:
+    return with_json(grpc.unary_unary_rpc_method_handler(lambda *_: None), method)
+
+
+def types_within(descriptors: Iterable[Descriptor]) -> dict[str, Descriptor]:
+    found: dict[str, Descriptor] = {}
+    left = list(descriptors)
+    while left:
+        descriptor = left.pop()
+        if descriptor.full_name not in found:
+            found[descriptor.full_name] = descriptor
+            left += [field.message_type for field in descriptor.fields if field.message_type is not None]
+    return found
+
+
+def outcome(parse: Callable[[bytes], Message], payload: bytes) -> tuple[str, object]:
+    try:
+        return "taken", parse(payload).SerializeToString(deterministic=True)
+    except InvalidArgumentError as error:
+        return "refused", (error.field, error.problem)
+
+
+def library_of(method: MethodDescriptor) -> Callable[[bytes], Message]:
+    """Parse as `json_format` does, which the call's errors are worded by."""
+
+    def parse(payload: bytes) -> Message:
+        try:
+            return json_format.Parse(payload, GetMessageClass(method.input_type)(), max_recursion_depth=32)
+        except UnicodeDecodeError:
+            raise InvalidArgumentError("request", "is not UTF-8") from None
+        except RecursionError:
+            raise InvalidArgumentError("request", "is nested too deeply") from None
+        except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:
+            raise InvalidArgumentError("request", f"is not the JSON of this message: {error}") from None
+
+    return parse
+
+
+def usual_scalar(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    if field.enum_type is not None:
+        return st.sampled_from([*field.enum_type.values_by_name, *field.enum_type.values_by_number, 99])
+    if field.type in WHOLE | WHOLE_64:
+        numbers = st.integers(0, 2**31 - 1)
+        return numbers | numbers.map(str) if field.type in WHOLE_64 else numbers
+    if field.type == FieldDescriptor.TYPE_DOUBLE:
+        return st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60)
+    return st.booleans() if field.type == FieldDescriptor.TYPE_BOOL else st.text(max_size=5)
+
+
+def usual(field: FieldDescriptor, *, odd: bool) -> st.SearchStrategy[Any]:
+    entry = map_entry_of(field)
+    if entry is not None:
+        return st.dictionaries(st.text(max_size=3), usual(entry.fields_by_name["value"], odd=odd), max_size=3)
+    one = usual_scalar(field) if field.message_type is None else objects(field.message_type, odd=odd)
+    if odd:
+        one |= st.sampled_from(ODD)
+    return st.lists(one, max_size=3) if field.is_repeated else one
+
+
+@cache
+def objects(descriptor: Descriptor, *, odd: bool) -> st.SearchStrategy[Any]:
+    """Draw what the JSON of a message may hold; with odd values, and names twice or unknown, too."""
+    if descriptor.full_name in TEXTS_OF:
+        return st.sampled_from(TEXTS_OF[descriptor.full_name])
+    wanted = {}
+    chosen: set[str] = set()
+    for field in descriptor.fields:
+        oneof = field.containing_oneof
+        if odd or oneof is None or len(oneof.fields) == 1 or oneof.name not in chosen:
+            chosen.add(oneof.name if oneof is not None else "")
+            values = usual(field, odd=odd)
+            wanted[field.json_name] = values | st.sampled_from(ODD) if odd else values
+            if odd:
+                wanted[field.name] = wanted[field.json_name]
+    if odd:
+        wanted |= {"unknown": st.none(), "[topk_bandit.v1.extension]": st.none()}
+    return st.fixed_dictionaries({}, optional=wanted)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_what_is_parsed_and_refused_is_what_the_library_parses_and_refuses(method: MethodDescriptor) -> None:
+    ours, librarys = handler_of(method).request_deserializer, library_of(method)
+
+    @settings(max_examples=examples(60))
+    @given(told=objects(method.input_type, odd=False) | objects(method.input_type, odd=True) | st.sampled_from(ODD))
+    def check(told: object) -> None:
+        payload = json.dumps(told).encode()
+        assert outcome(ours, payload) == outcome(librarys, payload)
+
+    check()
+
+
+@pytest.mark.parametrize("name", sorted(types_within(method.input_type for method in METHODS)))
+def test_each_odd_value_of_each_field_is_taken_and_refused_as_the_library_has_it(name: str) -> None:
+    descriptor = types_within(method.input_type for method in METHODS)[name]
+    message_class = GetMessageClass(descriptor)
+    for field in descriptor.fields:
+        for value in [*ODD, *([one] for one in ODD), *({"a": one} for one in ODD)]:
+            payload = json.dumps({field.name: value}).encode()
+            try:
+                parsed = parser_of(descriptor)(values_in(payload))
+            except UNUSUAL:  # left to the library, whatever that does
+                continue
+            by_library = json_format.Parse(payload, message_class())
+            assert parsed.SerializeToString(deterministic=True) == by_library.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("method", REQUESTS, ids=lambda method: method.name)
+def test_usual_requests_are_not_left_to_the_library(method: MethodDescriptor) -> None:
+    parse = parser_of(method.input_type)
+
+    @settings(max_examples=examples(20))
+    @given(told=objects(method.input_type, odd=False))
+    def check(told: object) -> None:
+        parse(values_in(json.dumps(told).encode()))
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"a"',
+        b"{} {}",
+        b"\xef\xbb\xbf{}",
+        b"\xff\xfe",
+        b'{"bandit": "\xff"}',
+        b'{"bandit": "\\ud800"}',
+        b'{"bandit": "\\ud83d\\ude00"}',
+        b'{"bandit": "a", "bandit": "b"}',
+        b'{"features": {"a": {"number": 1}, "a": {"number": 2}}}',
+        b'{"context": [NaN]}',
+        b'{"context": [Infinity, -Infinity]}',
+        b'{"context": [1e999]}',
+        b'{"context": [1e308, 1e308]}',
+        b'{"context": [1, 2.5, true]}',
+        b'{"context": [1, "2"]}',
+        b'{"context": "12"}',
+        b'{"context": {"1": 2}}',
+        b'{"candidateItemIds": "ab"}',
+        b'{"candidateItemIds": {"a": 1}}',
+        b'{"candidateItemIds": ["a", null]}',
+        b'{"candidate_item_ids": ["a"], "candidateItemIds": ["b", "c"]}',
+        b'{"candidateItemIds": ["a"], "candidate_item_ids": null}',
+        b'{"minModelVersion": "7"}',
+        b'{"minModelVersion": true}',
+        b'{"minModelVersion": -7}',
+        b'{"minModelVersion": 7.0}',
+        b'{"minModelVersion": 9223372036854775808}',
+        b'{"minModelVersion": "99999999999999999999"}',
+        b'{"strictCandidates": 1}',
+        b'{"strictCandidates": "true"}',
+        b'{"strictCandidates": null}',
+        b'{"features": null}',
+        b'{"features": {"a": null}}',
+        b'{"features": {"a": {}}}',
+        b'{"features": {"a": {"labels": {}}}}',
+        b'{"features": {"a": {"number": 1, "text": null}}}',
+        b'{"features": {"a": {"number": 1, "text": "b"}}}',
+        b'{"features": {"a": {"vector": {"values": [1, 2]}}}}',
+        b'{"features": {"\\ud800": {}}}',
+        b'{"features": [1]}',
+        b'{"Bandit": "a"}',
+        b'{"[a.b]": 1}',
+        b"[" * 90_000,
+        b'{"features": ' * 90_000,
+    ],
+)
+def test_texts_are_parsed_and_refused_as_by_the_library(payload: bytes) -> None:
+    method = METHODS[0]
+    assert method.name == "Recommend"
+    assert outcome(handler_of(method).request_deserializer, payload) == outcome(library_of(method), payload or b"{}")
+
+
+TOLD_OF: dict[str, list[Any]] = {**TEXTS_OF, "google.protobuf.Any": [{"@type": DURATION, "value": "1s"}]}
+NUMBERS_SHOWN = st.floats() | st.sampled_from([0.0, -0.0, 1e308, float("inf"), float("-inf"), float("nan")])
+
+
+def messages(descriptor: Descriptor) -> st.SearchStrategy[Any]:
+    """Draw messages of a type, by drawing what they are made of."""
+    if descriptor.full_name in TOLD_OF:
+        told = st.sampled_from(TOLD_OF[descriptor.full_name])
+        return told.map(lambda one: json_format.ParseDict(one, GetMessageClass(descriptor)()))
+    return st.fixed_dictionaries({}, optional={field.name: shown(field) for field in descriptor.fields}).map(
+        lambda values: GetMessageClass(descriptor)(**values)
+    )
+
+
+def shown(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    entry = map_entry_of(field)
+    if entry is not None:
+        return st.dictionaries(st.text(max_size=3), shown(entry.fields_by_name["value"]), max_size=3)
+    if field.message_type is not None:
+        one = messages(field.message_type)
+    elif field.type == FieldDescriptor.TYPE_DOUBLE:
+        one = NUMBERS_SHOWN
+    elif field.enum_type is not None:
+        one = st.sampled_from([*field.enum_type.values_by_number, 99])
+    else:
+        one = usual_scalar(field).map(int) if field.type in WHOLE | WHOLE_64 else usual_scalar(field)
+    return st.lists(one, max_size=3) if field.is_repeated else one
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_what_is_printed_is_what_the_library_prints(method: MethodDescriptor) -> None:
+    show = handler_of(method).response_serializer
+
+    @settings(max_examples=examples(40))
+    @given(message=messages(method.output_type))
+    def check(message: Message) -> None:
+        told = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
+        assert show(message) == json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+
+    check()
