@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from tests.bandits.harness import NAME, SETTINGS, running_worker
@@ -74,9 +73,7 @@ def test_a_round_touches_only_what_has_something_due() -> None:
                 client.zadd(keys.bandit(name).deadlines, {"r0": 1})
             async with running_worker(store) as worker:
                 before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
-                start = time.monotonic()
                 await Housekeeper(worker.store, worker.residents).go_round()
-                assert time.monotonic() - start < RESTING * 0.005
                 assert worker.hooks.store_calls["expire_due"] == 3
                 # Three are closed, the worker's own calls aside.
                 assert client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 10

@@ -105,7 +105,7 @@ def test_a_flood_is_refused_early_and_leaves_the_service_well(folder: Path) -> N
         assert recorded(service) == 1 + 8
         began = time.monotonic()
         assert recommend(channels[0]).recommendation_id != ""
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
 
 
 def test_a_burst_on_a_fresh_channel_is_told_when_to_try_again(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_batch_is_written_at_once_though_a_replica_is_missing(pair: tuple[Runn
             with hanging(replica):
                 start = time.monotonic()
                 outcome = await client.rewards("home", values)
-                assert time.monotonic() - start < SECONDS
+                assert time.monotonic() - start < 10.0 * SECONDS, "a wait for each would take more than a minute"
             assert not outcome.receipts
             assert isinstance(outcome.errors.pop("nobody's"), NotFound)
             assert {type(error) for error in outcome.errors.values()} == {Unavailable}
@@ -147,7 +147,7 @@ def test_a_store_that_is_away_is_asked_once(pair: tuple[RunningServer, RunningSe
             with hanging(primary):
                 start = time.monotonic()
                 told = await client.rewards("home", dict.fromkeys(ids, 1.0))
-                assert time.monotonic() - start < 2 * SECONDS
+                assert time.monotonic() - start < 5.0 * SECONDS
             assert {type(error) for error in told.errors.values()} == {Unavailable}
             untried = [one for one in ids if told.errors[one].details.message.startswith("not tried")]
             assert untried == ids[-len(untried) :]

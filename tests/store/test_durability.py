@@ -96,7 +96,7 @@ def test_without_the_replica_nothing_is_acknowledged_and_everything_is_found_out
                 start = time.monotonic()
                 with pytest.raises(NotDurableError, match="0 of 1 replicas"):
                     await store.record_reward(NAME, "one", 1.0)
-                assert time.monotonic() - start < 1.0
+                assert time.monotonic() - start < 5.0
             with pytest.raises(NotDurableError):
                 await store.change_items(NAME, upserted=ITEMS, retired=[])
             with pytest.raises(NotDurableError):
