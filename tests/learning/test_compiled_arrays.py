@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, sort_descending
+from topk_bandit.learning.compiled.arrays import add_up, are_equal, copy, find_largest, sort_descending
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,17 @@ def called(values: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64]
 def same(left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
     """Tell whether two arrays are equal."""
     return are_equal(left, right)
+
+
+@njit
+def summed(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums up to each number."""
+    return add_up(numbers)
+
+
+@given(numbers=NUMBERS)
+def test_sums_are_those_of_numpy(numbers: list[int]) -> None:
+    assert summed(np.array(numbers)).tolist() == np.cumsum(numbers).tolist()
 
 
 @given(numbers=NUMBERS, count=st.integers(1, 9))

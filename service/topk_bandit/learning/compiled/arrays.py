@@ -1,6 +1,8 @@
 """What loops need of arrays, as loops: numpy's own forms take the compiler longer than all that is here.
 
 Assigning an array to a slice compiles the text of an error for unequal shapes, and sorting a whole library.
+A whole number that stands in a call as a literal, or that a counter begins with, is a type of its own: the called
+function is compiled once for it and once more for all others, unless it is one of the constants here.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from numba import njit
 
 from topk_bandit.learning.compiled.options import FOR_LOOPS
 
-__all__ = ["are_equal", "copy", "find_largest", "sort_descending"]
+__all__ = ["NOWHERE", "ONE", "ZERO", "add_up", "are_equal", "copy", "find_largest", "sort_descending"]
+
+ZERO, ONE, NOWHERE = np.int64(0), np.int64(1), np.int64(-1)
 
 
 @njit(**FOR_LOOPS)
@@ -18,6 +22,14 @@ def copy(target, source):
     """Set the numbers of `target` to those of `source`, as many."""
     for i in range(target.shape[0]):
         target[i] = source[i]
+
+
+@njit(**FOR_LOOPS)
+def add_up(numbers):
+    """Set each of some whole numbers to the sum of those up to it; return them."""
+    for i in range(1, numbers.shape[0]):
+        numbers[i] += numbers[i - 1]
+    return numbers
 
 
 @njit(**FOR_LOOPS)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, sort_descending
+from topk_bandit.learning.compiled.arrays import NOWHERE, ONE, ZERO, are_equal, copy, find_largest, sort_descending
 from topk_bandit.learning.compiled.contraction import (
     add,
     add_pair,
@@ -73,19 +73,21 @@ def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
     """Return up to `count` different slates of the rewarded rows with all items eligible, the largest means first."""
     k = places.shape[1]
     best, values, n_found = np.empty((count, k), dtype=np.int64), np.full(count, -np.inf), 0
+    slate = np.empty(k, dtype=np.int64)
     for r in range(n_rows):
-        if _shows(places[r], -1):
+        copy(slate, places[r])
+        if _shows(slate, NOWHERE):
             continue
-        mean = slate_mean(weights, pair_weights, places[r], u, d, v, s)
+        mean = slate_mean(weights, pair_weights, slate, u, d, v, s)
         place = 0
         while place < count and values[place] > mean:
             place += 1
-        if place == count or (values[place] == mean and are_equal(best[place], places[r])):
+        if place == count or (values[place] == mean and are_equal(best[place], slate)):
             continue
         for i in range(count - 1, place, -1):
             copy(best[i], best[i - 1])
             values[i] = values[i - 1]
-        copy(best[place], places[r])
+        copy(best[place], slate)
         values[place] = mean
         n_found = min(n_found + 1, count)
     return best[:n_found]
@@ -133,7 +135,7 @@ def _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound
 def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, s, scores, means, cross):
     """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
-    value, tried, position, still = -np.inf, 0, 0, 0
+    value, tried, position, still = -np.inf, 0, ZERO, 0
     while still < k and tried < _MOST_SWEEPS * k * n_eligible:
         _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross)
         tried += n_eligible
@@ -218,6 +220,14 @@ def _take(target, row, source, source_row, sign):
 
 
 @njit(**FOR_LOOPS)
+def _rows(array, places):
+    out = np.empty((places.shape[0], array.shape[1]), dtype=array.dtype)
+    for i in range(places.shape[0]):
+        _take(out, i, array, places[i])
+    return out
+
+
+@njit(**FOR_LOOPS)
 def _fine_features(at, items):
     """Return the Gram matrix, the weights and the pairs' features (m, m), -1 where there is none, among some items."""
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
@@ -245,7 +255,7 @@ def _fine_features(at, items):
             n_features += 1
     chosen = chosen[:n_features]
     gram = np.dot(chosen, chosen.T)
-    _take_content_off(gram, at.content[items])
+    _take_content_off(gram, _rows(at.content, items))
     return gram, out[:n_features], inner
 
 
@@ -339,7 +349,7 @@ def _weigh(gram, weights, pairs, slate, gap, u, d, v, s, products, columns, valu
     k, m = slate.shape[0], pairs.shape[0]
     products[:] = 0.0
     columns[0], values[0] = 2 * m, s
-    count = 1
+    count = ONE
     for a in range(k):
         if a == gap:
             continue
@@ -424,9 +434,9 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
     from there is known.
     """
     m, k = pairs.shape[0], slate.shape[0]
-    mean, explained = _weigh(gram, weights, pairs, slate, -1, u, d, v, s, products, columns, values)
+    mean, explained = _weigh(gram, weights, pairs, slate, NOWHERE, u, d, v, s, products, columns, values)
     value, highest, tried = _score(mean, explained, bound), mean, 1
-    a, still = 0, 0
+    a, still = ZERO, 0
     while n_settled < settled.shape[0]:
         while still < k:
             chosen, value, mean, explained, highest = _best_replacement(
@@ -512,7 +522,7 @@ def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, 
     The scratch is that of `_fine_climb`.
     """
     n_climbs, k = uniforms.shape
-    settled, n_settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), 0
+    settled, n_settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), ZERO
     order, slates = np.empty(among, dtype=np.int64), np.empty((n_climbs, k), dtype=np.int64)
     reached, highest, tried = np.empty(n_climbs), -np.inf, 0
     for i in range(n_climbs):
@@ -542,7 +552,12 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
     settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64)
     best, best_value = slates[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
-    n_seen, seen, left, previous = 0, np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), _SLATES_TO_GO_ON_FROM, np.inf
+    n_seen, seen, left, previous = (
+        ZERO,
+        np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64),
+        _SLATES_TO_GO_ON_FROM,
+        np.inf,
+    )
     for i in sort_descending(reached, n_climbs):
         if left == 0:
             break
@@ -562,7 +577,7 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
                 break
             copy(slate, other)
             value, mean, more, _ = _fine_climb(
-                gram, weights, pairs, slate, m, bound, u, d, v, s, products, columns, values, settled, 0
+                gram, weights, pairs, slate, m, bound, u, d, v, s, products, columns, values, settled, ZERO
             )
             highest, tried = max(highest, mean), tried + more
         if value > best_value:
@@ -630,13 +645,24 @@ def _exchange(at, slate, bound, u, d, v, s):
 
 
 @njit(**FOR_LOOPS)
+def _outside(inside):
+    """Return the items that have no place inside."""
+    among, count = np.empty(inside.shape[0], dtype=np.int64), 0
+    for item in range(inside.shape[0]):
+        if inside[item] < 0:
+            among[count] = item
+            count += 1
+    return among[:count]
+
+
+@njit(**FOR_LOOPS)
 def _polish(at, slate, inside, bound, u, d, v, s):
     """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried.
 
     No item with a place `inside` makes the slate better, and no exchange: they are tried once others have changed it.
     """
     k, every = slate.shape[0], np.arange(inside.shape[0])
-    among = every[inside < 0]
+    among = _outside(inside)
     highest, tried = -np.inf, 0
     for _ in range(_MOST_SWEEPS):
         mean, replaced = _replace_all(at, slate, among, bound, u, d, v, s)

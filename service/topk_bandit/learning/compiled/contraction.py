@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import copy
+from topk_bandit.learning.compiled.arrays import NOWHERE, ZERO, add_up, copy
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
 
 __all__ = [
@@ -87,7 +87,7 @@ def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
         features[f, i] += a * source[r, i] + b * source[q, i] + c * source[s, i] + d * source[t, i]
 
 
-@njit(**FOR_PYTHON)
+@njit(**FOR_LOOPS)
 def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
     """Set feature f to the sum of `values` times the rows `rows` of M', ascending, from `start` to `end`."""
     for j in range(features.shape[1]):
@@ -103,11 +103,11 @@ def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
         _add_two(features, f, whitener, r, q, values[i], values[i + 1], r, n_rows)
         i += 2
     if i < end and rows[i] < n_rows:
-        _add_one(features, f, whitener, rows[i], values[i], rows[i], n_rows, 0)
+        _add_one(features, f, whitener, rows[i], values[i], np.int64(rows[i]), n_rows, ZERO)
     n_pending = pending.shape[1]
     if n_pending > 0:
         for j in range(start, end):
-            _add_one(features, f, pending, rows[j], values[j], 0, n_pending, n_rows)
+            _add_one(features, f, pending, rows[j], values[j], ZERO, n_pending, n_rows)
 
 
 @njit(**FOR_LOOPS)
@@ -137,7 +137,7 @@ def _numbered(places, pairs):
                     pairs[j, i] = n_pairs
                     n_pairs += 1
                 together[pairs[i, j] + 1] += 1
-    return np.cumsum(together[: n_pairs + 1])
+    return add_up(together[: n_pairs + 1])
 
 
 @njit(**FOR_LOOPS, fastmath=REASSOCIATE)
@@ -231,7 +231,7 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
     n_rows = pending.shape[0] - pending.shape[1]
     for a in range(left.shape[0]):
         for b in range(right.shape[0]):
-            f = pairs[left[a], right[b]]
+            f = np.int64(pairs[left[a], right[b]])
             if f >= 0 and not made[f - first]:
                 start, end = starts[f - first], starts[f - first + 1]
                 combine(features, f, whitener, pending, n_rows, rows, values, start, end)
@@ -245,14 +245,14 @@ def make_own_pairs(features, pairs, made, starts, rows, values, whitener, pendin
         make_pairs(features, pairs, made, starts, rows, values, whitener, pending, chosen[a], chosen[a])
 
 
-@njit(**FOR_PYTHON, fastmath=REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def add(target, features, row, weight):
     """Add `weight` times row `row` of the features to `target`."""
     for i in range(target.shape[0]):
         target[i] += weight * features[row, i]
 
 
-@njit(**FOR_PYTHON, fastmath=REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def add_pair(target, features, row, weight, other_row, other_weight):
     """Add two rows of the features, each times its weight, to `target`."""
     for i in range(target.shape[0]):
@@ -314,7 +314,7 @@ def _norm2_of_seven(base, features, columns, weights):
     return total
 
 
-@njit(**FOR_PYTHON)
+@njit(**FOR_LOOPS)
 def slate_mean(weights, pair_weights, slate, u, d, v, s):
     """Return x.m of one slate: O(k^2)."""
     n_eligible = pair_weights.shape[0]
@@ -335,7 +335,7 @@ def _slate_vector(target, features, pairs, slate, u, d, v, s):
     for a in range(slate.shape[0]):
         add_pair(target, features, slate[a], real(u[a]), n_eligible + slate[a], real(v[a]))
         for b in range(a + 1, slate.shape[0]):
-            f = pairs[slate[a], slate[b]]
+            f = np.int64(pairs[slate[a], slate[b]])
             if f >= 0:
                 add(target, features, f, real(d[a, b] if slate[a] < slate[b] else -d[a, b]))
 
@@ -378,12 +378,12 @@ def slates(features, content, pairs, chosen, n_columns, u, d, v, s):
     of_content = np.empty(content.shape[1], dtype=content.dtype)
     for i in range(chosen.shape[0]):
         _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
-        _sum_content(of_content, content, chosen[i], -1, u)
+        _sum_content(of_content, content, chosen[i], NOWHERE, u)
         explained[i] = _norm2(vector) - _norm2(of_content)
     return explained
 
 
-@njit(**FOR_PYTHON, fastmath=REASSOCIATE)
+@njit(**FOR_LOOPS, fastmath=REASSOCIATE)
 def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
     """Set `out` to x.m of the slate with each item in turn at `position`; of no use for items that it shows, (E,)."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
@@ -411,7 +411,7 @@ def _take_content_off(content, slate, position, among, u, explained):
         explained[item] -= _norm2_with(rest, content, item, content.dtype.type(u[position]))
 
 
-@njit(**FOR_PYTHON)
+@njit(**FOR_LOOPS)
 def replacements(features, content, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
     """Set `mean` and `explained` to those of the slate with each item of `among` at `position`, both (E,).
 
@@ -443,7 +443,7 @@ def replacements(features, content, weights, pair_weights, pairs, slate, positio
     if content.shape[1] > 0:
         _take_content_off(content, slate, position, among, u, explained)
     of_content = np.empty(content.shape[1], dtype=content.dtype)
-    _sum_content(of_content, content, slate, -1, u)
+    _sum_content(of_content, content, slate, NOWHERE, u)
     own_mean, own_explained = mean[slate[position]], _norm2(own) - _norm2(of_content)
     for a in range(slate.shape[0]):
         mean[slate[a]] = own_mean

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import copy
+from topk_bandit.learning.compiled.arrays import ZERO, add_up, copy
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
@@ -52,7 +52,7 @@ def _listed(rankings, n_items):
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             starts[rankings[row, a] + 1] += 1
-    return np.cumsum(starts)
+    return add_up(starts)
 
 
 @njit(**FOR_PYTHON)
@@ -123,9 +123,9 @@ def rotate_to_front(factor, chosen):
     for i in range(chosen, 0, -1):
         copy(factor[i], factor[i - 1])
     copy(factor[0], moved)
-    rotations, count = np.empty((chosen, 3)), 0
+    rotations, count = np.empty((chosen, 3)), ZERO
     for t in range(chosen - 1, -1, -1):
-        count = _annihilate(factor, 0, t, rotations, count)
+        count = _annihilate(factor, ZERO, t, rotations, count)
     return rotations[:count]
 
 
@@ -136,7 +136,7 @@ def rotate_out(factor, chosen):
     for i in range(chosen, size - 1):
         copy(factor[i], factor[i + 1])
     factor[size - 1] = 0.0
-    rotations, count = np.empty((size, 3)), 0
+    rotations, count = np.empty((size, 3)), ZERO
     for t in range(chosen, size - 1):
         count = _annihilate(factor, t, t, rotations, count)
     return rotations[:count]

@@ -48,8 +48,11 @@ def regrets(at, covariance, draws, normals, shown, best, n_columns, prior, ampli
     compared = np.empty((normals.shape[1], shown.shape[0]), dtype=np.int64)
     copy(compared[0], shown)
     copy(compared[1], best)
+    scores = np.empty(draws.shape[1])
     for i in range(2, compared.shape[0]):
-        _put_best(at.weights[: draws.shape[1]] + draws[i - 2], compared[i])
+        for item in range(scores.shape[0]):
+            scores[item] = at.weights[item] + draws[i - 2, item]
+        _put_best(scores, compared[i])
     make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
     explained = slates(at.features, at.content, at.pairs, compared, n_columns, u, d, v, s)
     out, own = np.zeros(draws.shape[0]), np.empty(draws.shape[0])
