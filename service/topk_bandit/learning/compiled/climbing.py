@@ -223,7 +223,7 @@ def _take(target, row, source, source_row, sign):
 def _rows(array, places):
     out = np.empty((places.shape[0], array.shape[1]), dtype=array.dtype)
     for i in range(places.shape[0]):
-        _take(out, i, array, places[i])
+        _take(out, i, array, places[i], array.dtype.type(1))
     return out
 
 
