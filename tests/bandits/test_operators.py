@@ -122,8 +122,10 @@ def test_pages_of_any_size_have_every_event_once(monkeypatch: pytest.MonkeyPatch
             assert events == log
             assert start == page.log_position + 1
         monkeypatch.setattr(exports, "PAGE_BYTES", 2000)
+        before = asyncio.all_tasks()
         sizes = [len(one.text) for one in (await read_page(store, NAME, start=0, limit=1000)).events]
         assert sum(sizes[:-1]) < 2000 <= sum(sizes)
+        assert asyncio.all_tasks() == before  # what was asked for ahead is not left behind
 
     run(stores, scenario)
 

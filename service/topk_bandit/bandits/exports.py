@@ -6,6 +6,7 @@ holds up no call. Where to go on is a position of one incarnation, which is the 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import NotReadyError
@@ -14,7 +15,7 @@ from topk_bandit.domain.operators import EventPage
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
-    from topk_bandit.store.log import Store
+    from topk_bandit.store.log import Store, TextSlice
 
 __all__ = ["PAGE_BYTES", "read_page"]
 
@@ -55,17 +56,36 @@ async def read_page(store: Store, name: BanditName, *, start: int, limit: int, i
 
 
 async def _read_events(store: Store, name: BanditName, start: int, limit: int) -> list[EventText]:
-    """Return up to `limit` events, fewer where they end or are large."""
+    """Return up to `limit` events, fewer where they end or are large; the store is one part ahead of what is read."""
     events: list[EventText] = []
-    size = 0
-    while len(events) < limit:
-        wanted = min(_EVENTS_PER_READ, limit - len(events))
-        part = await store.read_texts(name, start=start + len(events), limit=wanted)
-        for told in part.events:
-            events.append(told)
-            size += len(told.text)
-            if size >= PAGE_BYTES:
+    size, first, end = 0, start, start + limit
+    following: asyncio.Task[TextSlice] | None = _asked(store, name, first, end)
+    try:
+        while following is not None:
+            asked, wanted = following, min(_EVENTS_PER_READ, end - first)
+            first += wanted
+            following = _asked(store, name, first, end) if first < end else None
+            part = await asked
+            for told in part.events:
+                events.append(told)
+                size += len(told.text)
+                if size >= PAGE_BYTES:
+                    return events
+            if len(part.events) < wanted:
                 return events
-        if len(part.events) < wanted:
-            break
-    return events
+        return events
+    finally:
+        if following is not None:
+            await _left(following)
+
+
+def _asked(store: Store, name: BanditName, first: int, end: int) -> asyncio.Task[TextSlice]:
+    """Begin to read a part of what is wanted."""
+    return asyncio.create_task(store.read_texts(name, start=first, limit=min(_EVENTS_PER_READ, end - first)))
+
+
+async def _left(asked: asyncio.Task[TextSlice]) -> None:
+    """Await what nobody wants: a call of the store that is cancelled would take its connection with it."""
+    await asyncio.wait({asked})
+    if not asked.cancelled():
+        asked.exception()

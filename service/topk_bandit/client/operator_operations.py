@@ -250,5 +250,10 @@ def _skipped(response: pb.SkipEventResponse) -> SkippedEvent:
 
 
 def _events(response: pb.ExportEventsResponse) -> EventPage:
-    events = (ExportedEvent(one.position, one.time.ToMilliseconds(), one.event_json) for one in response.events)
-    return EventPage(tuple(events), response.next_cursor, response.log_position)
+    return EventPage(tuple(map(_event, response.events)), response.next_cursor, response.log_position)
+
+
+def _event(event: pb.ExportedEvent) -> ExportedEvent:
+    # A page has a thousand of them: the library's own way to milliseconds takes as long as all the rest.
+    time = event.time
+    return ExportedEvent(event.position, time.seconds * 1000 + time.nanos // 1_000_000, event.event_json)

@@ -168,19 +168,26 @@ def _readable(entries: Sequence[bytes], read: Callable[[bytes], _Event], *, star
     events: list[_Event] = []
     for position, entry in enumerate(entries, start):
         try:
-            events += without_gaps([read(entry)], start=position)
+            event = read(entry)
+            if event.position != position:
+                raise _gap_after(position)
         except (CorruptDataError, NewerDataError):
             if not events:
                 raise
             break
+        events.append(event)
     return tuple(events)
 
 
 def without_gaps(events: Sequence[_Event], *, start: int) -> tuple[_Event, ...]:
     """Return the events if they stand at `start` and after it without gaps, or raise `CorruptDataError`."""
     if [event.position for event in events] != list(range(start, start + len(events))):
-        raise CorruptDataError(f"the log has a gap after position {start}")
+        raise _gap_after(start)
     return tuple(events)
+
+
+def _gap_after(start: int) -> CorruptDataError:
+    return CorruptDataError(f"the log has a gap after position {start}")
 
 
 def checksum_of(told: bytes) -> str:
