@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import time
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,10 @@ from tests.faults.service import Service, alive, serving, until
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend
 
+from topk_bandit.process.supervisor import HUNG_SECONDS
+from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
+from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
@@ -58,17 +60,16 @@ def test_a_reward_posted_through_one_worker_is_learned_by_all(service: Service, 
     for one in ids:  # one connection is one worker
         request = rpb.RewardRequest(bandit=HOME, recommendation_id=one, value=1.0)
         RecommenderServiceStub(channel).Reward(request, timeout=10)
-    deadline = time.monotonic() + 2
-    while min(seen := observations(service, connections=16)) < before + 10:
-        assert time.monotonic() < deadline, seen
-    assert set(seen) == {before + 10}
+    until(lambda: min(observations(service, connections=16)) >= before + 10, what="both have learned all")
+    assert set(observations(service, connections=16)) == {before + 10}
 
 
 def test_the_page_adds_up_what_all_workers_count(service: Service) -> None:
-    labels = {"grpc_method": "Recommend", "grpc_code": "OK"}
-    before = sample(service, "grpc_server_handled_total", **labels)
-    observations(service, connections=24)
-    until(lambda: sample(service, "grpc_server_handled_total", **labels) == before + 24, what="every call is counted")
+    labels = {"grpc_method": "ListBandits", "grpc_code": "OK"}  # which nobody else calls
+    for _ in range(24):
+        with channel_to(service.address) as channel:
+            BanditServiceStub(channel).ListBandits(bpb.ListBanditsRequest(parent="tenants/acme"), timeout=10)
+    until(lambda: sample(service, "grpc_server_handled_total", **labels) == 24, what="every call is counted")
     assert sample(service, "topk_bandit_observations") > 0
 
 
@@ -107,26 +108,19 @@ def test_a_killed_worker_is_replaced_while_the_other_goes_on(service: Service) -
 
 def test_hung_workers_are_noticed_and_replaced(service: Service) -> None:
     before = service.worker_pids
-    began = time.monotonic()
     for pid in before:
         os.kill(pid, signal.SIGSTOP)
-    until(lambda: service.page("/readyz")[0] == 503, what="it is not ready", seconds=10)
+    until(lambda: service.page("/readyz")[0] == 503, what="it is not ready")
     assert service.page("/livez")[0] == 200
-    until(lambda: not set(before) & set(service.worker_pids), what="both are replaced", seconds=30)
+    until(lambda: not set(before) & set(service.worker_pids), what="both are replaced")
     with service.client(tenant="acme") as client:
         until(lambda: client.recommend("home").id, what="it serves")
     # How long a start takes is the machine's; how long a hung worker is put up with is not.
-    assert time.monotonic() - began < 30 + starting_seconds(service)
-    assert "hangs: no sign of life for" in service.log
+    silent = [int(seconds) for seconds in re.findall(r"hangs: no sign of life for (\d+) seconds", service.log)]
+    assert len(silent) >= 2
+    assert max(silent) <= HUNG_SECONDS + 2
     assert sample(service, "topk_bandit_worker_restarts_total", reason="hung") >= 2
     until(lambda: service.page("/readyz")[0] == 200, what="it is ready again")
-
-
-def starting_seconds(service: Service) -> float:
-    """Return how long the service took to start."""
-    moments = [datetime.fromisoformat(record["time"]) for record in service.records if "time" in record]
-    serving = next(record["time"] for record in service.records if record["message"] == "serving")
-    return (datetime.fromisoformat(serving) - moments[0]).total_seconds()
 
 
 def starts(service: Service) -> int:
@@ -150,7 +144,7 @@ def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(service: 
     with service.client(tenant="acme") as client:
         count = client.stats("home").observation_count
     service.kill_supervisor()
-    until(lambda: not alive(*workers), what="the workers end", seconds=20)
+    until(lambda: not alive(*workers), what="the workers end")
     assert alive(store) == {store}
     service.wait()
     service.start()
@@ -164,6 +158,6 @@ def test_sigterm_while_it_starts_ends_it(tmp_path_factory: pytest.TempPathFactor
         service.spawn()
         until(lambda: "embedded store is up" in service.log, what="it is starting")
         os.kill(service.pid, signal.SIGTERM)
-        assert service.wait(30) == 0
+        assert service.wait() == 0
         assert service.everything() == set()
         assert service.address == ""
