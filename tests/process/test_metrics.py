@@ -28,7 +28,6 @@ from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_folder import forget_worker
 from topk_bandit.process.metrics_page import MetricsServer
-from topk_bandit.rpc.server import served_methods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,14 +242,6 @@ def test_the_number_of_series_is_bounded(bench: Bench) -> None:
         bench.metrics.answered(f"outcome{number}")
         bench.metrics.designed(f"outcome{number}", 1.0)
     assert series_of(bench.text) == before < 400
-
-
-def test_an_idle_worker_shows_few_series() -> None:
-    registry = CollectorRegistry()
-    Metrics(registry, methods=served_methods())
-    fleet = Fleet(workers=1, ready=1, processes=dict.fromkeys(("supervisor", "worker-1", "store"), os.getpid()))
-    assert len(served_methods()) >= 30
-    assert series_of(generate_latest(registry).decode()) + series_of(fleet_page(fleet)) <= 400
 
 
 def test_a_histogram_of_a_method_begins_with_its_first_call_and_counts_at_zero(bench: Bench) -> None:

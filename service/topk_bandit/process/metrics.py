@@ -307,8 +307,8 @@ class Metrics(Hooks):
         for counter, known in words:
             for word in known:
                 counter.labels(word)
+        # What has begun is told by what ends: a count of it, too, would be one more series for each method.
         for method in self._methods:
-            self._started.labels(*method)
             for code in _FIRST_CODES:
                 self._handled.labels(*method, code)
 
