@@ -307,7 +307,8 @@ class Metrics(Hooks):
         for counter, known in words:
             for word in known:
                 counter.labels(word)
-        # What has begun is told by what ends: a count of it, too, would be one more series for each method.
+        # What has begun is told by what ends: a count of it would be one more series for each method.
+        self._started.labels(*_UNKNOWN_METHOD)
         for method in self._methods:
             for code in _FIRST_CODES:
                 self._handled.labels(*method, code)
