@@ -134,6 +134,8 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     assert (embedded.returncode, embedded.stderr) == (0, "")
     assert "valkey" in embedded.stdout
     assert "sample decision: 6 of 50 items" in embedded.stdout
+    assert re.search(r"data folder: .* GiB free, a write is on the disk after \d", embedded.stdout)
+    assert "compiled code: kept " in embedded.stdout
     assert re.search(r"All \d+ checks passed\.", embedded.stdout)
     assert "data version: none yet, so that the first service begins with" in embedded.stdout
     assert leftovers(tmp_path) == []
@@ -162,6 +164,22 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     open_door = run("doctor", "--listen=0.0.0.0:1", TMPDIR=str(tmp_path))
     assert open_door.returncode == 1
     assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
+
+
+def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_almost_full(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    barred = run("doctor", f"--data-dir={tmp_path / 'file'}", TMPDIR=str(tmp_path))
+    assert barred.returncode == 1
+    assert "choose another --data-dir" in barred.stdout
+    with running_server(valkey_binary()) as server, server.client() as client:
+        room = run("doctor", f"--redis-url={server.url}")
+        assert re.search(r"store memory: \d+ of \d+ MiB, \d+% free", room.stdout)
+        assert "data folder" not in room.stdout  # nothing is written here
+        client.set("large", bytes(8 << 20))
+        client.config_set("maxmemory", 10 << 20)
+        full = run("doctor", f"--redis-url={server.url}")
+    assert full.returncode == 1
+    assert "raise maxmemory, or delete bandits" in full.stdout
 
 
 def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path) -> None:

