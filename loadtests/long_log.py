@@ -110,7 +110,9 @@ async def write_visits(url: str, visits: int, report: Report) -> None:
         line = _Line(client)
         await client.script_load(RECORD_RECOMMENDATION.at(line.data_version).source)
         await client.script_load(RECORD_REWARD.at(line.data_version).source)
-        store = RedisStore(cast("Link", line), prefix="topk-bandit", record_retention_ms=DEFAULT_RECORD_RETENTION_MS)
+        store = RedisStore(
+            cast("Link", line), prefix="topk-bandit", record_retention_ms=DEFAULT_RECORD_RETENTION_MS, writer=""
+        )
         for start in range(0, visits, VISITORS_AT_ONCE):
             among = range(start, min(start + VISITORS_AT_ONCE, visits))
             shown = asyncio.gather(*(_show(store, record, number, slates[number]) for number in among))
