@@ -152,7 +152,7 @@ TYPESCRIPT := clients/typescript
 MESSAGES := $(addprefix topk_bandit/v1/,recommender_service.proto features.proto)
 
 $(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
-	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 18))' || { echo "Node 18 or newer is needed, with npm"; exit 1; }
+	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 20))' || { echo "Node 20 or newer is needed, with npm"; exit 1; }
 	npm --prefix $(TYPESCRIPT) ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 

@@ -250,7 +250,7 @@ def _fine_features(at, items):
             inner[i, j] = n_features
             inner[j, i] = n_features
             # A pair's feature is for its smaller item above the other.
-            _take(chosen, n_features, features, pair, one if items[i] < items[j] else -one)
+            _take(chosen, n_features, features, np.int64(pair), one if items[i] < items[j] else -one)
             out[n_features] = pair_weights[items[i], items[j]]
             n_features += 1
     chosen = chosen[:n_features]
