@@ -157,5 +157,5 @@ def test_unlike_processors_differ_in_bits(whole: dict[str, dict[str, Any]]) -> N
     last = {kind: done["dense"]["looks"][-1]["digests"]["posterior"] for kind, done in whole.items()}
     assert last["this one"] == last["this one again"]
     alike = {kind for kind in map(str, KINDS) if last[kind] == last["this one"]}
-    assert len(set(last.values())) > 1 or not KINDS
-    assert len(alike) <= 1
+    # Some kinds compute as this one does, since libraries have one kernel for several; not all of them.
+    assert len(alike) < len(KINDS) or not KINDS
