@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Read = Callable[[Any], Any]
 
-__all__ = ["UNUSUAL", "WRITTEN_AS_TEXT", "map_entry_of", "parser_of", "values_in"]
+__all__ = ["LIBRARYS_OWN", "UNUSUAL", "WRITTEN_AS_TEXT", "map_entry_of", "parser_of", "values_in"]
 
 UNUSUAL = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What is raised for JSON that only `json_format` can take or refuse."""
@@ -30,7 +30,9 @@ UNUSUAL = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 WRITTEN_AS_TEXT = frozenset(f"google.protobuf.{name}" for name in ("Timestamp", "Duration", "FieldMask"))
 """Messages that are a text in JSON, by a method of their own."""
 
-_LIBRARYS_OWN = "google.protobuf"
+LIBRARYS_OWN = "google.protobuf"
+"""The package of messages whose JSON is unlike that of others."""
+
 _WHOLE_NUMBERS = frozenset(
     {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64}
 )
@@ -59,7 +61,7 @@ def parser_of(descriptor: Descriptor) -> Callable[[Any], Message]:
     message_class = GetMessageClass(descriptor)
     if descriptor.full_name in WRITTEN_AS_TEXT:
         return partial(_read_text_of, message_class)
-    if descriptor.file.package == _LIBRARYS_OWN:
+    if descriptor.file.package == LIBRARYS_OWN:
         return _leave
     readers = {field.name: (field.name, _reader_of(field)) for field in descriptor.fields}
     readers |= {field.json_name: readers[field.name] for field in descriptor.fields}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
-from topk_bandit.rpc.json_parsing import WRITTEN_AS_TEXT, map_entry_of
+from topk_bandit.rpc.json_parsing import LIBRARYS_OWN, WRITTEN_AS_TEXT, map_entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,6 @@ __all__ = ["printer_of", "text_of"]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-_LIBRARYS_OWN = "google.protobuf"
 _AS_THEY_ARE = frozenset(
     {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BOOL, FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32}
 )
@@ -48,7 +47,7 @@ def printer_of(descriptor: Descriptor) -> Show:
     """Return what makes of a message of this type what its JSON holds."""
     if descriptor.full_name in WRITTEN_AS_TEXT:
         return lambda message: message.ToJsonString()
-    if descriptor.file.package == _LIBRARYS_OWN or not all(_is_shown_here(field) for field in descriptor.fields):
+    if descriptor.file.package == LIBRARYS_OWN or not all(_is_shown_here(field) for field in descriptor.fields):
         return _as_library
     shown = {field.number: (field.json_name, _shower_of(field)) for field in descriptor.fields}
     unset = [(field.json_name, _when_unset(field)) for field in descriptor.fields if not field.has_presence]

@@ -29,7 +29,6 @@ __all__ = [
     "Contraction",
     "add",
     "add_pair",
-    "combine",
     "contract",
     "make_own_pairs",
     "make_pairs",
@@ -88,7 +87,7 @@ def _add_four(features, f, source, r, q, s, t, a, b, c, d, first, last):
 
 
 @njit(**FOR_LOOPS)
-def combine(features, f, whitener, pending, n_rows, rows, values, start, end):
+def _combine(features, f, whitener, pending, n_rows, rows, values, start, end):
     """Set feature f to the sum of `values` times the rows `rows` of M', ascending, from `start` to `end`."""
     for j in range(features.shape[1]):
         features[f, j] = 0.0
@@ -234,7 +233,7 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
             f = np.int64(pairs[left[a], right[b]])
             if f >= 0 and not made[f - first]:
                 start, end = starts[f - first], starts[f - first + 1]
-                combine(features, f, whitener, pending, n_rows, rows, values, start, end)
+                _combine(features, f, whitener, pending, n_rows, rows, values, start, end)
                 made[f - first] = True
 
 
