@@ -142,13 +142,17 @@ class Service:
 
     def start_spawned(self) -> None:
         """Return once the command that was spawned serves."""
-        while not self._serving.is_set() and self.running.poll() is None:
+        while not (self._serving.is_set() or self._ended):
             self._wait_for_a_record()
         assert self._serving.is_set(), self.log
 
     def _wait_for_a_record(self) -> None:
-        process, heard = self.running, len(self.records)
-        until(lambda: len(self.records) > heard or process.poll() is not None, what="serve starts")
+        heard = len(self.records)
+        until(lambda: self._serving.is_set() or self._ended or len(self.records) > heard, what="serve starts")
+
+    @property
+    def _ended(self) -> bool:
+        return self.running.poll() is not None
 
     @property
     def running(self) -> subprocess.Popen[str]:
