@@ -7,8 +7,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 FAST := $(addprefix tests/,domain learning preferences contracts rpc test_exports.py test_layers.py)
 
+# Where this is set, each process that the tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-fast compile faults bits bench-quick check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-fast compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
@@ -35,6 +38,7 @@ serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl
 
 # Once, by two processes; each process of the tests would else compile all of it by itself.
 compile: $(VENV)/dev.stamp
+	@$(BIN)/python -m compileall -q service
 	@$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
 
@@ -50,10 +54,13 @@ test-fast: compile  ## Run what tells most in the least time
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
 
+bits-quick: $(VENV)/dev.stamp  ## The same, with two BLAS threads for each kind and with one for this kind only
+	$(BIN)/python -m tests.bits --quick
+
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test bits typescript sbom  ## Run all that CI runs, but for the image
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test bits-quick typescript sbom  ## Run all that CI runs, but for the image
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -132,8 +139,7 @@ protos-check: $(VENV)/protos.stamp
 # The last release's protos, compiled. Whoever was made for them must be able to call this service, and the other way round.
 RELEASED = $(wildcard protos/released-*.binpb)
 
-protos-breaking: $(VENV)/protos.stamp
-	$(COMPILE_PROTOS)
+protos-breaking: protos-check
 	$(BIN)/buf breaking $(VENV)/protos.binpb --against $(RELEASED) --exclude-imports
 
 protos-released: $(VENV)/protos.stamp  ## At a release: keep its protos, for later ones to be compared with

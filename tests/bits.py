@@ -1,6 +1,6 @@
 """Runs the tests of what is promised to the bit under every kind of processor that this one can stand for.
 
-Usage: ``python -m tests.bits [--threads 1,2]``. Each kind and each number of BLAS threads has a process of its own.
+Usage: ``python -m tests.bits [--quick]``. Each kind and each number of BLAS threads has a process of its own.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.processors import PROCESSORS, THIS, Processor, executable, variables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST_SECONDS = 1800
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header")
@@ -43,18 +46,24 @@ def run(processor: Processor, threads: int) -> Run:
     return Run(processor, threads, done.returncode == 0, time.monotonic() - start, done.stdout + done.stderr)
 
 
+def asked_for(kinds: Sequence[Processor], *, quick: bool) -> list[tuple[Processor, int]]:
+    """Return which kinds are to run with how many BLAS threads; a kind that two runs share is compiled in the first."""
+    alone = kinds[:1] if quick else kinds
+    return [*((kind, 1) for kind in alone), *((kind, 2) for kind in (*kinds[1:], *kinds[:1]))]
+
+
 def main() -> int:
     """Run all, print a line each, and what failed; return the exit status."""
     parser = argparse.ArgumentParser(description="Run the tests of what is promised to the bit, on every processor.")
-    parser.add_argument("--threads", default="1,2", metavar="N,N", help="numbers of BLAS threads (default: 1,2)")
-    threads = [int(number) for number in parser.parse_args().threads.split(",")]
+    parser.add_argument("--quick", action="store_true", help="one thread for this kind only, two for each")
+    quick = parser.parse_args().quick
     kinds = [processor for processor in (THIS, *PROCESSORS) if executable(processor)]
     for processor in PROCESSORS:
         if processor not in kinds:
             print(f"{processor!s:10} not run: this processor lacks its instructions", flush=True)
     failed = 0
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        for done in executor.map(lambda asked: run(*asked), [(kind, number) for kind in kinds for number in threads]):
+        for done in executor.map(lambda asked: run(*asked), asked_for(kinds, quick=quick)):
             print(done.line, flush=True)
             if not done.passed:
                 failed += 1

@@ -179,6 +179,76 @@ def test_nested_values_are_flattened_to_a_line_each() -> None:
     assert dict(flatten(told)) == {"a.b": 1, "a.c.d": "-", "e": "1, 2", "f.1.g": "x", "f.2.g": "-", "h": "-"}
 
 
+def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path: Path) -> None:
+    """From nothing to a slate, and back, by commands alone."""
+    schema, items = tmp_path / "schema.json", tmp_path / "items.json"
+    schema.write_text('{"features": [{"name": "price", "numeric": {"min": 0, "max": 9}}]}')
+    items.write_text('{"tea": {"price": 2.5}, "milk": {"price": 1}}')
+    sizes = ("--slate-size=2", "--item-capacity=9", "--context-dimension=1")
+    chosen = (
+        "--reward-wait=90",
+        "--reward-range=0:5",
+        "--reward-aggregation=max",
+        "--near-share=0.2",
+        "--durability=memory",
+    )
+    made = ask("bandits", "create", "acme/made", *sizes, *chosen, "--requires-activation", f"--item-schema={schema}")
+    told = dict(line.split(None, 1) for line in made)
+    assert made == ask("bandits", "get", "acme/made")
+    names = ("slate_size", "item_capacity", "context_dimension", "reward_wait", "near_share", "reward_aggregation")
+    assert [told[name] for name in names] == ["2", "9", "1", "0:01:30", "0.2", "max"]
+    assert (told["requires_activation"], told["uniform_share"]) == ("True", "0.1")
+    assert [line.split()[1:] for line in made if line.startswith("durability")] == [["False"], ["0"]]
+
+    assert ask("items", "create", "acme/made", "salt", f"--file={items}") == ["acme/made has 3 items"]
+    assert [line.split() for line in ask("items", "list", "acme/made")[1:]] == [
+        ["milk", "yes", "price", "1.0"],
+        ["salt", "yes"],
+        ["tea", "yes", "price", "2.5"],
+    ]
+    assert ["features.price", "2.5"] in [line.split() for line in ask("items", "get", "acme/made", "tea")]
+    assert ask("items", "get", "acme/made", "ink", status=1) == ["topk-bandit: item ink of acme/made not found"]
+    assert "--yes" in ask("items", "delete", "acme/made", "tea", status=1)[0]
+    assert ask("items", "delete", "acme/made", "tea", "milk", "--yes") == ["acme/made has 1 items left"]
+    ask("bandits", "delete", "acme/made", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--reward-range=low:5", "--reward-range: must be LOW:HIGH, not 'low:5'"),
+        ("--durability=safe", "--durability: "),
+        ("--reward-wait=inf", "--reward-wait: "),
+        ("--reward-wait=-1", "reward_wait"),
+        ("--near-share=2", "near_share"),
+        ("--context-schema={file}", "is no schema: "),
+        ("--item-schema={text}", "--item-schema: {text} is no JSON"),
+        ("--item-schema={folder}", "can't be read: Is a directory"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_and_makes_nothing(
+    ask: Ask, tmp_path: Path, flag: str, problem: str
+) -> None:
+    (tmp_path / "schema.json").write_text('{"features": [{"name": "price", "colour": {}}]}')
+    before = ask("bandits", "list")
+    words = ("bandits", "create", "acme/unmade", "--slate-size=2", "--item-capacity=9")
+    (tmp_path / "text").write_text("price")
+    places = {"file": tmp_path / "schema.json", "text": tmp_path / "text", "folder": tmp_path}
+    told = ask(*words, flag.format(**places), status=1)
+    assert len(told) == 1
+    assert problem.format(**places) in told[0]
+    assert ask("bandits", "list") == before
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"tea": 3}'])
+def test_items_that_are_none_are_refused_whole(ask: Ask, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "items.json"
+    file.write_text(text)
+    before = ask("items", "list", "acme/home")
+    assert len(ask("items", "create", "acme/home", "salt", f"--file={file}", status=1)) == 1
+    assert ask("items", "list", "acme/home") == before
+
+
 def test_a_bandit_is_deleted_by_who_says_yes(running: Running, ask: Ask) -> None:
     running.make("spare")
     assert "--yes" in ask("bandits", "delete", "acme/spare", status=1)[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
+from topk_bandit.domain.bandits import Aggregation
 
 if TYPE_CHECKING:
     import argparse
@@ -95,11 +96,12 @@ def _add_tenants(commands: _Commands) -> None:
 
 
 def _add_bandits(commands: _Commands) -> None:
-    words = _words(commands, "bandits", "list bandits at a glance, look at one, reset or delete one")
+    words = _words(commands, "bandits", "list bandits at a glance, create one, look at one, reset or delete one")
     listed = _word(words, "list", "list bandits with their state at a glance")
     listed.add_argument("tenant", nargs="?", metavar="TENANT", help="whose (default: everybody's)")
     listed.add_argument("--containing", default="", metavar="TEXT", help="only those whose TENANT/BANDIT contains it")
     _finish(listed, "bandits list")
+    _add_create(words)
     for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
         _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
     history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
@@ -113,9 +115,44 @@ def _add_bandits(commands: _Commands) -> None:
     _finish(reset, "bandits reset")
 
 
+def _add_create(words: _Commands) -> None:
+    create = _with_bandit(_word(words, "create", "make a bandit; an equal one that is there is left as it is"))
+    create.add_argument("--slate-size", type=int, required=True, metavar="K", help="how many items a slate has")
+    create.add_argument("--item-capacity", type=int, required=True, metavar="N", help="how many items there may be")
+    create.add_argument("--context-dimension", type=int, metavar="D", help="how many numbers a request's context has")
+    for flag, text in (
+        ("--context-schema", "the features that requests have"),
+        ("--item-schema", "those of items"),
+    ):
+        create.add_argument(flag, type=Path, metavar="FILE", help=f"{text}: a FeatureSchema as JSON")
+    for flag, text in (("--reward-wait", "how long a reward may come"), ("--half-life", "when a reward counts half")):
+        create.add_argument(flag, type=float, metavar="SECONDS", help=text)
+    create.add_argument("--default-reward", type=float, metavar="VALUE", help="what a slate without a reward counts")
+    create.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
+    create.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
+    create.add_argument("--uniform-share", type=float, metavar="P", help="share of slates drawn from all")
+    create.add_argument("--near-share", type=float, metavar="P", help="share of slates drawn from those near the best")
+    text = "a slate counts only once it is said to have been shown"
+    create.add_argument("--requires-activation", action="store_true", default=None, help=text)
+    create.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
+    create.add_argument("--durability", metavar="CLASS", help="memory, fsync or replicated:N")
+    _finish(create, "bandits create")
+
+
 def _add_items(commands: _Commands) -> None:
-    words = _words(commands, "items", "list a bandit's items")
+    words = _words(commands, "items", "list a bandit's items, add some, look at one, or retire some")
     _finish(_with_bandit(_word(words, "list", "list a bandit's items")), "items list")
+    create = _with_bandit(_word(words, "create", "add items, or put others in the place of those of their ids"))
+    create.add_argument("items", nargs="*", metavar="ITEM", help="ids of items without features")
+    create.add_argument("--file", type=Path, metavar="FILE", help="features by item id, a JSON object of objects")
+    _finish(create, "items create")
+    get = _with_bandit(_word(words, "get", "show an item"))
+    get.add_argument("item", metavar="ITEM", help="its id")
+    _finish(get, "items get")
+    delete = _with_bandit(_word(words, "delete", "retire items: they are in no slate any more, for good"))
+    delete.add_argument("items", nargs="+", metavar="ITEM", help="their ids")
+    delete.add_argument("--yes", action="store_true", help="do it; without it nothing is retired")
+    _finish(delete, "items delete")
 
 
 def _words(commands: _Commands, name: str, text: str) -> _Commands:

@@ -13,6 +13,7 @@ from topk_bandit.commands.operate.archives import archive_lines, examine, save, 
 from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import exported, line, tailed
 from topk_bandit.commands.operate.explanation import tell
+from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, get_item
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.commands.tables import facts, flatten, table
@@ -209,11 +210,15 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "tenants list": _list_tenants,
     "tenants stats": _tenant_stats,
     "bandits list": _list_bandits,
+    "bandits create": create_bandit,
     "bandits get": _get_bandit,
     "bandits stats": _bandit_stats,
     "bandits history": _bandit_history,
     "bandits delete": _delete_bandit,
     "bandits reset": _reset_bandit,
+    "items create": create_items,
+    "items delete": delete_items,
+    "items get": get_item,
     "items list": _list_items,
     "backup": backup,
     "events export": _export_events,

@@ -1,0 +1,145 @@
+"""The commands that make a bandit, and that add its items, show one and retire some."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.client.features import schema_of_json
+from topk_bandit.commands.connection import connect
+from topk_bandit.commands.names import bandit_named
+from topk_bandit.commands.tables import facts, flatten
+from topk_bandit.domain.bandits import Aggregation, RewardRange
+from topk_bandit.domain.durability import Durability
+from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from topk_bandit.domain.features import Feature
+
+__all__ = ["create_bandit", "create_items", "delete_items", "get_item"]
+
+
+def create_bandit(given: argparse.Namespace) -> Iterable[str]:
+    """Make a bandit of the settings that the flags name, or find the equal one that is there; show its settings."""
+    name = bandit_named(given.bandit)
+    settings = {setting: read(given) for setting, read in _SETTINGS.items() if getattr(given, setting) is not None}
+    with connect(given, name.tenant) as client:
+        made = client.create_bandit(name.bandit, **settings)
+    return list(facts(flatten(asdict(made))))
+
+
+def create_items(given: argparse.Namespace) -> Iterable[str]:
+    """Add items, or put others in the place of those of their ids."""
+    name = bandit_named(given.bandit)
+    described = {} if given.file is None else _object("--file", given.file, "features by item id")
+    with connect(given, name.tenant) as client:
+        count = client.upsert_items(name.bandit, {item: {} for item in given.items} | described)
+    return [f"{given.bandit} has {count} items"]
+
+
+def get_item(given: argparse.Namespace) -> Iterable[str]:
+    """Show an item."""
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        found = next((one for one in client.items(name.bandit) if one.item_id == given.item), None)
+    if found is None:
+        raise NotFoundError(f"item {given.item} of {given.bandit}")
+    return list(facts(flatten(asdict(found))))
+
+
+def delete_items(given: argparse.Namespace) -> Iterable[str]:
+    """Retire items."""
+    name = bandit_named(given.bandit)
+    if not given.yes:
+        raise InvalidArgumentError("--yes", f"these items are in no slate of {given.bandit} any more then, for good")
+    with connect(given, name.tenant) as client:
+        count = client.retire_items(name.bandit, given.items)
+    return [f"{given.bandit} has {count} items left"]
+
+
+def _object(flag: str, path: Path, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidArgumentError(flag, f"{path} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArgumentError(flag, f"{path} must be a JSON object of {what}, not {type(found).__name__}")
+    return found
+
+
+def _schema(setting: str) -> Callable[[argparse.Namespace], tuple[Feature, ...]]:
+    def read(given: argparse.Namespace) -> tuple[Feature, ...]:
+        path = getattr(given, setting)
+        told = _object(_flag(setting), path, "features, as the API has it")
+        try:
+            return schema_of_json(told)
+        except ValueError as error:
+            raise InvalidArgumentError(_flag(setting), f"{path} is no schema: {error}") from None
+
+    return read
+
+
+def _reward_range(given: argparse.Namespace) -> RewardRange:
+    low, _, high = given.reward_range.partition(":")
+    try:
+        return RewardRange(float(low), float(high))
+    except ValueError:
+        raise InvalidArgumentError("--reward-range", f"must be LOW:HIGH, not {given.reward_range!r}") from None
+
+
+def _durability(given: argparse.Namespace) -> Durability:
+    try:
+        return Durability.parse(given.durability)
+    except ValueError as error:
+        raise InvalidArgumentError("--durability", str(error)) from None
+
+
+def _seconds(setting: str) -> Callable[[argparse.Namespace], timedelta]:
+    def read(given: argparse.Namespace) -> timedelta:
+        try:
+            return timedelta(seconds=getattr(given, setting))
+        except (OverflowError, ValueError) as error:
+            raise InvalidArgumentError(_flag(setting), str(error)) from None
+
+    return read
+
+
+def _flag(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
+
+
+def _as_it_is(setting: str) -> Callable[[argparse.Namespace], Any]:
+    return lambda given: getattr(given, setting)
+
+
+_SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
+    **{
+        setting: _as_it_is(setting)
+        for setting in (
+            "slate_size",
+            "item_capacity",
+            "context_dimension",
+            "uniform_share",
+            "near_share",
+            "default_reward",
+            "requires_activation",
+            "prior_study",
+        )
+    },
+    "reward_wait": _seconds("reward_wait"),
+    "half_life": _seconds("half_life"),
+    "reward_range": _reward_range,
+    "reward_aggregation": lambda given: Aggregation(given.reward_aggregation),
+    "context_schema": _schema("context_schema"),
+    "item_schema": _schema("item_schema"),
+    "durability": _durability,
+}
+"""What each flag is to the client; a flag that is not given leaves its setting to the service."""
