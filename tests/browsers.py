@@ -23,6 +23,7 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 PHONE = 375
+SCRIPT_SECONDS = 120
 
 
 def _binary(name: str) -> str:
@@ -44,6 +45,7 @@ def chromium(folder: Path) -> Iterator[Chrome]:
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
     driver = Chrome(options=options, service=Service(_binary("chromedriver")))
+    driver.set_script_timeout(SCRIPT_SECONDS)
     try:
         yield driver
     finally:

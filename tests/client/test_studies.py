@@ -67,8 +67,8 @@ def ranked(questions: Questions) -> dict[str, tuple[str, ...]]:
 
 def test_items_may_be_ids_alone_and_more_than_the_features_that_one_has(client: EitherClient) -> None:
     liked = [f"i{number}" for number in range(100)]
-    client.create_study("taste", liked, answer_kind=AnswerKind.RANKING, list_size=4, budget=200, timeout=30.0)
-    assert client.wait_for_design("taste", timeout=60.0).state is DesignState.READY
+    client.create_study("taste", liked, answer_kind=AnswerKind.RANKING, list_size=4, budget=200, timeout=90.0)
+    assert client.wait_for_design("taste", timeout=120.0).state is DesignState.READY
     asked = client.next_questions("taste", 200)
     client.submit_answers("taste", {one.id: tuple(sorted(one.items, key=liked.index)) for one in asked.questions})
     [query] = client.get_preferences("taste").queries
@@ -131,7 +131,7 @@ def test_many_answers_go_in_several_calls(client: EitherClient) -> None:
     for _ in range(3):
         answers |= ranked(client.next_questions("taste", 1000))
     assert len(answers) == 2500
-    assert set(client.submit_answers("taste", answers, timeout=30.0).outcomes) == set(answers)
+    assert set(client.submit_answers("taste", answers, timeout=90.0).outcomes) == set(answers)
     changed = {one: tuple(reversed(answer)) for one, answer in list(answers.items())[:1100]}
     errors = client.submit_answers("taste", changed).errors
     assert len(errors) == 1100
@@ -159,7 +159,7 @@ def test_a_budget_that_is_used_up_is_told_at_once(client: EitherClient) -> None:
     client.wait_for_design("taste")
     client.next_questions("taste")
     with pytest.raises(ResourceExhausted) as spent:
-        client.next_questions("taste", timeout=30.0)
+        client.next_questions("taste", timeout=90.0)
     assert (spent.value.reason, spent.value.retry_after) == ("STUDY_BUDGET", None)
 
 
