@@ -37,6 +37,7 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 PATIENCE = 40.0
 WAIT = timedelta(seconds=1)
 FEATURES = "exemplar-storage"
+HELD = re.compile(r"\bfor: [0-9]+[smhd]\b")
 COMPARISON = re.compile(r" (==|!=|<|>|<=|>=) (?!bool )")
 
 
@@ -62,6 +63,16 @@ class Prometheus:
             rule["name"]: COMPARISON.sub(r" \1 bool ", rule["query"]) if rule["type"] == "alerting" else rule["query"]
             for rule in rules
         }
+
+    def firing(self) -> set[str]:
+        """Return the names of the alerts that fire."""
+        found = self.ask("query", query='ALERTS{alertstate="firing"}')["result"]
+        return {one["metric"]["alertname"] for one in found}
+
+    def durations(self) -> dict[str, float]:
+        """Return for how many seconds the condition of each alert must hold before it fires."""
+        rules = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
+        return {rule["name"]: float(rule["duration"]) for rule in rules if rule["type"] == "alerting"}
 
     def unanswered(self) -> dict[str, list[float]]:
         """Return the names of the queries without an answer, or with one that is no number."""
@@ -90,14 +101,20 @@ def panel_queries(*, with_exemplars: bool = False) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def watching(folder: Path, target: str) -> Iterator[Prometheus]:
-    """Run a Prometheus of its own, which remembers nothing, until the end of the block."""
+def watching(folder: Path, target: str, *, hold: str = "") -> Iterator[Prometheus]:
+    """Run a Prometheus of its own, which remembers nothing, until the end of the block.
+
+    With `hold`, such as "2s", each alert that waits for its condition to last waits for so long.
+    """
     program = shutil.which("prometheus")
     if program is None:
         if os.environ.get("CI") == "true":
             pytest.fail("prometheus is missing")
         pytest.skip("prometheus is missing")
     shutil.copytree(DEPLOY / "rules", folder / "rules")
+    if hold:
+        rules = folder / "rules/topk-bandit.rules.yml"
+        rules.write_text(HELD.sub(f"for: {hold}", rules.read_text()))
     config = (DEPLOY / "prometheus.yml").read_text().replace("topk-bandit:9464", target).replace("15s", "1s")
     (folder / "prometheus.yml").write_text(config)
     port = free_port()
