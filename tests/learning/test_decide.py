@@ -15,7 +15,7 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.item_draws import ItemDraws
-from topk_bandit.learning.policy import DRAW_WIDTH, Decision, Limits, State, decide
+from topk_bandit.learning.policy import DRAW_WIDTH, FEW_ITEMS, Decision, Limits, State, decide, search_best
 from topk_bandit.learning.rankings import all_rankings
 
 if TYPE_CHECKING:
@@ -206,6 +206,33 @@ def test_the_paper_s_width_grows_with_the_slates_and_the_rewards() -> None:
     constant = ask(state, share=0.0, seed=0, beta=beta)
     assert decision.ranking.tolist() == constant.ranking.tolist()
     assert decision.regret_bound == pytest.approx(constant.regret_bound)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "shown", "eligible", "n_items"),
+    [
+        pytest.param(12, 12, range(12), 12, id="few"),
+        pytest.param(5000, 12, range(20), 20, id="few-of-many-places"),
+        pytest.param(200, 40, range(40, 50), 50, id="as-many-as-are-few"),
+        pytest.param(200, 40, range(30, 200), 200, id="many"),
+        pytest.param(200, 180, range(100, 110), 180, id="few-of-many-that-were-shown"),
+    ],
+)
+def test_the_schedule_is_narrower_where_there_are_many_items(
+    capacity: int, shown: int, eligible: range, n_items: int
+) -> None:
+    """Items are the first ones, which rows show, and the eligible ones; places without an item are none."""
+    state, rng = State.initial(WCK.make(capacity, 4), context_dim=2, limits=Limits()), np.random.default_rng(0)
+    for number, ranking in enumerate(np.arange(shown, dtype=np.int32).reshape(-1, 4)):
+        state = state.rewarded(str(number), CONTEXT, ranking, reward=float(rng.normal()))
+    items = np.array(eligible, dtype=np.int32)
+    constant, growing = (
+        search_best(state, Exploration(beta, uniform_share=0.0), state.encode(CONTEXT), items).beta
+        for beta in (ConstantBeta(4.0), PaperBeta(0.5))
+    )
+    paper = paper_beta(0.5, log_n_arms=math.log(math.perm(len(items), 4)), round_number=shown // 4 + 1)
+    assert constant == 4.0
+    assert growing == pytest.approx(paper * math.sqrt(min(1.0, FEW_ITEMS / n_items)))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])

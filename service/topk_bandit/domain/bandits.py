@@ -103,7 +103,7 @@ class ConstantBeta:
 
 @dataclass(frozen=True, slots=True)
 class PaperBeta:
-    """The paper's growing width: beta_t = scale * log(|X| t^2 pi^2) (Appendix C.2)."""
+    """The paper's growing width, beta_t = scale * log(|X| t^2 pi^2) (Appendix C.2); smaller where items are many."""
 
     scale: float
 

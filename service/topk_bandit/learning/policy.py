@@ -954,8 +954,7 @@ def search_best(
     believed = _with_slope_drawn(state, eligible)
     items = _items_to_search(believed, context, eligible, rng)
     at_context = state.posterior.at(context, items)
-    log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
-    beta = _beta(exploration, log_n_slates, state.remembered + 1)
+    beta = _beta(exploration, state, eligible)
     draws = ItemDraws(at_context)
     # Before the first reward there is nothing to explore around: what is believed is shown.
     drawn = at_context
@@ -1066,7 +1065,25 @@ def _stand_ins(
     return np.asarray(drawn[np.concatenate([best, rest[: count - len(best)]])])
 
 
-def _beta(exploration: Exploration, log_n_slates: float, round_number: int) -> float:
+FEW_ITEMS = 50
+"""Up to so many items the width is the paper's."""
+
+
+def _beta(exploration: Exploration, state: State, eligible: NDArray[np.int32]) -> float:
+    """Return beta, which the schedule makes smaller where there are many items.
+
+    The paper's grows with the number of slates. But most slates of many items stay little known for ever, and a wide
+    bound goes on through them: among m times as many items as are few beta is smaller by the root of m.
+    """
     if isinstance(exploration.beta, ConstantBeta):
         return exploration.beta.value
-    return paper_beta(exploration.beta.scale, log_n_arms=log_n_slates, round_number=round_number)
+    log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
+    beta = paper_beta(exploration.beta.scale, log_n_arms=log_n_slates, round_number=state.remembered + 1)
+    return beta * math.sqrt(min(FEW_ITEMS / _count_items(state.posterior, eligible), 1.0))
+
+
+def _count_items(posterior: Posterior, eligible: NDArray[np.int32]) -> int:
+    """Return how many items there are: those that some row shows, and the eligible ones."""
+    known = posterior.shown_counts() > 0
+    known[eligible] = True
+    return int(np.count_nonzero(known))
