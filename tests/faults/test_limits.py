@@ -26,7 +26,8 @@ def shop(client: Client, *, rounds: int) -> None:
         slate = client.recommend("home", CONTEXT, candidates=ITEMS if number % 2 else None)
         assert not slate.degraded
         assert len(set(slate.items)) == 12
-        assert client.reward("home", slate.id, float(number)).outcome == "accepted"
+        # On a busy machine the client may have to ask twice: then it was the first call that counted.
+        assert client.reward("home", slate.id, float(number)).outcome in {"accepted", "duplicate"}
 
 
 def test_the_largest_bandit_is_served(folder: Path) -> None:
