@@ -62,7 +62,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     opened = []
 
     def make(target: str, **options: object) -> EitherClient:
-        opened.append(request.param(target, **{"tenant": "acme", "timeout": 10.0, **options}))
+        opened.append(request.param(target, **{"tenant": "acme", "timeout": 60.0, **options}))
         return opened[-1]
 
     yield make
