@@ -952,9 +952,10 @@ def search_best(
     """
     rng = _rng_of(state, eligible)
     believed = _with_slope_drawn(state, eligible)
-    items = _items_to_search(believed, context, eligible, rng)
+    shown_counts = state.posterior.shown_counts()
+    items = _items_to_search(believed, context, eligible, shown_counts, rng)
     at_context = state.posterior.at(context, items)
-    beta = _beta(exploration, state, eligible)
+    beta = _beta(exploration, state, eligible, shown_counts)
     draws = ItemDraws(at_context)
     # Before the first reward there is nothing to explore around: what is believed is shown.
     drawn = at_context
@@ -1017,7 +1018,11 @@ NEW_PER_PLACE = 4
 
 
 def _items_to_search(
-    posterior: Posterior, context: NDArray[np.float64], eligible: NDArray[np.int32], rng: np.random.Generator
+    posterior: Posterior,
+    context: NDArray[np.float64],
+    eligible: NDArray[np.int32],
+    shown_counts: NDArray[np.intp],
+    rng: np.random.Generator,
 ) -> NDArray[np.int32]:
     """Return the eligible items that the search looks at, ascending.
 
@@ -1025,7 +1030,7 @@ def _items_to_search(
     rest (`_stand_ins`). Of those that were shown there may still be more than a search can look at: then three quarters
     are those with the largest means, the others the least shown.
     """
-    counts, k = posterior.shown_counts()[eligible], posterior.kernel.slate_size
+    counts, k = shown_counts[eligible], posterior.kernel.slate_size
     most_new = k if posterior.kernel.counted_content is None else NEW_PER_PLACE * k
     known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(new) <= most_new and len(known) <= MOST_ITEMS_TO_SEARCH:
@@ -1069,7 +1074,7 @@ FEW_ITEMS = 50
 """Up to so many items the width is the paper's."""
 
 
-def _beta(exploration: Exploration, state: State, eligible: NDArray[np.int32]) -> float:
+def _beta(exploration: Exploration, state: State, eligible: NDArray[np.int32], shown_counts: NDArray[np.intp]) -> float:
     """Return beta, which the schedule makes smaller where there are many items.
 
     The paper's grows with the number of slates. But most slates of many items stay little known for ever, and a wide
@@ -1079,11 +1084,11 @@ def _beta(exploration: Exploration, state: State, eligible: NDArray[np.int32]) -
         return exploration.beta.value
     log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
     beta = paper_beta(exploration.beta.scale, log_n_arms=log_n_slates, round_number=state.remembered + 1)
-    return beta * math.sqrt(min(FEW_ITEMS / _count_items(state.posterior, eligible), 1.0))
+    return beta * math.sqrt(min(FEW_ITEMS / _count_items(shown_counts, eligible), 1.0))
 
 
-def _count_items(posterior: Posterior, eligible: NDArray[np.int32]) -> int:
+def _count_items(shown_counts: NDArray[np.intp], eligible: NDArray[np.int32]) -> int:
     """Return how many items there are: those that some row shows, and the eligible ones."""
-    known = posterior.shown_counts() > 0
+    known = shown_counts > 0
     known[eligible] = True
     return int(np.count_nonzero(known))
