@@ -34,6 +34,7 @@ export class Service {
       if (record.store_pid) this.#stores.add(record.store_pid);
       if (record.message === "serving") {
         this.url = `http://${record.http_address}`;
+        this.grpcUrl = `http://${record.address}`;
         this.#process.stderr.resume();
         return;
       }
