@@ -165,7 +165,7 @@ def test_the_dashboards_know_only_metrics_that_exist() -> None:
 def existing_metrics() -> set[str]:
     """Return the names of all series that a service can have."""
     registry = CollectorRegistry()
-    metrics = Metrics(registry, methods=[("service", "Recommend")])
+    metrics = Metrics(registry, methods=[("service", "Recommend")], tenants=["acme"])
     metrics.store_called("record_reward", 0.001, failed=True)
     metrics.rpc_handled("service", "Recommend", "OK", 0.001)
     metrics.rpc_done(0.001, 0.001)

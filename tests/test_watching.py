@@ -186,7 +186,7 @@ def test_every_query_of_every_panel_and_rule_has_an_answer(tmp_path: Path) -> No
     for folder in folders:
         folder.mkdir()
     with (
-        serving(folders[0], "--workers=1", f"--metrics-listen={target}") as service,
+        serving(folders[0], "--workers=1", "--metrics-tenants=acme", f"--metrics-listen={target}") as service,
         watching(folders[1], target) as prometheus,
     ):
         with trading(service):
@@ -217,7 +217,7 @@ def test_exemplars_lead_from_latencies_and_rewards_to_slates(tmp_path: Path) -> 
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     shown: dict[str, tuple[str, ...]] = {}
     with (
-        serving(folders[0], "--workers=2", f"--metrics-listen={target}") as service,
+        serving(folders[0], "--workers=2", "--metrics-tenants=acme", f"--metrics-listen={target}") as service,
         watching(folders[1], target) as prometheus,
         service.client() as client,
         channel_to(service.address) as channel,

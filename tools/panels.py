@@ -159,6 +159,18 @@ CALLS = Row(
             ((rate("topk_bandit_quota_refusals_total", by="quota"), "{{quota}}"),),
         ),
         Panel(
+            "Who calls?",
+            "Calls about the tenants that --metrics-tenants names, and about all others; nothing where it names none.",
+            "reqps",
+            ((rate("topk_bandit_tenant_calls_total", by="tenant"), "{{tenant}}"),),
+        ),
+        Panel(
+            "Who keeps the workers busy?",
+            "Time that calls about each of these tenants took, in seconds each second: how many are under way at once.",
+            "short",
+            ((rate("topk_bandit_tenant_call_seconds_total", by="tenant"), "{{tenant}}"),),
+        ),
+        Panel(
             "How long do calls take?",
             "What one in a hundred calls exceeds, by method, from a call's arrival to its answer.",
             "s",

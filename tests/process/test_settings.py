@@ -30,6 +30,7 @@ GOOD: dict[str, tuple[str, object]] = {
         ("https://shop.example", "http://localhost:3000"),
     ),
     "metrics_listen": ("[::1]:0", Address("::1", 0)),
+    "metrics_tenants": ("acme, shop.eu,acme", ("acme", "shop.eu")),
     "console_listen": ("127.0.0.1:50090", Address("127.0.0.1", 50090)),
     "workers": ("4", 4),
     "redis_url": ("rediss://user:p%40ss@example.org:6380/2", "rediss://user:p%40ss@example.org:6380/2"),
@@ -79,6 +80,9 @@ BAD = [
     ("http_listen", "8080", "is not host:port"),
     ("http_origins", "shop.example", "'shop.example' is not an origin such as https://shop.example"),
     ("http_origins", "https://shop.example/", "is not an origin"),
+    ("metrics_tenants", "acme,*", "'*' is no tenant"),
+    ("metrics_tenants", "other", "'other' stands for the tenants that are not named"),
+    ("metrics_tenants", ",".join(f"t{number}" for number in range(51)), "51 tenants are more than 50"),
     ("metrics_listen", "http://localhost:1", "is not host:port"),
     ("console_listen", "console", "is not host:port"),
     ("workers", "two", "'two' is not a whole number"),
@@ -160,6 +164,7 @@ def test_the_defaults() -> None:
         http_listen=Address("127.0.0.1", 50080),
         http_origins=(),
         metrics_listen=Address("127.0.0.1", 9464),
+        metrics_tenants=(),
         console_listen=None,
         workers=1,
         redis_url="",
@@ -508,7 +513,9 @@ def test_choices_are_those_of_the_modules_that_use_them() -> None:
 
 def test_nothing_else_is_public() -> None:
     public = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
-    assert {name for name in public if not name.startswith("_")} | {"CALLER_VARIABLES"} == set(module.__all__)
+    assert {name for name in public if not name.startswith("_")} | {"CALLER_VARIABLES", "OTHER_TENANTS"} == set(
+        module.__all__
+    )
 
 
 @pytest.mark.parametrize("quota", CALL_QUOTAS)

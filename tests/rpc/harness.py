@@ -46,7 +46,7 @@ class Ledger:
             self.seconds.append(seconds)
             self._changed.notify_all()
 
-    def quota_refused(self, quota: str) -> None:
+    def quota_refused(self, quota: str, tenant: str) -> None:  # noqa: ARG002
         with self._changed:
             self.quota_refusals.append(quota)
 

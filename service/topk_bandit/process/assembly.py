@@ -137,11 +137,12 @@ async def _served(stopped: asyncio.Event, upgrades: UpgradeWatch, connection: Co
 
 def _metrics(settings: Settings, spec: WorkerSpec, stack: AsyncExitStack) -> Metrics:
     """Return hooks that count, and that make spans too if traces are asked for."""
+    methods, tenants = served_methods(), settings.metrics_tenants
     if not settings.traces:
-        return Metrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+        return Metrics.of_worker(spec.number, spec.metrics_folder, methods=methods, tenants=tenants)
     from topk_bandit.process.traces import TracingMetrics  # noqa: PLC0415 - of an extra, and not small
 
-    tracing = TracingMetrics.of_worker(spec.number, spec.metrics_folder, methods=served_methods())
+    tracing = TracingMetrics.of_worker(spec.number, spec.metrics_folder, methods=methods, tenants=tenants)
     stack.callback(tracing.close)
     return tracing
 

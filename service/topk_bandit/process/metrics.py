@@ -3,7 +3,8 @@
 Counters and histograms are summed over the worker processes, and a gauge is the largest value of any living worker.
 Each worker folds the log of every bandit that it serves, so `topk_bandit_reward_delay_seconds` counts a reward once in
 each of them. Counters begin at zero, so that their first increase is seen; a histogram of one method, operation or
-outcome begins with its first value. The number of series never depends on the number of tenants, bandits or items.
+outcome begins with its first value. The number of series never depends on the number of tenants, bandits or items, but
+on that of tenants which the operator names.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from topk_bandit.domain.studies import AnswerOutcome, DesignState
 from topk_bandit.process.bandit_gauges import BanditGauges
 from topk_bandit.process.latencies import RecentLatencies
 from topk_bandit.process.metrics_folder import share_metrics
+from topk_bandit.process.tenant_usage import TenantUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from topk_bandit.domain.bandits import Recommendation
@@ -88,6 +90,8 @@ class Metrics(Hooks):
     methods
         The (service, method) pairs that the server serves: ``("topk_bandit.v1.RecommenderService", "Reward")``. A call
         of anything else is counted as unknown, since a caller can make up any number of names.
+    tenants
+        Those whose use is counted apart; see `TenantUsage`.
     clock
         Seconds that never go backwards.
 
@@ -102,6 +106,7 @@ class Metrics(Hooks):
         registry: CollectorRegistry,
         *,
         methods: Iterable[tuple[str, str]],
+        tenants: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.latencies = RecentLatencies(clock)
@@ -109,6 +114,7 @@ class Metrics(Hooks):
         self._methods = frozenset(methods)
         self._known_series: dict[tuple[object, tuple[str, ...]], Any] = {}
         self._bandits = BanditGauges(registry, clock=clock)
+        self._tenants = TenantUsage(registry, tenants)
         self._register_calls()
         self._register_decisions()
         self._register_rewards()
@@ -120,10 +126,12 @@ class Metrics(Hooks):
         self._begin_at_zero()
 
     @classmethod
-    def of_worker(cls, worker: int, folder: Path, *, methods: Iterable[tuple[str, str]]) -> Self:
+    def of_worker(
+        cls, worker: int, folder: Path, *, methods: Iterable[tuple[str, str]], tenants: Sequence[str] = ()
+    ) -> Self:
         """Return hooks that count into the files of a worker in `folder`; see `share_metrics`."""
         share_metrics(folder, worker=worker)
-        return cls(CollectorRegistry(), methods=methods)
+        return cls(CollectorRegistry(), methods=methods, tenants=tenants)
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
         return Counter(name, documentation, labels, registry=self._registry)
@@ -332,10 +340,13 @@ class Metrics(Hooks):
         self._series(self._handling, *call).observe(seconds, _exemplar_of_call())
         if not service.startswith(_PROBES):
             self.latencies.note("/".join(call), code, seconds)
+            current = CURRENT_CALL.get()
+            self._tenants.count(current.resource if current else "", service, method, seconds)
 
-    def quota_refused(self, quota: str) -> None:
-        """Count a call that was refused for a quota."""
+    def quota_refused(self, quota: str, tenant: str) -> None:
+        """Count a call that was refused for a quota of its tenant."""
         self._series(self._quota_refusals, quota).inc()
+        self._tenants.count_refusal(tenant)
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         """Note how long a call waited for its turn, and how long its messages took."""

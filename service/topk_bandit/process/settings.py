@@ -38,7 +38,22 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.embedded import FsyncPolicy
 
-__all__ = ["CALLER_VARIABLES", "Address", "Setting", "Settings", "add_arguments", "default_data_dir", "explain", "load"]
+__all__ = [
+    "CALLER_VARIABLES",
+    "OTHER_TENANTS",
+    "Address",
+    "Setting",
+    "Settings",
+    "add_arguments",
+    "default_data_dir",
+    "explain",
+    "load",
+]
+
+OTHER_TENANTS = "other"
+"""What stands in metrics for all tenants that `metrics_tenants` does not name."""
+
+_MOST_NAMED_TENANTS = 50
 
 _PREFIX = "TOPK_BANDIT_"
 
@@ -61,6 +76,7 @@ _LISTENERS = {
     "console_listen": "the console is",
 }
 _SENDS_TRACES = "opentelemetry.exporter.otlp.proto.http"
+_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
@@ -216,6 +232,19 @@ def _origins(value: object) -> tuple[str, ...]:
     return origins
 
 
+def _tenants(value: object) -> tuple[str, ...]:
+    texts = value if isinstance(value, list | tuple) else _text(value).split(",")
+    tenants = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    for tenant in tenants:
+        if not _TENANT.fullmatch(tenant):
+            raise ValueError(f"{tenant!r} is no tenant: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'")
+        if tenant == OTHER_TENANTS:
+            raise ValueError(f"{tenant!r} stands for the tenants that are not named")
+    if len(tenants) > _MOST_NAMED_TENANTS:
+        raise ValueError(f"{len(tenants)} tenants are more than {_MOST_NAMED_TENANTS}")
+    return tenants
+
+
 def _key_prefix(value: object) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", _text(value)):
         raise ValueError(f"{value!r} is not 1 to 64 letters, digits and . _ : -")
@@ -280,6 +309,13 @@ class Settings:
         _address_or_off,
         "where /metrics, /livez and /readyz are served over HTTP; empty: nowhere",
         metavar="HOST:PORT",
+    )
+    metrics_tenants: tuple[str, ...] = _setting(
+        (),
+        _tenants,
+        f"tenants whose use is counted apart in /metrics, at most {_MOST_NAMED_TENANTS}, separated by commas",
+        metavar="TENANT,...",
+        told="none",
     )
     console_listen: Address | None = _setting(
         None,

@@ -86,9 +86,10 @@ class TracingMetrics(Metrics):
         registry: CollectorRegistry,
         *,
         methods: Iterable[tuple[str, str]],
+        tenants: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(registry, methods=methods, clock=clock)
+        super().__init__(registry, methods=methods, tenants=tenants, clock=clock)
         _check_protocol(os.environ)
         self._exporter = _Exporter()
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)

@@ -64,7 +64,7 @@ class RpcHooks(Protocol):
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call ended: with its status, or because its client stopped waiting."""
 
-    def quota_refused(self, quota: str) -> None:
+    def quota_refused(self, quota: str, tenant: str) -> None:
         """Note that a call was refused because its tenant has used up a quota."""
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
@@ -396,7 +396,7 @@ class GuardedMethod:
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, QuotaError):
-            self._guard.hooks.quota_refused(error.quota)
+            self._guard.hooks.quota_refused(error.quota, error.tenant)
         return self._guard.failures.failure(error, call=self._full_name)
 
     def _parsed(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
