@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["EVERY_TENANT", "Key", "Scope"]
+__all__ = ["EVERY_TENANT", "TENANT", "TENANT_RULE", "Key", "Scope"]
 
 EVERY_TENANT = "*"
 """Stands for the tenant in the keys of operators."""
+
+TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+TENANT_RULE = "1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'"
+"""What a tenant's id is, for programs and for people."""
 
 
 class Scope(StrEnum):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from topk_bandit.domain.access import TENANT, TENANT_RULE
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_quotas"]
 
-_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_LIMIT = "none"
 
 
@@ -38,8 +37,8 @@ def read_quotas(path: Path) -> dict[str, dict[Quota, int]]:
 
 
 def _quotas(tenant: str, table: Any) -> dict[Quota, int]:  # noqa: ANN401 - whatever TOML has
-    if not _TENANT.fullmatch(tenant):
-        raise ConfigurationError(f"{tenant!r} is no tenant: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    if not TENANT.fullmatch(tenant):
+        raise ConfigurationError(f"{tenant!r} is no tenant: {TENANT_RULE}")
     if not isinstance(table, dict):
         raise ConfigurationError(f"{tenant} is no table; write [{tenant}], and its quotas below")
     return {_named(tenant, name): _limit(f"{tenant}.{name}", value) for name, value in table.items()}

@@ -17,6 +17,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from topk_bandit.domain.access import TENANT, TENANT_RULE
 from topk_bandit.domain.bandits import (
     DEFAULT_BETA_SCALE,
     DEFAULT_NEAR_SHARE,
@@ -76,7 +77,6 @@ _LISTENERS = {
     "console_listen": "the console is",
 }
 _SENDS_TRACES = "opentelemetry.exporter.otlp.proto.http"
-_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
@@ -223,9 +223,13 @@ def _file(value: object) -> Path | None:
     return path
 
 
-def _origins(value: object) -> tuple[str, ...]:
+def _listed(value: object) -> tuple[str, ...]:
     texts = value if isinstance(value, list | tuple) else _text(value).split(",")
-    origins = tuple(text.strip() for text in texts if text.strip())
+    return tuple(text.strip() for text in texts if text.strip())
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    origins = _listed(value)
     for origin in origins:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise ValueError(f"{origin!r} is not an origin such as https://shop.example")
@@ -233,11 +237,10 @@ def _origins(value: object) -> tuple[str, ...]:
 
 
 def _tenants(value: object) -> tuple[str, ...]:
-    texts = value if isinstance(value, list | tuple) else _text(value).split(",")
-    tenants = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    tenants = tuple(dict.fromkeys(_listed(value)))
     for tenant in tenants:
-        if not _TENANT.fullmatch(tenant):
-            raise ValueError(f"{tenant!r} is no tenant: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'")
+        if not TENANT.fullmatch(tenant):
+            raise ValueError(f"{tenant!r} is no tenant: {TENANT_RULE}")
         if tenant == OTHER_TENANTS:
             raise ValueError(f"{tenant!r} stands for the tenants that are not named")
     if len(tenants) > _MOST_NAMED_TENANTS:
