@@ -16,14 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.compat.personalizer.doors import rank_body
+from azure.ai.personalizer import PersonalizerClient
+from azure.core.credentials import AzureKeyCredential
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from tests.compat.personalizer.doors import rank_body, slots_body
 from tests.faults.service import COMMAND, Service, clean_environment, serving
 from tests.rpc.certificates import write_pair
 
+from topk_bandit.client import NotFound
 from topk_bandit.commands.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from topk_bandit.client import Client
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,13 @@ def listening(service: Service, folder: Path, *flags: str) -> Iterator[str]:
             assert process.wait(30) == 0
 
 
+def rewards_of(client: Client, name: str) -> int:
+    try:
+        return client.stats(name).observation_count
+    except NotFound:
+        return 0
+
+
 def post(url: str, body: object, *, key: str = "any", trusted: Path | None = None) -> tuple[int, Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Ocp-Apim-Subscription-Key": key})
     context = ssl.create_default_context(cafile=trusted) if trusted else None
@@ -68,6 +81,37 @@ def test_a_loop_runs_and_events_outlive_the_listener(service: Service, tmp_path:
     assert (tmp_path / "personalizer-events.db").exists()
     with service.client(tenant="acme") as client:
         assert client.get_bandit("home").reward_wait.total_seconds() == 600.0
+
+
+def test_personalizers_own_client_works(service: Service, tmp_path: Path) -> None:
+    slots, learned = [slot["id"] for slot in slots_body()["slots"]], {"home": 2, "home-2-slots": 1}
+    with (
+        listening(service, tmp_path) as base,
+        PersonalizerClient(base.removesuffix("/personalizer"), AzureKeyCredential("any")) as shop,
+        service.client(tenant="acme") as client,
+    ):
+        before = {name: rewards_of(client, name) for name in learned}
+        for deferred in (False, True):
+            ranked = shop.rank(rank_body(eventId=f"own-{deferred}", deferActivation=deferred))
+            chances = {action["id"]: action["probability"] for action in ranked["ranking"]}
+            assert ranked["eventId"] == f"own-{deferred}"
+            assert ranked["ranking"][0]["id"] == ranked["rewardActionId"]
+            assert chances["cup"] == 0.0
+            assert sum(chances.values()) == pytest.approx(1.0)
+            shop.activate(ranked["eventId"])
+            shop.reward(ranked["eventId"], {"value": 0.5})
+
+        placed = shop.rank_multi_slot(slots_body(eventId="own-slots", deferActivation=True))
+        assert [slot["id"] for slot in placed["slots"]] == slots
+        assert placed["slots"][0]["rewardActionId"] != "sports"
+        shop.activate_multi_slot("own-slots")
+        shop.reward_multi_slot("own-slots", {"reward": [{"slotId": slot, "value": 1.0} for slot in slots]})
+        assert {name: rewards_of(client, name) - before[name] for name in learned} == learned
+
+        with pytest.raises(ResourceNotFoundError, match="ResourceNotFound"):
+            shop.reward("never-ranked", {"value": 1.0})
+        with pytest.raises(HttpResponseError, match="actions: must be a list of objects"):
+            shop.rank({"actions": []})
 
 
 def test_a_service_that_is_away_is_told_in_personalizers_shape(service: Service, tmp_path: Path) -> None:
