@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-__all__ = ["CVXPY", "GPYTORCH", "VOWPAL_WABBIT", "absent"]
+__all__ = ["CVXPY", "GPYTORCH", "SELENIUM", "VOWPAL_WABBIT", "absent"]
 
 CVXPY = ("cvxpy",)
 GPYTORCH = ("gpytorch", "torch")
+SELENIUM = ("selenium",)
+"""Of the dependency group `dev`."""
 VOWPAL_WABBIT = ("vowpalwabbit",)
 
 

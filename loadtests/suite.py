@@ -18,6 +18,7 @@ from learning import late_rewards, learns
 from long_log import long_log
 from many import many
 from neighbourhood import append, neighbourhood
+from operating import operating
 from preference_fit import preference_fit
 from quality import quality
 from runner import run_all
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     **benchmarks(),
     "fleet-costs": fleet_costs,
     "export": export,
+    "operating": operating,
     "learns": learns,
     "late-rewards": late_rewards,
     "large-arms": large_arms,

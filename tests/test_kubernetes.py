@@ -9,7 +9,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any, NoReturn
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -70,6 +69,8 @@ def settings_of(container: dict[str, Any], secrets: Path) -> Settings:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_kubernetes_takes_every_object(overlay: str, version: str) -> None:
+    import kubernetes_validate  # noqa: PLC0415 - takes seconds, which the other processes of a run need not spend
+
     for made in render(overlay).values():
         kubernetes_validate.validate(made, version, strict=True)
 

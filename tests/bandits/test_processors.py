@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.codec import encode_event
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from topk_bandit.domain.bandits import Event
@@ -80,14 +83,16 @@ def log(
     return job(f"birth-{seed}", told, rows=rows)
 
 
-LOGS = {
-    "dense": log(0, n_items=20, slate_size=4, dim=5, context="dense", rows=120),
-    "one-hot": log(1, n_items=20, slate_size=3, dim=6, context="one-hot", rows=90),
-    "one-hot and one": log(2, n_items=20, slate_size=3, dim=6, context="one-hot and one", rows=90),
-    "disjoint slates": log(3, n_items=60, slate_size=2, dim=3, context="one-hot", rows=40, liked=0.1),
-    "one context": log(4, n_items=8, slate_size=3, dim=1, context="one-hot", rows=60, liked=0.2),
-    "pairs alone": log(5, n_items=10, slate_size=4, dim=2, context="dense", rows=60, kernel=Kernel.WEIGHTED),
-    "permutations": log(6, n_items=6, slate_size=6, dim=2, context="one-hot", rows=60, kernel=Kernel.CONVOLUTIONAL),
+SHOPS: dict[str, Callable[[], dict[str, Any]]] = {
+    "dense": partial(log, 0, n_items=20, slate_size=4, dim=5, context="dense", rows=120),
+    "one-hot": partial(log, 1, n_items=20, slate_size=3, dim=6, context="one-hot", rows=90),
+    "one-hot and one": partial(log, 2, n_items=20, slate_size=3, dim=6, context="one-hot and one", rows=90),
+    "disjoint slates": partial(log, 3, n_items=60, slate_size=2, dim=3, context="one-hot", rows=40, liked=0.1),
+    "one context": partial(log, 4, n_items=8, slate_size=3, dim=1, context="one-hot", rows=60, liked=0.2),
+    "pairs alone": partial(log, 5, n_items=10, slate_size=4, dim=2, context="dense", rows=60, kernel=Kernel.WEIGHTED),
+    "permutations": partial(
+        log, 6, n_items=6, slate_size=6, dim=2, context="one-hot", rows=60, kernel=Kernel.CONVOLUTIONAL
+    ),
 }
 
 
@@ -107,10 +112,15 @@ def folded(processor: Processor, jobs: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def whole() -> dict[str, dict[str, Any]]:
+def logs() -> dict[str, dict[str, Any]]:
+    return {name: make() for name, make in SHOPS.items()}
+
+
+@pytest.fixture(scope="module")
+def whole(logs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Every log folded from its beginning by every processor, and by this one twice."""
     with ThreadPoolExecutor(2) as executor:
-        done = executor.map(lambda processor: folded(processor, LOGS), [THIS, THIS, *KINDS])
+        done = executor.map(lambda processor: folded(processor, logs), [THIS, THIS, *KINDS])
         return dict(zip(["this one", "this one again", *map(str, KINDS)], done, strict=True))
 
 
@@ -127,13 +137,13 @@ def assert_close(some: list[Any], others: list[Any]) -> float:
     return apart
 
 
-@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("name", SHOPS)
 def test_the_same_processor_has_the_same_bits(whole: dict[str, dict[str, Any]], name: str) -> None:
     assert whole["this one"][name] == whole["this one again"][name]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("name", SHOPS)
 def test_another_processor_is_within_the_bound(whole: dict[str, dict[str, Any]], name: str, kind: Processor) -> None:
     here, there = whole["this one"][name]["looks"], whole[str(kind)][name]["looks"]
     assert {look["digests"]["arithmetic"] for look in here}.isdisjoint(look["digests"]["arithmetic"] for look in there)
@@ -142,8 +152,10 @@ def test_another_processor_is_within_the_bound(whole: dict[str, dict[str, Any]],
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_snapshot_of_another_processor_is_gone_on_from(whole: dict[str, dict[str, Any]], kind: Processor) -> None:
-    jobs = {name: {**LOGS[name], "snapshot": done["middle"][1]} for name, done in whole["this one"].items()}
+def test_a_snapshot_of_another_processor_is_gone_on_from(
+    logs: dict[str, dict[str, Any]], whole: dict[str, dict[str, Any]], kind: Processor
+) -> None:
+    jobs = {name: {**logs[name], "snapshot": done["middle"][1]} for name, done in whole["this one"].items()}
     restored, again = folded(kind, jobs), folded(THIS, jobs)
     for name, done in whole["this one"].items():
         later = [look for look in done["looks"] if look["version"] > done["middle"][0]]
