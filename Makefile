@@ -11,7 +11,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-fast compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-slow test-fast compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
@@ -44,12 +44,17 @@ compile: $(VENV)/dev.stamp
 
 # Four processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
 # files keep their order: those with few tests, which take longest, would else all come last.
-test: compile  ## Run all tests
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=5
+IN_FOUR = $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-# Without what runs services and waits for them, the laboratory, searches by hypothesis, slow tests, and stores but memory and one Valkey.
+test: compile  ## Run all tests but the slow ones, in less than ten minutes
+	$(IN_FOUR) -m "not slow and not processors" --durations=10 --durations-min=5
+
+test-slow: compile  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
+	$(IN_FOUR) -m "slow and not processors" --durations=30 --durations-min=5
+
+# Without what runs services and waits for them, the laboratory, searches by hypothesis, and stores but memory and one Valkey.
 test-fast: compile  ## Run what tells most in the least time
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not long_form and not processors and not slow" -k "not Redis and not Cluster" $(FAST)
+	$(IN_FOUR) -m "not long_form and not processors and not slow" -k "not Redis and not Cluster" $(FAST)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
@@ -57,10 +62,10 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test` has run them for this one
 	$(BIN)/python -m tests.bits --quick
 
-faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than `make test` has time for
+faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test bits-quick typescript sbom  ## Run all that CI runs, but for the image
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test test-slow bits-quick typescript sbom  ## Run all that CI runs, but for the image
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format

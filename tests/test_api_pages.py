@@ -26,6 +26,7 @@ def test_the_pages_are_those_of_the_docstrings() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_page_that_is_out_of_date_is_named(tmp_path: Path) -> None:
     copied = tmp_path / "tools" / "api_pages.py"
     shutil.copytree(ROOT / "service", tmp_path / "service", ignore=shutil.ignore_patterns("__pycache__"))

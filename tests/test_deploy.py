@@ -83,6 +83,7 @@ def test_prometheus_takes_the_rules() -> None:
     promtool("check", "rules", "--lint=all", "--lint-fatal", "rules/topk-bandit.rules.yml")
 
 
+@pytest.mark.slow
 def test_each_alert_fires_when_it_should_and_none_when_all_is_well() -> None:
     promtool("test", "rules", "rules/topk-bandit.test.yml", "rules/topk-bandit.weeks.test.yml")
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.long_forms import examples, usual_or_long
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +21,7 @@ def long_run(*arguments: str) -> str:
     return run.stdout
 
 
+@pytest.mark.slow
 def test_what_draws_examples_has_a_long_form() -> None:
     chosen = ("-m", "long_form", "tests/learning/test_kernel_choice.py", "tests/domain")
     lines = long_run("-m", "pytest", "--collect-only", "-q", *chosen).splitlines()

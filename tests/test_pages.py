@@ -48,6 +48,7 @@ def run_page(name: str, service: Service, folder: Path, data: Path) -> str:
     return "\n".join(printed)
 
 
+@pytest.mark.slow
 def test_decisions_of_vw_are_imported(service: Service, data: Path, tmp_path: Path) -> None:
     printed = run_page("from-vw.md", service, tmp_path, data)
     assert "2 rows imported, 0 left out" in printed
@@ -56,6 +57,7 @@ def test_decisions_of_vw_are_imported(service: Service, data: Path, tmp_path: Pa
         assert (stats.imported_count, stats.mean_reward) == (2, 0.75)
 
 
+@pytest.mark.slow
 def test_a_ranking_is_what_a_bandit_begins_with(service: Service, data: Path, tmp_path: Path) -> None:
     printed = run_page("from-linear-ranking.md", service, tmp_path, data)
     [first, later] = (part.strip().splitlines()[:5] for part in re.split(r"first slates:|later ones:", printed)[1:])
@@ -66,6 +68,7 @@ def test_a_ranking_is_what_a_bandit_begins_with(service: Service, data: Path, tm
     assert "tea,coffee,cocoa" in printed.replace(", ", ",")
 
 
+@pytest.mark.slow
 def test_the_tutorial_does_what_it_says(service: Service, data: Path, tmp_path: Path) -> None:
     printed = run_page("tutorial.md", service, tmp_path, data)
     assert "REWARD_OUTCOME_ACCEPTED" in printed

@@ -72,6 +72,7 @@ def faults(text: str) -> object:
     return JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
 
 
+@pytest.mark.slow
 def test_it_is_valid_by_the_schema(listed: str) -> None:
     assert faults(listed) is None
 

@@ -180,6 +180,7 @@ def trade(service: Service, closed: threading.Event) -> None:
                 client.reward("home", waiting.popleft()[1], 1.0)
 
 
+@pytest.mark.slow
 def test_every_query_of_every_panel_and_rule_has_an_answer(tmp_path: Path) -> None:
     target = f"127.0.0.1:{free_port()}"
     folders = [tmp_path / name for name in ("data", "before", "after")]
@@ -209,6 +210,7 @@ def exemplars(prometheus: Prometheus, expression: str) -> list[dict[str, str]]:
     return [one["labels"] for series in found for one in series["exemplars"]]
 
 
+@pytest.mark.slow
 def test_exemplars_lead_from_latencies_and_rewards_to_slates(tmp_path: Path) -> None:
     target = f"127.0.0.1:{free_port()}"
     folders = [tmp_path / name for name in ("data", "watcher")]

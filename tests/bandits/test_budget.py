@@ -113,6 +113,7 @@ def test_a_model_stays_within_its_bound(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize(
     ("stores", "rounds"),
@@ -169,6 +170,7 @@ def test_too_many_models_take_turns(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_a_long_tail_is_folded_after_the_first_answer(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
@@ -198,6 +200,7 @@ def test_a_long_tail_is_folded_after_the_first_answer(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_an_item_that_was_retired_meanwhile_is_in_no_slate(stores: Stores) -> None:
     """Also not in one that can't be recorded: a model is not used before the store was asked about its items."""
 
@@ -316,6 +319,7 @@ def test_a_deadline_is_noticed_though_looks_have_become_rare(embedded: EmbeddedS
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_a_frame_that_does_not_verify_is_counted(embedded: EmbeddedStore) -> None:
     stores = RedisStores(embedded.url)
 
@@ -343,6 +347,7 @@ def test_a_frame_that_does_not_verify_is_counted(embedded: EmbeddedStore) -> Non
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_learning_goes_on_when_a_snapshot_can_not_be_saved(embedded: EmbeddedStore) -> None:
     stores = RedisStores(embedded.url)
 

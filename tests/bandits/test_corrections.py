@@ -234,6 +234,7 @@ def test_corrections_while_others_write_are_never_missed_and_replayed_to_the_bit
     assert told["REWARD_FOLDED"] > 2
 
 
+@pytest.mark.slow
 def test_several_rewards_activations_and_corrections_are_replayed_to_the_bit(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

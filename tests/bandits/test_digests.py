@@ -55,6 +55,7 @@ async def history(store: Store, stores: Stores) -> list[LoggedEvent]:
         return archive.events
 
 
+@pytest.mark.slow
 def test_every_event_changes_the_log_s_digest_and_a_replay_does_not(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         events = await history(store, stores)
@@ -84,6 +85,7 @@ def tampered(model: Model, **changed: str) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_a_snapshot_tells_the_digests_of_its_model(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         events = await history(store, stores)
@@ -95,6 +97,7 @@ def test_a_snapshot_tells_the_digests_of_its_model(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "divergences"),
     [({}, 0), ({"posterior": "other"}, 1), (ABACUS, 0)],
@@ -123,6 +126,7 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
     run(stores, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changed", "divergences"), [({}, 0), ({"posterior": "other"}, 1)])
 def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
     stores: Stores, changed: dict[str, str], divergences: int, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +150,7 @@ def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_a_worker_takes_the_digests_of_a_checkpoint_once_though_another_kept_it(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ async def recommended(store: Store) -> list[Recommended]:
     return [logged.event for logged in await whole_log(store, NAME) if isinstance(logged.event, Recommended)]
 
 
+@pytest.mark.slow
 def test_every_slate_is_chosen_again_and_its_parts_add_up_to_its_mean() -> None:
     stores = MemoryStores()
 

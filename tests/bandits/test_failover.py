@@ -189,6 +189,7 @@ def test_nothing_that_was_acknowledged_as_replicated_is_lost() -> None:
     run_failover(REPLICATED, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize("durability", [FSYNC, REPLICATED], ids=str)
 def test_a_planned_failover_is_followed_at_once(durability: Durability) -> None:

@@ -79,6 +79,7 @@ def unfoldable_rewards() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_short_log_is_loaded_to_its_end_and_followed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
@@ -96,6 +97,7 @@ def test_a_short_log_is_loaded_to_its_end_and_followed(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
@@ -219,6 +221,7 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
         run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_told_and_how_far_the_newest_snapshot_is_behind(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

@@ -177,6 +177,7 @@ def test_rows_count_for_less_the_older_they_are() -> None:
     assert alone.model.state.posterior.n_observations == pytest.approx(120.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [SETTINGS, NAMED, replace(SETTINGS, half_life_ms=HOUR_MS)], ids=["plain", "named", "aging"]
 )
@@ -363,6 +364,7 @@ def test_an_import_makes_what_was_learned_before_it_uncorrectable(stores: Stores
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_snapshots_are_saved_during_an_import_and_the_log_is_trimmed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

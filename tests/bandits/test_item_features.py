@@ -109,6 +109,7 @@ def test_folding_the_log_again_gives_the_same_model(history: History) -> None:
     assert_same(history.models[-1], history.live)
 
 
+@pytest.mark.slow
 def test_a_snapshot_at_each_checkpoint_gives_the_same_model(history: History) -> None:
     checkpoints = [model for model in history.models if model.since_checkpoint == 0]
     assert len(checkpoints) > 20

@@ -63,6 +63,7 @@ def shown(number: int) -> Shown:
     return Shown(recommended(number).request.context, SLATE, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 def test_slates_that_wait_cost_a_model_nothing() -> None:
     few, many = 1000, usual_or_long(20_000, long=200_000)
@@ -130,6 +131,7 @@ def test_a_log_that_says_too_little_or_too_much_is_refused() -> None:
             then(model, event)
 
 
+@pytest.mark.slow
 def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -> None:
     """A worker with little memory goes on recommending, and learns the oldest slate though the log has lost it."""
     stores, count = RedisStores(embedded.url), 3000

@@ -242,6 +242,7 @@ def test_whatever_is_told_late_or_never_the_model_is_what_the_log_gives(acts: li
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_own_and_read_events_mix(stores: Stores, seed: int) -> None:
     async def scenario(store: Store) -> None:
@@ -388,6 +389,7 @@ async def until_settled(workers: list[Worker]) -> None:
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_workers_that_know_their_own_writes_learn_all_by_themselves(server: RunningServer, count: int) -> None:
     stores = RedisStores(server.url, writers=True)

@@ -106,6 +106,7 @@ def values(item_ids: Sequence[str]) -> float:
     return sum(int(item_id[1:]) * 37 % 10 for item_id in item_ids) / 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Kernel.ADAPTIVE, Kernel.CONVOLUTIONAL])
 @pytest.mark.parametrize("seed", range(3))
 def test_items_come_and_go_for_ever(kind: Kernel, seed: int) -> None:

@@ -86,6 +86,7 @@ def test_folding_the_log_again_gives_the_same_model(history: History) -> None:
     assert_same(history.models[-1], history.live)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_where_a_fold_pauses_and_what_is_done_meanwhile_makes_no_difference(history: History, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -100,6 +101,7 @@ def test_where_a_fold_pauses_and_what_is_done_meanwhile_makes_no_difference(hist
     assert_same(model, history.live)
 
 
+@pytest.mark.slow
 def test_a_snapshot_and_the_events_after_it_give_the_same_model(history: History) -> None:
     checkpoints = [model for model in history.models if model.since_checkpoint == 0]
     assert len(checkpoints) > 10

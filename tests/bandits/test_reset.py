@@ -137,6 +137,7 @@ def assert_predicts_alike(one: Model, other: Model) -> None:
     assert np.allclose(told.variance, expected.variance, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_life_with_resets_is_replayed_to_the_bit(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from tests.bandits.harness import (
     NAME,
     SETTINGS,
@@ -139,6 +140,7 @@ def test_a_long_pause_ends_at_the_next_deadline(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_a_worker_can_be_stopped_at_any_moment_of_its_start(embedded: EmbeddedStore) -> None:
     """Connecting to the store may swallow a cancellation, which must then be repeated."""
     stores = RedisStores(embedded.url)

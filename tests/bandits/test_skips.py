@@ -104,6 +104,7 @@ def changes_in(log: Sequence[LoggedEvent]) -> list[int]:
     return [logged.position for logged in log[1:] if isinstance(logged.event, ItemsChanged | SettingsChanged)]
 
 
+@pytest.mark.slow
 def test_whatever_event_is_passed_over_the_learner_goes_on_and_knows_items_and_settings() -> None:
     stores = MemoryStores()
 

@@ -211,6 +211,7 @@ async def traded(store: Store, stores: Stores, *, rounds: int) -> tuple[Model, l
     return live, archive.events
 
 
+@pytest.mark.slow
 def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         live, events = await traded(store, stores, rounds=700)
@@ -223,6 +224,7 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", [b"", b"nonsense", with_header(lambda header: header.pop("v"))])
 def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
     stores: Stores, payload: bytes, caplog: pytest.LogCaptureFixture
@@ -395,6 +397,7 @@ class Rewinder:
         self._server.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [40, 700], ids=["a whole log", "a trimmed log"])
 @pytest.mark.parametrize("after", [0, 120], ids=["shorter", "with other events"])
 def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, before: int, after: int) -> None:

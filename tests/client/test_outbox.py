@@ -299,6 +299,7 @@ def test_activations_that_the_service_will_never_take_are_told_and_their_rewards
     assert client.late_rewards == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [RuntimeError("a bug of the service"), errors.UnauthenticatedError()], ids=repr)
 def test_an_activation_that_waits_holds_up_its_own_slate_alone(
     server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str], fault: Exception

@@ -65,6 +65,7 @@ def ranked(questions: Questions) -> dict[str, tuple[str, ...]]:
     return {one.id: tuple(sorted(one.items, key=lambda item: -liked[item])) for one in questions.questions}
 
 
+@pytest.mark.slow
 def test_items_may_be_ids_alone_and_more_than_the_features_that_one_has(client: EitherClient) -> None:
     liked = [f"i{number}" for number in range(100)]
     client.create_study("taste", liked, answer_kind=AnswerKind.RANKING, list_size=4, budget=200, timeout=90.0)

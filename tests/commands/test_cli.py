@@ -55,6 +55,7 @@ def asks_a_service(*words: str) -> bool:
     return asks_a_service(*words, under[1]) if under else "--address" in told.getvalue()
 
 
+@pytest.mark.slow
 def test_help_says_what_there_is_to_do() -> None:
     done = run("--help")
     assert done.returncode == 0
@@ -78,6 +79,7 @@ def test_the_version_is_the_distribution_s(command: tuple[str, ...]) -> None:
     assert (done.returncode, done.stdout) == (0, f"topk-bandit {version('topk-bandit')}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [(), ("serve", "--colour=red"), ("serve", "word"), ("sell",), ("demo", "--rounds=many"), ("--workers=2",)]
 )
@@ -88,6 +90,7 @@ def test_a_wrong_call_is_told_and_exits_with_2(words: tuple[str, ...]) -> None:
     assert "error: " in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "problem"),
     [
@@ -129,6 +132,7 @@ def processes_of(folder: Path) -> list[str]:
     return [line for line in commands() if str(folder) in line]
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     embedded = run("doctor", "--log-format=text", TMPDIR=str(tmp_path))
     assert (embedded.returncode, embedded.stderr) == (0, "")
@@ -147,6 +151,7 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
             assert client.dbsize() == 0
 
 
+@pytest.mark.slow
 def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     with running_server(valkey_binary(), append_only=False, config=["maxmemory-policy allkeys-lru"]) as server:
         done = run("doctor", f"--redis-url={server.url}")
@@ -166,6 +171,7 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
 
 
+@pytest.mark.slow
 def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_almost_full(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     barred = run("doctor", f"--data-dir={tmp_path / 'file'}", TMPDIR=str(tmp_path))
@@ -194,6 +200,7 @@ def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path
     assert f"there is no store in {tmp_path}" in nowhere.stderr
 
 
+@pytest.mark.slow
 def test_the_doctor_hides_the_password() -> None:
     with running_server(valkey_binary(), password="opensesame") as server:
         url = server.url.replace("//", "//:opensesame@")
@@ -205,6 +212,7 @@ def test_the_doctor_hides_the_password() -> None:
         assert "opensimsim" not in wrong.stdout + wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_shows_what_it_learns_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = run("demo", "--rounds=30", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
@@ -215,6 +223,7 @@ def test_the_demo_shows_what_it_learns_and_leaves_nothing_behind(tmp_path: Path)
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_one_round_is_a_demo_too() -> None:
     done = run("demo", "--rounds=1", "--seed=3")
     assert (done.returncode, done.stderr) == (0, "")
@@ -241,6 +250,7 @@ def test_config_print_tells_each_setting_and_where_it_came_from_and_no_secret(tm
     assert "workers (from variable TOPK_BANDIT_WORKERS)" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "some", "others"),
     [

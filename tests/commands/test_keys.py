@@ -19,6 +19,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
+@pytest.mark.slow
 def test_a_key_is_made_listed_and_revoked(file: Path) -> None:
     made = run("keys", "create", "--tenant=shop", "--scope=reward", "--scope=recommend", f"--keys-file={file}")
     assert (made.returncode, made.stderr) == (0, "keep it: it can't be shown again\n")
@@ -32,6 +33,7 @@ def test_a_key_is_made_listed_and_revoked(file: Path) -> None:
     assert read_keys(file).keys == ()
 
 
+@pytest.mark.slow
 def test_a_third_key_of_a_kind_is_refused(file: Path) -> None:
     words = ("keys", "create", "--tenant=*", "--scope=operate", f"--keys-file={file}")
     first, second, third = (run(*words) for _ in range(3))
@@ -43,6 +45,7 @@ def test_a_third_key_of_a_kind_is_refused(file: Path) -> None:
     assert len(read_keys(file).keys) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

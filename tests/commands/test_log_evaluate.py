@@ -171,6 +171,7 @@ def behind(dump: Dump) -> list[int]:
     return [position for position, version in versions if any(version < at < position for at in since)]
 
 
+@pytest.mark.slow
 def test_what_could_be_shown_and_what_it_earned_is_read_from_the_log() -> None:
     slates, shop = read_slates(traded().dump), traded().shop
     log, used = slates.log, np.flatnonzero(shop.rewarded)

@@ -54,6 +54,7 @@ def first_and_last(printed: str) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
+@pytest.mark.slow
 def test_the_storefront_earns_more_in_the_end(address: str) -> None:
     printed = run("storefront.py", address)
     first, last = first_and_last(printed)
@@ -63,6 +64,7 @@ def test_the_storefront_earns_more_in_the_end(address: str) -> None:
     assert re.search(r"last slate: .*(coffee|cocoa)", printed), printed
 
 
+@pytest.mark.slow
 def test_late_rewards_are_learned_or_replaced(address: str) -> None:
     lines = run(
         "late_rewards.py", address, heard=r"1 of the rewards posted to late-rewards came after .*\n"
@@ -82,6 +84,7 @@ def test_a_study_starts_a_bandit_warm(address: str) -> None:
     assert lines[-1] == "first slate: cocoa, juice, coffee"
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_learns_without_a_service() -> None:
     first, last = first_and_last(run("own_policy.py"))
     assert last > first + 0.1
@@ -114,6 +117,7 @@ def press(shop: str, action: str) -> object:
         return json.load(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "bandit"), [("fastapi_shop.py", "fastapi-shop"), ("django_shop.py", "django-shop")])
 def test_a_shop_sells_whatever_the_service_does(service: Service, tmp_path: Path, name: str, bandit: str) -> None:
     [worker] = service.worker_pids

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all of this folder as slow: it runs whole services, and waits for them."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("slow")
+
+
 @contextmanager
 def short_folder() -> Iterator[Path]:
     """A data folder with a path so short that the store's socket is in it."""

@@ -28,6 +28,7 @@ def test_it_names_the_libraries_and_their_threads() -> None:
     assert "\n" not in text
 
 
+@pytest.mark.slow
 def test_processes_alike_are_told_alike_and_others_apart() -> None:
     kinds = [processor for processor in (THIS, *PROCESSORS) if executable(processor)]
     texts = [told(processor) for processor in kinds]

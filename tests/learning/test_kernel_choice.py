@@ -208,6 +208,7 @@ def test_kernels_are_compared_with_prior_means_of_their_own(power: float) -> Non
         assert density >= best_noise(other, seen, prior=PRIOR).log_density - 1e-5
 
 
+@pytest.mark.slow
 @each_power
 def test_rewards_made_by_a_kernel_choose_its_rank_weights(power: float) -> None:
     """Mostly: half of the rank weights' power and a third of the pairs is nearly the same kernel."""
@@ -217,6 +218,7 @@ def test_rewards_made_by_a_kernel_choose_its_rank_weights(power: float) -> None:
     assert found.count(power) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", [0.0, 4.0])
 @pytest.mark.parametrize("pair_scale", [0.1, 1.0])
 def test_rewards_tell_what_contexts_do_to_all_slates_and_what_order_does(constant: float, pair_scale: float) -> None:
@@ -295,6 +297,7 @@ def test_many_rows_are_compared_by_a_projection_of_them() -> None:
     assert choice(Shape(1.0), observed_rows_of(data)).power == 0.0
 
 
+@pytest.mark.slow
 def test_rank_weights_go_on_being_learned_when_rows_are_projected() -> None:
     state = taught(initial(Limits(rows=60)), draw(Shape(1.0, 1.0, 0.0), 10, count=150))
     assert state.posterior.observed_rows.noise_shape is not None

@@ -80,6 +80,7 @@ def test_what_is_laid_out_has_the_strides_of_a_new_array(layout: str, shape: tup
     assert not np.shares_memory(there, array)
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(0, 3), st.sampled_from(["nothing", "items", "contexts"]), st.integers(1, 3))
 def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: int, of: str, context_dim: int) -> None:
     rng = np.random.default_rng(seed)
@@ -114,6 +115,7 @@ def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: 
     assert digest_state(folded(restored, later)) == digest_state(folded(state, later))
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(0, 3))
 def test_what_happens_does_not_depend_on_layouts(data: st.DataObject, seed: int) -> None:
     drawn = happenings(seed, 60)
@@ -121,6 +123,7 @@ def test_what_happens_does_not_depend_on_layouts(data: st.DataObject, seed: int)
     assert digest_state(folded(initial(LIMITS), moved)) == digest_state(folded(initial(LIMITS), drawn))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_what_is_predicted_does_not_depend_on_layouts(data: st.DataObject) -> None:
     posterior = folded(initial(LIMITS), happenings(1, 90)).posterior

@@ -313,6 +313,7 @@ def test_equal_rewards_stay_equal(case: dict[str, int], value: float) -> None:
     assert rewards_differ(other.targets, other.leftovers)
 
 
+@pytest.mark.slow
 @each_kind
 def test_a_small_bandit_is_exact_for_ever_at_a_fixed_size(kind: Kind) -> None:
     kernel, context = kind.make(N_ITEMS, SLATE_SIZE), question(2)

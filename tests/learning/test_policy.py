@@ -60,6 +60,7 @@ def test_the_same_happenings_give_the_same_state_to_the_bit(limits: Limits) -> N
     assert_same(folded(initial(limits), drawn), folded(initial(limits), drawn))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_refit_twice_is_a_refit_once(limits: Limits) -> None:
     for seed in range(4):
@@ -68,6 +69,7 @@ def test_a_refit_twice_is_a_refit_once(limits: Limits) -> None:
         assert_same(refit.refit(), refit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_refit_is_a_function_of_rows_pending_slates_and_counts(limits: Limits) -> None:
     for seed in range(4):

@@ -43,6 +43,7 @@ def test_both_ways_through_the_search_are_tested() -> None:
     assert SIZES[0] <= FEWEST_FINE_ITEMS < SIZES[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_draws")
 @pytest.mark.parametrize("n_items", SIZES)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -12,6 +12,7 @@ SHORT = Churn(n_items=50, item_capacity=50, replaced=1, days=6, rounds_an_hour=1
 LONG = Churn(rounds_an_hour=30)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 def test_items_that_come_and_go_cost_neither_regret_nor_room() -> None:
     churn = usual_or_long(SHORT, long=LONG)

@@ -84,6 +84,7 @@ def failing(_: int, _report: object) -> int:
     raise ValueError("on purpose")
 
 
+@pytest.mark.slow
 def test_a_job_alone_reports_from_its_process(capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[tuple[int, int]] = []
     bench = Bench(quick=True, report=lambda done, total: heard.append((done, total)))

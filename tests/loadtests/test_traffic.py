@@ -240,6 +240,7 @@ def tiny(stage: Stage, seconds: float) -> Found:
     return found
 
 
+@pytest.mark.slow
 def test_a_scenario_on_the_real_service_says_wherever_it_is_told_that_its_generator_was_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,6 +128,7 @@ def some(
     return features, utilities, sampling.draw_choices(utilities, shown, rng=rng)
 
 
+@pytest.mark.slow
 @BOUNDS
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_bound_is_the_sum_of_its_terms(bound: Bound, seed: int) -> None:
@@ -138,6 +139,7 @@ def test_the_bound_is_the_sum_of_its_terms(bound: Bound, seed: int) -> None:
     assert found.bound == pytest.approx(literal_bound(features, answers, prior, found.posterior, bound), abs=1e-6)
 
 
+@pytest.mark.slow
 @BOUNDS
 def test_no_gaussian_has_a_greater_bound(bound: Bound) -> None:
     features, answers = mixed(2, each=1)

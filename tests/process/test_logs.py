@@ -161,6 +161,7 @@ print(told[0].getMessage())
 """
 
 
+@pytest.mark.slow
 def test_a_caller_that_dies_while_it_is_answered_is_no_error() -> None:
     command = [sys.executable, "-c", SERVER, CALLER]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

@@ -85,6 +85,7 @@ def test_what_only_looks_like_a_folder_of_metrics_stays(temporary: Path) -> None
     assert folders(temporary) == sorted([elsewhere, link, file])
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_leaves_nothing_after_the_next_start(tmp_path_factory: pytest.TempPathFactory) -> None:
     def held() -> list[Path]:
         return sorted(service.temporary.glob(f"{PREFIX}*"))

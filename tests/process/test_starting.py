@@ -29,6 +29,7 @@ SETTINGS = Settings(
 """These workers look for no store."""
 
 
+@pytest.mark.slow
 def test_a_worker_may_take_long_as_long_as_it_progresses(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     stall_seconds, report_seconds = workers.FUNCTIONS * workers.PAUSE_SECONDS / 2, 1.0
@@ -57,6 +58,7 @@ def test_a_worker_that_stalls_is_given_up() -> None:
     assert not service.ready
 
 
+@pytest.mark.slow
 def test_a_worker_whose_event_loop_stands_still_is_replaced() -> None:
     with Supervisor(SETTINGS, worker_main=workers.hang_once, hung_seconds=7.0) as service:
         assert service.ready
@@ -80,6 +82,7 @@ def test_a_worker_that_dies_is_told_at_once() -> None:
         Supervisor(SETTINGS, worker_main=workers.die).start()
 
 
+@pytest.mark.slow
 def test_a_first_start_says_how_far_it_has_compiled_and_can_be_stopped(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

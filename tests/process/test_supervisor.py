@@ -79,6 +79,7 @@ def test_the_probes_answer(service: Service) -> None:
     assert service.page("/else")[0] == 404
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_while_the_other_goes_on(service: Service) -> None:
     before = service.worker_pids
     counted = sample(service, "grpc_server_handled_total", grpc_method="Recommend")
@@ -106,6 +107,7 @@ def test_a_killed_worker_is_replaced_while_the_other_goes_on(service: Service) -
     observations(service, connections=16)
 
 
+@pytest.mark.slow
 def test_hung_workers_are_noticed_and_replaced(service: Service) -> None:
     before = service.worker_pids
     for pid in before:
@@ -139,6 +141,7 @@ def test_a_killed_store_is_started_again(service: Service) -> None:
     assert service.worker_pids == workers
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(service: Service) -> None:
     workers, store = service.worker_pids, service.store_pid
     with service.client(tenant="acme") as client:

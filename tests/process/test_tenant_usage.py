@@ -40,6 +40,7 @@ def shop(client: Client, *, slates: int) -> None:
         client.reward("home", client.recommend("home").id, 1.0)
 
 
+@pytest.mark.slow
 def test_named_tenants_have_what_they_use_and_all_others_have_the_rest(tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.toml"
     quotas.write_text("[acme]\nbandits = 1\n", encoding="utf-8")

@@ -141,6 +141,7 @@ CHANGES = st.lists(st.sampled_from(["add", "retire", "hide", "show"]), min_size=
 _numbers = iter(range(10_000))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4), phases=[Phase.generate])
 @given(changes=CHANGES, seed=st.integers(0, 2**16))
 def test_no_slate_holds_what_was_out_when_its_call_started(service: Service, changes: list[str], seed: int) -> None:
@@ -201,6 +202,7 @@ def test_a_retired_candidate_is_passed_over_by_every_worker_at_once(service: Ser
                 assert (set(answer.item_ids), answer.passed_over_count) == (set(ALWAYS), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize("change", usual_or_long(["retire"], long=["retire", "hide"]))
 def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:

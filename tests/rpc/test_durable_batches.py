@@ -59,6 +59,7 @@ async def rewarded(store: Store) -> Sequence[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_batch_is_written_at_once_though_a_replica_is_missing(pair: tuple[RunningServer, RunningServer]) -> None:
     primary, replica = pair
 
@@ -137,6 +138,7 @@ def test_a_reward_of_a_damaged_slate_stops_no_other(pair: tuple[RunningServer, R
     run(stores, scenario)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_is_asked_once(pair: tuple[RunningServer, RunningServer]) -> None:
     """The calls to it take as long as one may; what was sent in vain may be written, and what was not sent says so."""
     primary, _ = pair

@@ -256,6 +256,7 @@ def test_every_script_is_called(calls: list[Call]) -> None:
     assert {call.script for call in calls} == set(SCRIPTS)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer, calls: list[Call], name: str) -> None:

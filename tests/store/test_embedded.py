@@ -344,6 +344,7 @@ def test_a_silent_server_is_neither_doubled_nor_waited_for_without_end(folder: P
         assert str(store.pid) == pid
 
 
+@pytest.mark.slow
 def test_reading_a_long_log_back_takes_as_long_as_it_takes(folder: Path) -> None:
     with EmbeddedStore.start(folder) as store, client_of(store.url) as client:
         # What one script writes is read back as one transaction, during which a server tells no progress: hence many.

@@ -267,6 +267,7 @@ async def seconds_to_fail(call: Callable[[], Awaitable[Any]]) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_unavailable_at_once(mortal: RunningServer) -> None:
     """Who calls first waits for a connection and a timeout, and who calls then does not: less than half of it."""
     timeout = 3.0

@@ -251,6 +251,7 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: self.everything(store, name))
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 def test_stores_agree(valkey: RunningServer) -> None:
     class Machine(Agreement):

@@ -21,6 +21,7 @@ STAMP = re.compile(r'\\*"v\\*":(\d+)|tkbs\\x00\\x0(\d)')
 KINDS = ("created", "items_changed", "recommended", "rewarded", "expired", "study_created", "design_restarted", "tkbs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [NEWEST, NEWEST + 1])
 def test_all_that_scripts_write_is_in_the_version_in_force(version: int) -> None:
     with running_server(valkey_binary(), append_only=False) as server, server.client() as client:

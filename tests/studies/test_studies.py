@@ -402,6 +402,7 @@ def test_whoever_looks_finds_a_design_that_nobody_works_at() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_cancelled_design_lets_its_thread_go() -> None:
     async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
         (one, mine), (other, _theirs) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))

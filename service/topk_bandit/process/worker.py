@@ -8,6 +8,7 @@ small.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -38,8 +39,11 @@ def run(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     # Threads here compute for microseconds between calls that release the lock; none should wait 5 ms for its turn.
     sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure(settings.log_format, level=settings.log_level)
+    gc.disable()  # what is imported stays: to look through it for garbage, again and again, takes a tenth of the start
     from topk_bandit.process.assembly import serve  # noqa: PLC0415 - numpy, numba and grpc belong in the worker alone
 
+    gc.freeze()
+    gc.enable()
     try:
         asyncio.run(serve(settings, spec, connection))
     except TopkBanditError as error:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.compat.personalizer.doors import KEY, opened, rank_body, slots_body
@@ -31,6 +32,7 @@ bodies = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(bodies, min_size=1, max_size=12))
 def test_whatever_comes_is_answered_or_refused(told: list[Any]) -> None:
     async def scenario() -> None:

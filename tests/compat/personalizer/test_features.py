@@ -20,6 +20,7 @@ values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dic
 objects = st.lists(st.dictionaries(st.text(max_size=80), values, max_size=6), max_size=4)
 
 
+@pytest.mark.slow
 @given(objects)
 def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(told: list[dict[str, Any]]) -> None:
     flat = flatten(told)

@@ -37,6 +37,7 @@ def lines(folder: Path) -> dict[tuple[str, str, str], float]:
         return {(line["panel"], line["method"], line["round"]): float(line["mean"]) for line in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--quick", "--rounds=6,17", "--shops=clicks-8,additive", "--seeds=2", "--seed=4")
     assert shops(tmp_path, *words) == 0

@@ -33,6 +33,7 @@ def plan(*, seed: int = 0, rounds: int = 2) -> Plan:
     return Plan("some", "Some", panels, ("ours",), jobs, stacked, {"seed": seed}, lambda _: [])
 
 
+@pytest.mark.slow
 def test_killed_half_way_it_goes_on_to_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "topk_bandit", "experiment", *WORDS, "--processes=2", f"--out={tmp_path / 'a'}"]
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True) as process:

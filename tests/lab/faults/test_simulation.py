@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 HOURS = usual_or_long(20, long=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.timeout(1500)
 def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +54,7 @@ def test_a_planted_bug_is_found(bug: Callable[[Store], Store], told: str) -> Non
     assert any(told in violation for violation in outcome.violations)
 
 
+@pytest.mark.slow
 def test_a_violation_is_told_with_the_fewest_actions_and_the_command_that_repeats_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_violation_is_told_with_the_fewest_actions_and_the_command_that_repeat
     assert "ended 2 times" in simulate(0, hours=hours, only=numbers, wrap=always_doubled_reward).violations[0]
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run_in_any_process() -> None:
     mine = simulate(3, hours=2)
     assert mine == simulate(3, hours=2)
@@ -89,6 +92,7 @@ def test_every_kind_of_action_is_planned_and_leaving_some_out_moves_no_other() -
     assert {number for _, number, _ in outcome.trace} <= {-1, 0, 2}
 
 
+@pytest.mark.slow
 def test_a_run_has_faults_that_matter() -> None:
     outcome = simulate(1, hours=20)
     told = "\n".join(words for _, _, words in outcome.trace)

@@ -67,6 +67,7 @@ def erlang_c(servers: int, offered: float) -> float:
     return last / (sum(terms) + last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cores", "load"), [(1, 0.5), (2, 0.6), (8, 0.8)])
 def test_a_worker_of_exponential_work_waits_by_erlang_s_formula(cores: int, load: float) -> None:
     mean = 0.01

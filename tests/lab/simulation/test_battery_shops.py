@@ -89,6 +89,7 @@ def test_a_shop_that_does_not_exist() -> None:
         build("flight", seed=0, rounds=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SHOPS if name not in {"films", "headlines", "thousand"}])
 def test_a_seed_makes_one_shop(name: str) -> None:
     one, same, other = (build(name, seed=seed, rounds=100) for seed in (4, 4, 5))
@@ -104,6 +105,7 @@ def test_a_seed_makes_one_shop(name: str) -> None:
     assert drawn[0] != drawn[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_expected_rewards_are_the_mean_of_many_draws(name: str) -> None:
     shop, rng = tiny(name), _rng()
@@ -143,6 +145,7 @@ def _rng() -> np.random.Generator:
     return np.random.default_rng(11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "main effect", "films"])
 def test_noise_is_as_large_as_the_spread_of_the_slates(name: str) -> None:
     shop, rng = tiny(name) if name in TINY else build(name, seed=1, rounds=ROUNDS), _rng()

@@ -40,6 +40,7 @@ def test_every_telling_has_a_length_of_about_one() -> None:
         assert 0.75 < float((contexts**2).sum(axis=1).mean()) < 1.25, name
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize(
     ("telling", "than", "most"),
@@ -58,6 +59,7 @@ def test_named_features_are_learned_as_soon(telling: str, than: str, most: float
     assert ours <= most * theirs
 
 
+@pytest.mark.slow
 def test_one_wild_request_does_no_harm() -> None:
     telling = TELLINGS["dollars as differences"]
     plain = [play(telling, seed, rounds=200) for seed in range(2)]

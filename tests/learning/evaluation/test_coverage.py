@@ -68,6 +68,7 @@ def runs() -> dict[str, list[Run]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_truth_is_in_the_interval(target: str, estimator: str) -> None:
