@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tests.bandits.harness import Worker
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.domain.bandits import BanditName, Event
     from topk_bandit.store.log import Store
 
 NOW_MS = 1_764_000_000_000
@@ -142,11 +142,25 @@ class DamagedLog:
 KINDS = {"recommended": Recommended, "rewarded": Rewarded, "items": ItemsChanged, "settings": SettingsChanged}
 
 
+class Silent:
+    """A store that tells nobody of changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has by that name
+        return getattr(self._store, name)
+
+    async def changes(self) -> AsyncIterator[BanditName | None]:
+        await asyncio.Event().wait()
+        yield None
+
+
 @asynccontextmanager
 async def another_worker(store: Store) -> AsyncIterator[tuple[Worker, Operators]]:
     """Run a worker that looks at a log when it is told to, and never by itself."""
     with ThreadPoolExecutor(1) as executor:
-        async with running_worker(store, look_seconds=600.0) as worker:
+        async with running_worker(cast("Store", Silent(store)), look_seconds=600.0) as worker:
             yield worker, operators_of(worker, executor)
 
 
