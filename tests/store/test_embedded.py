@@ -351,8 +351,8 @@ def test_reading_a_long_log_back_takes_as_long_as_it_takes(folder: Path) -> None
         for _ in range(100):
             client.eval("for i = 1, 8000 do redis.call('rpush', 'a', i); redis.call('lpop', 'a') end", 0)
         client.set("last", "written")
-    # A server that makes progress is waited for, however much longer than the patience it needs on this machine. Where it
-    # shares its processors it may make none for a while, so one start of several has to show it.
+    # A server that makes progress is waited for, however much longer than the patience it needs on this machine. Where
+    # it shares its processors it may make none for a while: one start of several has to show it.
     patience = seconds_to_start(folder) / 2
     assert any(outlasts(patience, folder) for _ in range(5))
     shutil.rmtree(folder)
