@@ -72,6 +72,15 @@ def until_left(outbox: EitherOutbox, count: int) -> None:
         assert time.monotonic() < end
 
 
+def wait_for_words(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the client has said, once it has said something: it may do so after the rewards have arrived."""
+    end = time.monotonic() + PATIENCE
+    while not (told := [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return told
+
+
 def test_rewards_are_written_and_delivered_once(
     server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]
 ) -> None:
@@ -215,7 +224,7 @@ def test_what_may_pass_holds_up_its_own_reward_alone(
     assert set(server.shop.loops[NAME].rewards) == set(ids[1:])
     tries = server.shop.calls.count("reward")
     assert tries < 50
-    told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
+    told = wait_for_words(caplog)
     assert told[0].startswith("calls wait in the outbox: ")
     assert len(told) <= 2  # and, where it looked like an outage, that it is over
     del server.shop.faults[ids[0]]
