@@ -421,6 +421,7 @@ def known():
 """
 
 
+@pytest.mark.slow
 def test_warming_compiles_all_that_serving_calls() -> None:
     """A loop that is called with other types than before, or for the first time, has one more signature."""
     words = re.findall(r'python -c "([^"]*warm_up[^"]*)"', last("RUN"))[0]

@@ -22,6 +22,8 @@ from packaging.utils import canonicalize_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # it makes environments, and fills them
+
 ROOT = Path(__file__).parent.parent
 CONTAINERFILE = re.sub(r"\\\n\s*", "", (ROOT / "deploy/Containerfile").read_text(encoding="utf-8"))
 COMMAND = r"cyclonedx-py (environment .*?) -o (\S+) (\S+)$"
@@ -72,7 +74,6 @@ def faults(text: str) -> object:
     return JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
 
 
-@pytest.mark.slow
 def test_it_is_valid_by_the_schema(listed: str) -> None:
     assert faults(listed) is None
 

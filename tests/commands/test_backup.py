@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.faults.service import Service
 
+pytestmark = pytest.mark.slow  # it runs whole services
+
 BANDITS = {("shop", "home"): 440, ("shop", "cart"): 40, ("acme.de", "home"): 90, ("Shop", "home"): 0}
 
 
@@ -101,7 +103,6 @@ def backed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
         yield service, root / "copy"
 
 
-@pytest.mark.slow
 def test_an_empty_service_gets_the_bandits_as_they_were(
     backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,7 +187,6 @@ def told_of(client: Client, study: str) -> tuple[Any, ...]:
     return client.get_study(study), client.get_preferences(study), client.design(study), again
 
 
-@pytest.mark.slow
 def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "copy"
     with serving(tmp_path / "data") as service, service.client(tenant="lab") as client:

@@ -188,6 +188,7 @@ def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_al
     assert "raise maxmemory, or delete bandits" in full.stdout
 
 
+@pytest.mark.slow
 def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path) -> None:
     with running_server(valkey_binary()) as server:
         unused = run("finalize-upgrade", f"--redis-url={server.url}")

@@ -103,6 +103,7 @@ def test_a_replay_comes_to_the_worker_s_model(
     assert facts(capsys.readouterr().out)["version"].startswith("20 (")
 
 
+@pytest.mark.slow
 def test_a_trimmed_log_is_replayed_from_its_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with EmbeddedStore.start(tmp_path / "data", fsync="everysec") as store:
         traded = Traded(tmp_path / "data", store)
@@ -223,6 +224,7 @@ def test_what_cannot_be_used_is_named(
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_who_stops_reading_hears_no_complaint(traded: Traded) -> None:
     command = [sys.executable, "-m", "topk_bandit", "log", "dump", "shop/home", *traded.words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -234,6 +234,7 @@ def evaluated(dump: Dump, folder: Path, *slates: str) -> int:
     return main(["log", "evaluate", str(file), *(f"--slate={slate}" for slate in slates)])
 
 
+@pytest.mark.slow
 def test_the_intervals_have_the_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """119 of 120 do with 12 seeds; with this one all are within 0.8 standard errors of it."""
     uniform, fixed, count = traded().truths()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Client
 
+pytestmark = pytest.mark.slow  # it runs whole services
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -72,7 +74,6 @@ def post(url: str, body: object, *, key: str = "any", trusted: Path | None = Non
             return error.code, json.load(error)
 
 
-@pytest.mark.slow
 def test_a_loop_runs_and_events_outlive_the_listener(service: Service, tmp_path: Path) -> None:
     with listening(service, tmp_path) as base:
         status, ranked = post(f"{base}/v1.0/rank", rank_body())
@@ -139,7 +140,6 @@ def test_ranks_are_answered_while_the_store_is_away_and_have_no_event(service: S
         assert (status, body["error"]["code"]) == (404, "ResourceNotFound")
 
 
-@pytest.mark.slow
 def test_the_services_key_is_the_subscription_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys, shown = tmp_path / "keys.json", tmp_path / "key"
     scopes = [f"--scope={scope}" for scope in ("recommend", "reward", "manage")]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # it runs whole services
+
 WORKERS = 2
 TEXT = """
 ["URI:spiffe://shop.example/checkout"]
@@ -133,7 +135,6 @@ def test_the_asynchronous_client_shows_its_certificate(service: Service, files: 
     assert asyncio.run(create()) == "home"
 
 
-@pytest.mark.slow
 def test_commands_show_a_certificate(service: Service, files: Files) -> None:
     certificate, private_key = files.authority.issue("operator", "DNS:operator.example")
     asked = [COMMAND, "tenants", "list", "--address", target(service), "--tls-roots", str(files.certificate)]
@@ -150,7 +151,6 @@ def test_commands_show_a_certificate(service: Service, files: Files) -> None:
     assert "--client-certificate and --client-private-key: one needs the other" in half.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoiled", "content", "problem"),
     [
@@ -187,7 +187,6 @@ def test_identities_lock_a_door_and_own_quotas_go_by_them(files: Files, tmp_path
     assert open_doors(settings) == []
 
 
-@pytest.mark.slow
 def test_the_doctor_and_the_settings_tell(files: Files, tmp_path: Path) -> None:
     variables = clean_environment(TMPDIR=str(tmp_path))
     told = run([COMMAND, "doctor", *files.flags], variables)

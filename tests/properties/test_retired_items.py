@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from tests.faults.service import Service
 
+pytestmark = pytest.mark.slow  # it runs whole services
+
 CAPACITY = 200
 ALWAYS = ["base-0", "base-1", "base-2"]
 
@@ -141,7 +143,6 @@ CHANGES = st.lists(st.sampled_from(["add", "retire", "hide", "show"]), min_size=
 _numbers = iter(range(10_000))
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(4), phases=[Phase.generate])
 @given(changes=CHANGES, seed=st.integers(0, 2**16))
 def test_no_slate_holds_what_was_out_when_its_call_started(service: Service, changes: list[str], seed: int) -> None:
@@ -202,7 +203,6 @@ def test_a_retired_candidate_is_passed_over_by_every_worker_at_once(service: Ser
                 assert (set(answer.item_ids), answer.passed_over_count) == (set(ALWAYS), 1)
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize("change", usual_or_long(["retire"], long=["retire", "hide"]))
 def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:

@@ -171,6 +171,7 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: store.list_studies(name.tenant, after="", limit=9))
 
 
+@pytest.mark.slow
 @pytest.mark.long_form
 def test_stores_agree(valkey: RunningServer) -> None:
     class Machine(Agreement):

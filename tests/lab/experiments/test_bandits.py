@@ -103,6 +103,7 @@ def test_figure_2_is_what_the_policies_play(tmp_path: Path, capsys: pytest.Captu
     )
 
 
+@pytest.mark.slow
 def test_figure_5_shows_reward_and_regret(tmp_path: Path) -> None:
     lines, told = experiment(tmp_path, "figure-5", "--trials=1", "--rounds=3")
     claims = [target["claim"] for target in told["targets"]]  # type: ignore[attr-defined]
@@ -304,6 +305,7 @@ def test_table_2_and_figure_4(tmp_path: Path) -> None:
     assert [target["figure"] for target in told["targets"]] == ["3 of 3"] * 4  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_factors_come_from_one_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "f.npz", U=0.3 * rng.normal(size=(8, 4)), V=0.5 * rng.normal(size=(60, 4)))

@@ -140,6 +140,7 @@ def test_a_wrong_call_is_told(
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_s_own_ratings(tmp_path: Path) -> None:
     pytest.importorskip("implicit")
     rng = np.random.default_rng(0)

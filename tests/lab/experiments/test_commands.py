@@ -132,6 +132,7 @@ def test_dopewolfe_of_a_hundred_answers(tmp_path: Path, capsys: pytest.CaptureFi
     assert "random subsets where there are more: K = none." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_aggregation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert experiment(tmp_path, "aggregation", "--trials=1", "--items=6,8") == 0
     lines = check_files(tmp_path, "aggregation", panels=3, methods=4, points=2, trials=1)
@@ -154,6 +155,7 @@ def test_warm_start(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert "warm <= 0.6 x cold after 6 rounds: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
     data = rankings(tmp_path / "rankings.csv", n_lists=4, size=4)
     words = ("dopewolfe", "--trials=2", "--questions=5", "--list-sizes=2", f"--data={data}")

@@ -238,6 +238,7 @@ def test_slow_change_has_the_half_life_it_says() -> None:
     np.testing.assert_allclose(phases[40].std(axis=0), items.std(axis=0), rtol=0.06)
 
 
+@pytest.mark.slow
 def test_shops_of_given_factors() -> None:
     factors = synthetic(_rng(), n_users=60, n_items=55, dim=3)
     shop = replace(SHOPS["candidates"], n_items=300).build("candidates", seed=0, rounds=10, factors=factors)

@@ -83,6 +83,7 @@ def width(target: str, estimator: str) -> float:
     return float(np.mean(ends))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_assumed_makes_intervals_narrower(target: str) -> None:
     assert width(target, "pseudo-inverse") < width(target, "ips")
