@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, replayed, request, running_worker, worker_status
 from tests.contracts.harness import MemoryStores, run, whole_log
+from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.explanations import NEXT_BEST
 from topk_bandit.bandits.operators import Operators
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.operators import Reasons
     from topk_bandit.store.log import Store
+
+SLATES = usual_or_long(40, long=100)
 
 
 @asynccontextmanager
@@ -55,6 +58,7 @@ async def recommended(store: Store) -> list[Recommended]:
 
 
 @pytest.mark.slow
+@pytest.mark.long_form
 def test_every_slate_is_chosen_again_and_its_parts_add_up_to_its_mean() -> None:
     stores = MemoryStores()
 
@@ -64,9 +68,9 @@ def test_every_slate_is_chosen_again_and_its_parts_add_up_to_its_mean() -> None:
             await shop.create()
             await shop.trade(165)
             known = await recommended(store)
-            assert len(known) >= 100
+            assert len(known) >= SLATES
             sources, explored = set(), 0
-            for event in known[-100:]:
+            for event in known[-SLATES:]:
                 told = event.recommendation
                 explanation = await operators.explain_recommendation(NAME, told.recommendation_id)
                 assert (explanation.request, explanation.recommendation) == (event.request, told)
@@ -89,7 +93,7 @@ def test_every_slate_is_chosen_again_and_its_parts_add_up_to_its_mean() -> None:
                     assert reasons.shown.score <= (reasons.next_best[0].score or 0.0) + 1e-4
                 sources.add(explanation.source)
             assert ModelSource.REPLAYED in sources
-            assert explored > 2
+            assert explored > SLATES // 40
 
     run(stores, scenario)
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.long_forms import LONG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,9 @@ assert several == {"copy": 4, "add": 2, "are_equal": 2}, several
 """
 
 
+@pytest.mark.skipif(not LONG, reason="compiles everything: make faults runs it")
 @pytest.mark.slow
+@pytest.mark.long_form
 def test_loops_are_compiled_once_but_for_those_that_take_arrays_of_several_kinds(tmp_path: Path) -> None:
     # What the compiler does not optimise it compiles in a third of the time, and as often.
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "0"}
