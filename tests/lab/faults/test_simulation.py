@@ -13,8 +13,14 @@ from tests.lab.faults.bugs import (
     always_doubled_reward,
     default_for_a_slate_of_nobody,
     doubled_reward,
+    forgotten_reward,
+    learned_though_not_shown,
+    lost_activation,
+    lost_amendment,
     lost_reward,
+    other_slate,
     unfenced_items,
+    wrong_amendment,
 )
 from tests.long_forms import usual_or_long
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.log import Store
 
-HOURS = usual_or_long(20, long=1000)
+HOURS = usual_or_long(15, long=1000)
 
 
 @pytest.mark.slow
@@ -40,17 +46,24 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(rf"^{HOURS} hours, .* no promise broken", told, flags=re.MULTILINE)
 
 
+# The seed chooses what the bandit is like: how many rewards a slate may have, and whether it has to be activated.
 @pytest.mark.parametrize(
-    ("bug", "told"),
+    ("bug", "seed", "told"),
     [
-        (doubled_reward, "ended 2 times"),
-        (lost_reward, "was acknowledged, and is lost"),
-        (default_for_a_slate_of_nobody, "is recorded, and may be learned from"),
-        *usual_or_long([], long=[(unfenced_items, "which was retired before")]),
+        (doubled_reward, 0, "ended 2 times"),
+        (lost_reward, 0, "was acknowledged, and is lost"),
+        (default_for_a_slate_of_nobody, 0, "is recorded, and may be learned from"),
+        (forgotten_reward, 5, "which what was posted does not come to"),
+        (lost_activation, 0, "was acknowledged, and is lost"),
+        (other_slate, 3, "is learned for another slate"),
+        (learned_though_not_shown, 0, "is learned from, and was never activated"),
+        (lost_amendment, 1, "was acknowledged, and is lost"),
+        (wrong_amendment, 0, "which no correction makes of it"),
+        *usual_or_long([], long=[(unfenced_items, 0, "which was retired before")]),
     ],
 )
-def test_a_planted_bug_is_found(bug: Callable[[Store], Store], told: str) -> None:
-    outcome = simulate(0, hours=20, wrap=bug)
+def test_a_planted_bug_is_found(bug: Callable[[Store], Store], seed: int, told: str) -> None:
+    outcome = simulate(seed, hours=20, wrap=bug)
     assert any(told in violation for violation in outcome.violations)
 
 
@@ -68,7 +81,8 @@ def test_a_violation_is_told_with_the_fewest_actions_and_the_command_that_repeat
     kinds = {action.number: action.kind for action in plan(0, hours=hours)}
     assert len(numbers) == 2
     assert {kinds[one] for one in numbers} <= CALLS.keys()
-    assert "ended 2 times" in simulate(0, hours=hours, only=numbers, wrap=always_doubled_reward).violations[0]
+    repeated = simulate(0, hours=hours, only=numbers, wrap=always_doubled_reward)
+    assert any("ended 2 times" in violation for violation in repeated.violations)
 
 
 @pytest.mark.slow
@@ -93,9 +107,10 @@ def test_every_kind_of_action_is_planned_and_leaving_some_out_moves_no_other() -
 
 
 @pytest.mark.slow
-def test_a_run_has_faults_that_matter() -> None:
-    outcome = simulate(1, hours=20)
-    told = "\n".join(words for _, _, words in outcome.trace)
+@pytest.mark.long_form
+def test_runs_have_faults_that_matter() -> None:
+    outcomes = [simulate(seed, hours=usual_or_long(8, long=20)) for seed in (0, 1, 2)]
+    told = "\n".join(words for outcome in outcomes for _, _, words in outcome.trace)
     for word in (
         "is killed",
         "fails over",
@@ -106,8 +121,15 @@ def test_a_run_has_faults_that_matter() -> None:
         "REWARD_EXISTS",
         "nothing",
         "retires",
+        "activated",
+        "ACTIVATION_EXISTS",
+        "REWARD_FOLDED",
+        "NO_REWARD",
+        "REWARD_FINAL",
+        ", the last for",
+        "instead of the reward",
     ):
         assert word in told, word
-    assert outcome.failovers > 0
-    assert not outcome.violations
+    assert all(outcome.failovers > 0 for outcome in outcomes)
+    assert not [violation for outcome in outcomes for violation in outcome.violations]
     assert describe_violation(1, simulate(1, hours=1), only=[]).startswith("seed 1")

@@ -11,14 +11,24 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.recommender import recommendation_id_of
-from topk_bandit.domain.bandits import Expired, Recommended, Rewarded
+from topk_bandit.domain.bandits import (
+    Activated,
+    Aggregation,
+    Expired,
+    Lapsed,
+    Recommended,
+    RewardAmended,
+    RewardCollected,
+    Rewarded,
+)
+from topk_bandit.lab.faults.endings import check_activation, check_corrections, check_rewards
 from topk_bandit.lab.faults.ledger import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import LoggedEvent, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
     from topk_bandit.lab.faults.ledger import Asked, Ledger, Posted
     from topk_bandit.lab.faults.server import Archive
     from topk_bandit.learning.policy import Limits
@@ -54,8 +64,7 @@ class _Log:
     def __init__(self, archive: Archive) -> None:
         self.recommended: dict[str, Recommended] = {}
         self.undone: dict[str, list[Recommended]] = defaultdict(list)
-        self.rewarded: dict[str, list[tuple[int, Rewarded]]] = defaultdict(list)
-        self.expired: dict[str, list[Expired]] = defaultdict(list)
+        self.stories: dict[str, list[LoggedEvent]] = defaultdict(list)
         self.repeated: list[str] = []
         self.gaps = [logged.position for place, logged in enumerate(archive.events, 1) if logged.position != place]
         for logged in archive.events:
@@ -70,22 +79,20 @@ class _Log:
                 if recommendation.recommendation_id in self.recommended:
                     self.repeated.append(recommendation.recommendation_id)
                 self.recommended[recommendation.recommendation_id] = event
-            case Rewarded(recommendation_id=one) as event:
-                self.rewarded[one].append((logged.position, event))
-            case Expired(recommendation_id=one) as event:
-                self.expired[one].append(event)
+            case Activated() | Lapsed() | RewardCollected() | Rewarded() | RewardAmended() | Expired() as event:
+                self.stories[event.recommendation_id].append(logged)
 
 
-def check_ledger(ledger: Ledger, archive: Archive, *, incarnation: str) -> list[str]:
-    """Return each promise that was broken, in a sentence."""
+def check_ledger(ledger: Ledger, archive: Archive, *, incarnation: str, settings: BanditSettings) -> list[str]:
+    """Return each promise that was broken, in a sentence; of the settings those matter that can't change meanwhile."""
     log = _Log(archive)
     return [
         *ledger.surprises,
         *(f"position {position} is not where it should be in the log" for position in log.gaps),
         *(f"{one} is recorded twice" for one in log.repeated),
         *_check_slates(ledger, log, incarnation),
-        *_check_ends(ledger, log),
-        *_check_rewards(ledger, log),
+        *_check_stories(ledger, log, settings),
+        *_check_rewards(ledger, log, settings),
     ]
 
 
@@ -123,42 +130,62 @@ def _check_answer(call: Asked, answer: Recommendation, expected_id: str, log: _L
         yield f"{call.request_id} is lost, and no failover has undone it"
 
 
-def _check_ends(ledger: Ledger, log: _Log) -> Iterator[str]:
-    for one in {**log.rewarded, **log.expired}:
-        ends = len(log.rewarded.get(one, ())) + len(log.expired.get(one, ()))
-        if ends != 1:
+def _check_stories(ledger: Ledger, log: _Log, settings: BanditSettings) -> Iterator[str]:
+    for one in dict.fromkeys([*log.stories, *ledger.activated, *ledger.corrected]):
+        story = log.stories.get(one, [])
+        ends = sum(isinstance(logged.event, Rewarded | Expired | Lapsed) for logged in story)
+        if ends > 1:
             yield f"{one} ended {ends} times"
-        if one not in log.recommended:
-            yield f"{one} ended, and was never recorded"
-    for one, rewards in log.rewarded.items():
-        for _, event in rewards:
-            if event.value not in {posted.value for posted in ledger.posted.get(one, ())}:
-                yield f"{one} has the reward {event.value}, which nobody posted"
-            if one in log.recommended and event.shown.slate != log.recommended[one].recommendation.slate:
-                yield f"the reward of {one} is learned for another slate"
+        if one not in log.recommended and story:
+            yield f"{one} has more in the log than it may, and was never recorded"
+        slate = log.recommended[one].recommendation.slate if one in log.recommended else ()
+        yield from check_activation(one, slate, story, ledger, settings)
+        yield from check_rewards(one, story, ledger, settings)
+        yield from check_corrections(one, story, ledger)
 
 
-def _check_rewards(ledger: Ledger, log: _Log) -> Iterator[str]:
+def _check_rewards(ledger: Ledger, log: _Log, settings: BanditSettings) -> Iterator[str]:
     given: dict[str, list[Asked]] = defaultdict(list)
     for call in (call for calls in ledger.asked.values() for call in calls):
         if call.answer is not None and not call.answer.degraded:
             given[call.answer.recommendation_id].append(call)
+    is_first = settings.reward_aggregation is Aggregation.FIRST
     for one, posts in ledger.posted.items():
         for posted in posts:
-            yield from _check_reward(posted, posts, log, given.get(one, []))
+            yield from _check_reward(posted, posts, log.stories.get(one, []), given.get(one, []), is_first=is_first)
 
 
-def _check_reward(posted: Posted, posts: list[Posted], log: _Log, given: list[Asked]) -> Iterator[str]:
-    one, learned = posted.recommendation_id, log.rewarded.get(posted.recommendation_id, [])
-    others = [other for other in posts if other is not posted]
+def _learned_at(posted: Posted, story: list[LoggedEvent], *, is_first: bool) -> set[int]:
+    """Return where in the log a reward may stand."""
+    places = set[int]()
+    for logged in story:
+        match logged.event:
+            case Rewarded(value=value) if not is_first or value == posted.value:
+                places.add(logged.position)
+            case RewardCollected(reward_id=reward_id, value=value) if (reward_id, value) == (
+                posted.reward_id,
+                posted.value,
+            ):
+                places.add(logged.position)
+    return places
+
+
+def _check_reward(
+    posted: Posted, posts: list[Posted], story: list[LoggedEvent], given: list[Asked], *, is_first: bool
+) -> Iterator[str]:
+    one, places = posted.recommendation_id, _learned_at(posted, story, is_first=is_first)
+    others = {other.value for other in posts if other is not posted and other.reward_id == posted.reward_id}
+    collected = any(
+        isinstance(logged.event, RewardCollected) and logged.event.reward_id == posted.reward_id for logged in story
+    )
     match posted.outcome:
-        case "accepted" if (posted.position, posted.value) not in {(at, event.value) for at, event in learned}:
+        case "accepted" if posted.position not in places:
             yield f"the reward {posted.value} of {one} was acknowledged, and is lost"
-        case "duplicate" if posted.position not in {0, *(at for at, event in learned if event.value == posted.value)}:
+        case "duplicate" if posted.position not in {0, *places}:
             yield f"the reward {posted.value} of {one} was acknowledged as one that is there, and is lost"
-        case "late" if learned:
+        case "late" if collected or (is_first and any(isinstance(logged.event, Rewarded) for logged in story)):
             yield f"the reward {posted.value} of {one} was late, and one is learned"
-        case "REWARD_EXISTS" if {other.value for other in others} <= {posted.value}:
+        case "REWARD_EXISTS" if others <= {posted.value}:
             yield f"the reward {posted.value} of {one} is called another one, and nobody posted another"
         case "not_found" if any(
             call.ended_at <= posted.began_at and call.failovers == posted.failovers for call in given

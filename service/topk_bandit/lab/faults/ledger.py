@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Recommendation
 
-__all__ = ["Asked", "Ledger", "Posted", "Told"]
+__all__ = ["Activation", "Asked", "Correction", "Ledger", "Posted", "Told"]
 
 
 class Told(StrEnum):
@@ -48,16 +48,46 @@ class Asked:
 
 @dataclass
 class Posted:
-    """One call of `Reward`; `outcome` is that of the receipt, or the word of a refusal, "" for neither."""
+    """One call of `Reward`; `outcome` is that of the receipt, or the word of a refusal, "" for neither.
+
+    `reward_id` and `final` are as the bandit takes them: where a slate has one reward, "" and True.
+    """
 
     number: int
     recommendation_id: str
     value: float
     began_at: float
+    reward_id: str = ""
+    final: bool = True
     told: Told = Told.NOTHING
     outcome: str = ""
     position: int = 0
     failovers: int = 0
+
+
+@dataclass
+class Activation:
+    """One call of `Activate`; `shown` is empty for the recommended slate, and `outcome` as that of `Posted`."""
+
+    number: int
+    recommendation_id: str
+    shown: tuple[str, ...]
+    told: Told = Told.NOTHING
+    outcome: str = ""
+    position: int = 0
+
+
+@dataclass
+class Correction:
+    """One call of `AmendReward`, or with the value None of `VoidReward`; `outcome` is as that of `Posted`."""
+
+    number: int
+    recommendation_id: str
+    reward_id: str
+    value: float | None
+    told: Told = Told.NOTHING
+    outcome: str = ""
+    position: int = 0
 
 
 @dataclass
@@ -66,6 +96,8 @@ class Ledger:
 
     asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
     posted: dict[str, list[Posted]] = field(default_factory=lambda: defaultdict(list))
+    activated: dict[str, list[Activation]] = field(default_factory=lambda: defaultdict(list))
+    corrected: dict[str, list[Correction]] = field(default_factory=lambda: defaultdict(list))
     retired: dict[str, float] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
 

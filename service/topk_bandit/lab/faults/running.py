@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Kernel, RecommendationRequest
+from topk_bandit.domain.bandits import (
+    Aggregation,
+    BanditSettings,
+    ConstantBeta,
+    Exploration,
+    Kernel,
+    RecommendationRequest,
+)
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.lab.faults.actions import HOUR, QUIET_SECONDS, plan
 from topk_bandit.lab.faults.checker import Replay, check_ledger
@@ -105,6 +112,8 @@ def _draw_settings(rng: np.random.Generator) -> BanditSettings:
         exploration=Exploration(ConstantBeta(1.0), 0.1, 0.2),
         reward_wait_ms=int(rng.integers(60_000, 3_000_000)),
         default_reward=-5.0,
+        reward_aggregation=Aggregation.FIRST if rng.random() < 0.4 else list(Aggregation)[int(rng.integers(1, 5))],
+        requires_activation=bool(rng.random() < 0.5),
     )
 
 
@@ -139,7 +148,8 @@ async def _check(shop: Shop, replay: Replay, hour: int) -> list[str]:
     for worker in shop.workers.values():
         found += await _check_model(shop, replay, worker)
     incarnation = (await next(iter(shop.workers.values())).bandits.get_bandit(NAME)).incarnation
-    return [*found, *shop.alarms.raised, *check_ledger(shop.ledger, shop.server.archive, incarnation=incarnation)]
+    told = check_ledger(shop.ledger, shop.server.archive, incarnation=incarnation, settings=shop.settings)
+    return [*found, *shop.alarms.raised, *told]
 
 
 async def _check_model(shop: Shop, replay: Replay, worker: Worker) -> list[str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from topk_bandit.domain.bandits import BanditName, Item, RecommendationRequest
+from topk_bandit.domain.bandits import Item, RecommendationRequest
 from topk_bandit.domain.errors import ConflictError, NotFoundError, TopkBanditError, UnavailableError
-from topk_bandit.lab.faults.ledger import Asked, Ledger, Posted, Told
+from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience
+from topk_bandit.lab.faults.ledger import Asked, Ledger, Told
 from topk_bandit.lab.faults.line import Line, Trouble
 from topk_bandit.lab.faults.worker import Alarms, start_worker
 
@@ -22,18 +23,12 @@ if TYPE_CHECKING:
     from topk_bandit.lab.faults.server import Server
     from topk_bandit.lab.faults.worker import Worker
 
-__all__ = ["NAME", "Shop"]
+__all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Shop"]
 
 T = TypeVar("T")
 
-NAME = BanditName("shop", "home")
 FIRST_ITEMS = 8
 MOST_ITEMS = 12
-IMPATIENT_SHARE = 0.1
-DEAF_SHARE = 0.04
-MOST_PATIENCE_SECONDS = 8.0
-"""The longest that a caller waits; a slate takes a dozen calls of the store at the worst, each with its timeout."""
-
 SILENCE_SECONDS = 2.9
 """Who retires an item waits for a worker that was heard of so lately; it is 3 seconds, in whole milliseconds."""
 
@@ -67,7 +62,7 @@ class Shop:
         self.alarms = Alarms()
         self.trace: list[tuple[float, int, str]] = []
         self.workers: dict[int, Worker] = {}
-        self._settings = settings
+        self.settings = settings
         self._rng = rng
         self._lines: list[Line] = []
         self._clocks = dict.fromkeys(range(n_workers), 0.0)
@@ -81,11 +76,6 @@ class Shop:
             "recommend": self._recommend,
             "recommend again": self._recommend_again,
             "reuse a request id": self._reuse,
-            "reward": self._reward,
-            "reward again": self._reward_again,
-            "reward otherwise": self._reward_otherwise,
-            "reward late": self._reward_late,
-            "reward nothing": self._reward_nothing,
             "add items": self._add_items,
             "retire an item": self._retire,
             "hide or show an item": self._hide_or_show,
@@ -100,6 +90,7 @@ class Shop:
             "set the store's clock": self._set_store_clock,
             "set a worker's clock": self._set_worker_clock,
             **dict.fromkeys(TROUBLES, self._trouble),
+            **Feedback(self).acts,
         }
 
     async def open(self) -> None:
@@ -107,7 +98,7 @@ class Shop:
         for number in self._clocks:
             self._start(number)
         bandits = self.workers[0].bandits
-        await bandits.create_bandit(NAME, self._settings)
+        await bandits.create_bandit(NAME, self.settings)
         self._items = [self._new_item() for _ in range(FIRST_ITEMS)]
         await bandits.upsert_items(NAME, [Item(item_id) for item_id in self._items])
 
@@ -145,16 +136,16 @@ class Shop:
         self, number: int, worker: Worker, request: RecommendationRequest, *, patience: float, deaf: bool = False
     ) -> Asked:
         """Ask a worker for a slate, and enter into the ledger what the caller is told."""
-        asked = Asked(number, request.request_id, worker.number, self._now())
+        asked = Asked(number, request.request_id, worker.number, self.now())
         self.ledger.asked[request.request_id].append(asked)
-        told, answer, word = await self._call(worker, worker.recommender.recommend(NAME, request), patience, deaf=deaf)
-        asked.told, asked.answer, asked.ended_at = told, answer, self._now()
+        told, answer, word = await self.call(worker, worker.recommender.recommend(NAME, request), patience, deaf=deaf)
+        asked.told, asked.answer, asked.ended_at = told, answer, self.now()
         asked.failovers = self.server.archive.failovers
         if answer is not None:
             word = f"{answer.recommendation_id[:8] or 'no id'} {','.join(answer.slate)} version {answer.model_version}"
             word += " degraded" * answer.degraded
             self._look_for_retired(asked, answer, worker)
-        self._note(number, f"worker {worker.number} is asked for {request.request_id}: {told} {word}")
+        self.note(number, f"worker {worker.number} is asked for {request.request_id}: {told} {word}")
         return asked
 
     def _look_for_retired(self, asked: Asked, answer: Recommendation, worker: Worker) -> None:
@@ -190,76 +181,25 @@ class Shop:
 
     async def _ask_any(self, action: Action, rng: np.random.Generator, request: RecommendationRequest) -> None:
         self._sent.setdefault(request.request_id, request)
-        if worker := self._any_worker(rng):
-            patience, deaf = _draw_patience(rng)
+        if worker := self.any_worker(rng):
+            patience, deaf = draw_patience(rng)
             await self.ask(action.number, worker, request, patience=patience, deaf=deaf)
 
-    async def _reward(self, action: Action, rng: np.random.Generator) -> None:
-        now_ms = self.server.clock_ms()
-        waiting = [
-            asked.answer.recommendation_id
-            for asked in self.ledger.newest_answers()
-            if asked.answer is not None
-            and asked.answer.recommendation_id not in self.ledger.posted
-            and (asked.answer.degraded or asked.answer.deadline_ms > now_ms)
-        ]
-        await self._post_one_of(action, rng, waiting)
-
-    async def _reward_late(self, action: Action, rng: np.random.Generator) -> None:
-        now_ms = self.server.clock_ms()
-        late = [
-            asked.answer.recommendation_id
-            for asked in self.ledger.newest_answers()
-            if asked.answer is not None and 0 < asked.answer.deadline_ms <= now_ms
-        ]
-        await self._post_one_of(action, rng, late[-24:])
-
-    async def _reward_again(self, action: Action, rng: np.random.Generator) -> None:
-        posted = [one for posts in list(self.ledger.posted.values())[-12:] for one in posts]
-        if posted:
-            again = posted[int(rng.integers(len(posted)))]
-            await self._post(action, rng, again.recommendation_id, again.value)
-
-    async def _reward_otherwise(self, action: Action, rng: np.random.Generator) -> None:
-        await self._post_one_of(action, rng, list(self.ledger.posted)[-12:])
-
-    async def _reward_nothing(self, action: Action, rng: np.random.Generator) -> None:
-        await self._post(action, rng, f"{action.seed:032x}", 1.0)
-
-    async def _post_one_of(self, action: Action, rng: np.random.Generator, ids: list[str]) -> None:
-        if ids:
-            await self._post(action, rng, ids[int(rng.integers(len(ids)))], round(float(rng.normal()), 6))
-
-    async def _post(self, action: Action, rng: np.random.Generator, recommendation_id: str, value: float) -> None:
-        worker = self._any_worker(rng)
-        if worker is None:
-            return
-        posted = Posted(action.number, recommendation_id, value, self._now())
-        self.ledger.posted[recommendation_id].append(posted)
-        patience, deaf = _draw_patience(rng)
-        call = worker.recommender.reward(NAME, recommendation_id, value)
-        posted.told, receipt, posted.outcome = await self._call(worker, call, patience, deaf=deaf)
-        posted.failovers = self.server.archive.failovers
-        if receipt is not None:
-            posted.outcome, posted.position = str(receipt.outcome), receipt.log_position
-        words = f"is told of {value} for {recommendation_id[:8]}: {posted.told} {posted.outcome}"
-        self._note(action.number, f"worker {worker.number} {words}")
-
     async def _add_items(self, action: Action, rng: np.random.Generator) -> None:
-        if worker := self._any_worker(rng):
+        if worker := self.any_worker(rng):
             new = [self._new_item() for _ in range(min(2, MOST_ITEMS - len(self._items)))]
             call = worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in new])
             await self._change(action, rng, worker, call, f"adds {','.join(new)}")
             self._items += new
 
     async def _retire(self, action: Action, rng: np.random.Generator) -> None:
-        worker = self._any_worker(rng)
-        if worker is None or len(self._items) <= self._settings.slate_size + 3:
+        worker = self.any_worker(rng)
+        if worker is None or len(self._items) <= self.settings.slate_size + 3:
             return
         item_id = self._items.pop(int(rng.integers(len(self._items))))
         call = worker.bandits.retire_items(NAME, [item_id])
         if await self._change(action, rng, worker, call, f"retires {item_id}"):
-            self.ledger.retired[item_id] = self._now()
+            self.ledger.retired[item_id] = self.now()
             for one in list(self.workers.values()):
                 request = RecommendationRequest(f"r{action.number}-{one.number}", (1.0, 0.0), None)
                 self.begin_call(self._ask_at_once(action, one, request))
@@ -269,7 +209,7 @@ class Shop:
 
     async def _hide_or_show(self, action: Action, rng: np.random.Generator) -> None:
         """Hide an item, or show the one that is hidden: enough are left for a slate."""
-        if worker := self._any_worker(rng):
+        if worker := self.any_worker(rng):
             hides = self._hidden not in self._items
             if hides:
                 self._hidden = self._items[int(rng.integers(len(self._items)))]
@@ -280,7 +220,7 @@ class Shop:
                 self._hidden = ""
 
     async def _change_settings(self, action: Action, rng: np.random.Generator) -> None:
-        worker = self._any_worker(rng)
+        worker = self.any_worker(rng)
         if worker is None:
             return
         default = None if rng.random() < 0.3 else round(float(rng.normal()), 3)
@@ -291,7 +231,7 @@ class Shop:
         await self._change(action, rng, worker, call, f"sets the default to {default}, the wait to {wait_ms} ms")
 
     async def _reset(self, action: Action, rng: np.random.Generator) -> None:
-        if worker := self._any_worker(rng):
+        if worker := self.any_worker(rng):
             request_id = f"reset {int(rng.integers(3))}"
             call = worker.bandits.reset_bandit(NAME, request_id=request_id)
             await self._change(action, rng, worker, call, f"has the bandit forget, as {request_id}")
@@ -299,15 +239,15 @@ class Shop:
     async def _change(
         self, action: Action, rng: np.random.Generator, worker: Worker, call: Coroutine[object, object, T], words: str
     ) -> bool:
-        patience, deaf = _draw_patience(rng)
-        told, _, word = await self._call(worker, call, patience, deaf=deaf)
-        self._note(action.number, f"worker {worker.number} {words}: {told} {word}")
+        patience, deaf = draw_patience(rng)
+        told, _, word = await self.call(worker, call, patience, deaf=deaf)
+        self.note(action.number, f"worker {worker.number} {words}: {told} {word}")
         return told is Told.ANSWER
 
     # What goes wrong.
 
     async def _kill(self, action: Action, rng: np.random.Generator) -> None:
-        if worker := self._any_worker(rng):
+        if worker := self.any_worker(rng):
             await self._kill_one(action, worker, dead_seconds=float(rng.uniform(0.1, 8.0)))
 
     async def _kill_all(self, action: Action, rng: np.random.Generator) -> None:
@@ -317,7 +257,7 @@ class Shop:
         )
 
     async def _kill_one(self, action: Action, worker: Worker, *, dead_seconds: float) -> None:
-        self._note(action.number, f"worker {worker.number} is killed")
+        self.note(action.number, f"worker {worker.number} is killed")
         del self.workers[worker.number]
         self._lines.remove(worker.line)
         for task, number in list(self._under_way.items()):
@@ -329,37 +269,37 @@ class Shop:
             self._start(worker.number)
 
     async def _trouble(self, action: Action, rng: np.random.Generator) -> None:
-        if worker := self._any_worker(rng):
+        if worker := self.any_worker(rng):
             what, share, seconds = TROUBLES[action.kind], float(rng.uniform(0.3, 1.0)), float(rng.uniform(0.2, 15.0))
-            self._note(action.number, f"line of worker {worker.number}: {what} for {share:.0%}, {seconds:.3f} s")
+            self.note(action.number, f"line of worker {worker.number}: {what} for {share:.0%}, {seconds:.3f} s")
             setattr(worker.line.trouble, what, share)
             await asyncio.sleep(seconds)
             setattr(worker.line.trouble, what, 0.0)
 
     async def _take_store_away(self, action: Action, rng: np.random.Generator) -> None:
         seconds = float(rng.uniform(0.2, 20.0))
-        self._note(action.number, f"the store is away, {seconds:.3f} s")
+        self.note(action.number, f"the store is away, {seconds:.3f} s")
         self.server.is_away = True
         await asyncio.sleep(seconds)
         self.server.is_away = False
 
     async def _fail_over(self, action: Action, rng: np.random.Generator) -> None:
         undone = self.server.fail_over(float(rng.uniform(0.0, 1.0)))
-        self._note(action.number, f"the store fails over, and {undone} events are undone")
+        self.note(action.number, f"the store fails over, and {undone} events are undone")
 
     async def _harm_snapshots(self, action: Action, rng: np.random.Generator) -> None:  # noqa: ARG002 - draws nothing
         self.server.harm_snapshots("lost" if action.kind.startswith("lose") else "unreadable")
-        self._note(action.number, action.kind)
+        self.note(action.number, action.kind)
 
     async def _set_store_clock(self, action: Action, rng: np.random.Generator) -> None:
         seconds = float(rng.uniform(-600.0, 7200.0))
         self.server.ahead_seconds += seconds
-        self._note(action.number, f"the store's clock jumps by {seconds:.3f} s")
+        self.note(action.number, f"the store's clock jumps by {seconds:.3f} s")
 
     async def _set_worker_clock(self, action: Action, rng: np.random.Generator) -> None:
         number, seconds = int(rng.integers(len(self._clocks))), float(rng.uniform(-7200.0, 7200.0))
         self._clocks[number] += seconds
-        self._note(action.number, f"the clock of worker {number} jumps by {seconds:.3f} s")
+        self.note(action.number, f"the clock of worker {number} jumps by {seconds:.3f} s")
 
     # What all of them need.
 
@@ -368,7 +308,7 @@ class Shop:
         self._lines.append(line)
 
         def clock_ms() -> int:
-            return 1_700_000_000_000 + round(1e3 * (self._now() + self._clocks[number]))
+            return 1_700_000_000_000 + round(1e3 * (self.now() + self._clocks[number]))
 
         self.workers[number] = start_worker(
             number, line, hooks=self.alarms, clock_ms=clock_ms, new_id=lambda: f"{self._rng.integers(2**62):016x}"
@@ -378,11 +318,12 @@ class Shop:
         self._n_items += 1
         return f"i{self._n_items}"
 
-    def _any_worker(self, rng: np.random.Generator) -> Worker | None:
+    def any_worker(self, rng: np.random.Generator) -> Worker | None:
+        """Draw a worker that lives."""
         alive = list(self.workers.values())
         return alive[int(rng.integers(len(alive)))] if alive else None
 
-    async def _call(
+    async def call(
         self, worker: Worker, call: Coroutine[object, object, T], patience: float, *, deaf: bool
     ) -> tuple[Told, T | None, str]:
         """Return what a caller is told: with a result, or the word of a refusal."""
@@ -412,17 +353,13 @@ class Shop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.ledger.surprises.append(f"the simulation itself failed: {type(error).__name__}: {error}")
 
-    def _note(self, number: int, words: str) -> None:
-        self.trace.append((self._now(), number, words))
+    def note(self, number: int, words: str) -> None:
+        """Enter into the trace what came of an action."""
+        self.trace.append((self.now(), number, words))
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return the virtual seconds."""
         return asyncio.get_running_loop().time()
-
-
-def _draw_patience(rng: np.random.Generator) -> tuple[float, bool]:
-    """Draw how long a caller waits, and whether the answer does not arrive."""
-    impatient, deaf = rng.random(2) < (IMPATIENT_SHARE, DEAF_SHARE)
-    return float(rng.uniform(2e-4, 2e-2)) if impatient else MOST_PATIENCE_SECONDS, bool(deaf)
 
 
 def _word_of(error: BaseException) -> str:

@@ -1,0 +1,222 @@
+"""What callers tell of slates that they were given: activations, rewards, and corrections of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from topk_bandit.domain.bandits import Aggregation, BanditName
+from topk_bandit.lab.faults.ledger import Activation, Correction, Posted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    import numpy as np
+
+    from topk_bandit.domain.bandits import ActivationReceipt, BanditSettings, Recommendation, RewardReceipt
+    from topk_bandit.lab.faults.actions import Action
+    from topk_bandit.lab.faults.ledger import Ledger, Told
+    from topk_bandit.lab.faults.server import Server
+    from topk_bandit.lab.faults.worker import Worker
+
+__all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Feedback", "draw_patience"]
+
+NAME = BanditName("shop", "home")
+IMPATIENT_SHARE = 0.1
+DEAF_SHARE = 0.04
+MOST_PATIENCE_SECONDS = 8.0
+"""The longest that a caller waits; a slate takes a dozen calls of the store at the worst, each with its timeout."""
+
+RECENT = 12
+"""Callers mostly speak of so many slates of late."""
+
+REWARD_IDS = ("look", "cart", "order")
+FINAL_SHARE = 0.3
+
+
+T = TypeVar("T")
+
+
+class Callers(Protocol):
+    """What all callers of a shop share: its workers, its server, the ledger and the trace."""
+
+    ledger: Ledger
+    server: Server
+    settings: BanditSettings
+
+    def any_worker(self, rng: np.random.Generator) -> Worker | None:
+        """Draw a worker that lives."""
+        ...
+
+    async def call(
+        self, worker: Worker, call: Coroutine[object, object, T], patience: float, *, deaf: bool
+    ) -> tuple[Told, T | None, str]:
+        """Return what a caller is told: with a result, or the word of a refusal."""
+        ...
+
+    def note(self, number: int, words: str) -> None:
+        """Enter into the trace what came of an action."""
+        ...
+
+    def now(self) -> float:
+        """Return the virtual seconds."""
+        ...
+
+
+class Feedback:
+    """Callers of a shop who know slates.
+
+    Attributes
+    ----------
+    acts
+        What carries out each kind of action.
+    """
+
+    def __init__(self, shop: Callers) -> None:
+        self._shop = shop
+        self._ledger = shop.ledger
+        self._has_several = shop.settings.reward_aggregation is not Aggregation.FIRST
+        self.acts: Mapping[str, Callable[[Action, np.random.Generator], Coroutine[None, None, None]]] = {
+            "reward": self._reward,
+            "reward again": self._reward_again,
+            "reward otherwise": self._reward_otherwise,
+            "reward late": self._reward_late,
+            "reward nothing": self._reward_nothing,
+            "reward more": self._reward_more,
+            "activate": self._activate,
+            "activate again": self._activate_again,
+            "activate otherwise": self._activate_otherwise,
+            "amend a reward": self._amend,
+            "void a reward": self._void,
+        }
+
+    def _given(self) -> list[Recommendation]:
+        """Return the newest answer to each request that has an id."""
+        return [asked.answer for asked in self._ledger.newest_answers() if asked.answer is not None]
+
+    def _waiting(self, told: Mapping[str, object]) -> list[Recommendation]:
+        """Return the slates whose deadlines are to come, and of which nothing of a kind was told yet."""
+        now_ms = self._shop.server.clock_ms()
+        given = [one for one in self._given() if one.recommendation_id not in told]
+        return [one for one in given if one.degraded or one.deadline_ms > now_ms]
+
+    # Rewards.
+
+    async def _reward(self, action: Action, rng: np.random.Generator) -> None:
+        waiting = [one.recommendation_id for one in self._waiting(self._ledger.posted)]
+        await self._post_one_of(action, rng, waiting)
+
+    async def _reward_late(self, action: Action, rng: np.random.Generator) -> None:
+        now_ms = self._shop.server.clock_ms()
+        late = [one.recommendation_id for one in self._given() if 0 < one.deadline_ms <= now_ms]
+        await self._post_one_of(action, rng, late[-2 * RECENT :])
+
+    async def _reward_again(self, action: Action, rng: np.random.Generator) -> None:
+        posted = [one for posts in list(self._ledger.posted.values())[-RECENT:] for one in posts]
+        if posted:
+            again = posted[int(rng.integers(len(posted)))]
+            final = again.final or rng.random() < FINAL_SHARE
+            await self._post(action, rng, again.recommendation_id, again.value, again.reward_id, final=final)
+
+    async def _reward_otherwise(self, action: Action, rng: np.random.Generator) -> None:
+        await self._post_one_of(action, rng, list(self._ledger.posted)[-RECENT:])
+
+    async def _reward_more(self, action: Action, rng: np.random.Generator) -> None:
+        """Post another one, where a slate may have several."""
+        if self._has_several:
+            await self._post_one_of(action, rng, list(self._ledger.posted)[-RECENT:])
+
+    async def _reward_nothing(self, action: Action, rng: np.random.Generator) -> None:
+        await self._post(action, rng, f"{action.seed:032x}", 1.0, self._draw_id(rng), final=True)
+
+    async def _post_one_of(self, action: Action, rng: np.random.Generator, ids: Sequence[str]) -> None:
+        if ids:
+            one, value = ids[int(rng.integers(len(ids)))], round(float(rng.normal()), 6)
+            final = not self._has_several or rng.random() < FINAL_SHARE
+            await self._post(action, rng, one, value, self._draw_id(rng), final=final)
+
+    def _draw_id(self, rng: np.random.Generator) -> str:
+        return REWARD_IDS[int(rng.integers(len(REWARD_IDS)))] if self._has_several else ""
+
+    async def _post(
+        self, action: Action, rng: np.random.Generator, one: str, value: float, reward_id: str, *, final: bool
+    ) -> None:
+        worker = self._shop.any_worker(rng)
+        if worker is None:
+            return
+        posted = Posted(action.number, one, value, self._shop.now(), reward_id, final)
+        self._ledger.posted[one].append(posted)
+        call = worker.recommender.reward(NAME, one, value, reward_id=reward_id, final=final)
+        name = f" as {reward_id}{', the last' * final}" if reward_id else ""
+        await self._tell(action, rng, worker, posted, call, what=f"{value}{name}")
+        posted.failovers = self._shop.server.archive.failovers
+
+    # Activations.
+
+    async def _activate(self, action: Action, rng: np.random.Generator) -> None:
+        waiting = self._waiting(self._ledger.activated)[-RECENT:]
+        if waiting:
+            chosen = waiting[int(rng.integers(len(waiting)))]
+            shown = chosen.slate[::-1] if rng.random() < 0.3 else ()
+            await self._show(action, rng, chosen.recommendation_id, shown)
+
+    async def _activate_again(self, action: Action, rng: np.random.Generator) -> None:
+        calls = [call for calls in list(self._ledger.activated.values())[-RECENT:] for call in calls]
+        if calls:
+            again = calls[int(rng.integers(len(calls)))]
+            await self._show(action, rng, again.recommendation_id, again.shown)
+
+    async def _activate_otherwise(self, action: Action, rng: np.random.Generator) -> None:
+        given = self._given()[-RECENT:]
+        if given:
+            chosen = given[int(rng.integers(len(given)))]
+            await self._show(action, rng, chosen.recommendation_id, (*chosen.slate[1:], chosen.slate[0]))
+
+    async def _show(self, action: Action, rng: np.random.Generator, one: str, shown: tuple[str, ...]) -> None:
+        if worker := self._shop.any_worker(rng):
+            activation = Activation(action.number, one, shown)
+            self._ledger.activated[one].append(activation)
+            call = worker.recommender.activate(NAME, one, shown)
+            await self._tell(action, rng, worker, activation, call, what=f"the showing of {','.join(shown) or 'all'}")
+
+    # Corrections.
+
+    async def _amend(self, action: Action, rng: np.random.Generator) -> None:
+        await self._correct(action, rng, round(float(rng.normal()), 6))
+
+    async def _void(self, action: Action, rng: np.random.Generator) -> None:
+        await self._correct(action, rng, None)
+
+    async def _correct(self, action: Action, rng: np.random.Generator, value: float | None) -> None:
+        posted, worker = list(self._ledger.posted)[-RECENT:], self._shop.any_worker(rng)
+        if not posted or worker is None:
+            return
+        one = posted[int(rng.integers(len(posted)))]
+        reward_id = "" if rng.random() < 0.3 else self._draw_id(rng)
+        correction = Correction(action.number, one, reward_id, value)
+        self._ledger.corrected[one].append(correction)
+        call = worker.recommender.correct_reward(NAME, one, value, reward_id=reward_id)
+        await self._tell(action, rng, worker, correction, call, what=f"{value} instead of {reward_id or 'the reward'}")
+
+    async def _tell(
+        self,
+        action: Action,
+        rng: np.random.Generator,
+        worker: Worker,
+        entry: Posted | Activation | Correction,
+        call: Coroutine[object, object, RewardReceipt | ActivationReceipt],
+        *,
+        what: str,
+    ) -> None:
+        """Carry out a call, and enter into the ledger what its caller is told."""
+        patience, deaf = draw_patience(rng)
+        entry.told, receipt, entry.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
+        if receipt is not None:
+            entry.outcome, entry.position = str(receipt.outcome), receipt.log_position
+        words = f"is told of {what} for {entry.recommendation_id[:8]}: {entry.told} {entry.outcome}"
+        self._shop.note(action.number, f"worker {worker.number} {words}")
+
+
+def draw_patience(rng: np.random.Generator) -> tuple[float, bool]:
+    """Draw how long a caller waits, and whether the answer does not arrive."""
+    impatient, deaf = rng.random(2) < (IMPATIENT_SHARE, DEAF_SHARE)
+    return float(rng.uniform(2e-4, 2e-2)) if impatient else MOST_PATIENCE_SECONDS, bool(deaf)
