@@ -57,12 +57,13 @@ def operating(bench: Bench) -> Outcome:
             Supervisor(settings) as supervisor,
             Client(supervisor.address, tenant="many", timeout=CALL_SECONDS) as client,
         ):
+            url = f"http://127.0.0.1:{supervisor.metrics_port}/metrics"
+            figures = _scraped(url, scrapes, key="idle", label="an idle service")
             Storefront.opened(client, seed=1).fill(OBSERVATIONS, lambda _done, _all: None)
             for number in range(1, bandits):
                 client.create_bandit(f"shelf-{number:04}", slate_size=2, item_capacity=4, context_dimension=1)
                 bench.report(number, bandits)
-            url = f"http://127.0.0.1:{supervisor.metrics_port}/metrics"
-            figures = _scraped(url, scrapes)
+            figures += _scraped(url, scrapes, key="used", label="one that was called")
             missing = [*absent(SELENIUM), *(program for program in BROWSER if shutil.which(program) is None)]
             if not missing:
                 figures += _visited(f"http://{supervisor.console_address}/", Path(folder), bandits, visits)
@@ -71,14 +72,19 @@ def operating(bench: Bench) -> Outcome:
     )
 
 
-def _scraped(url: str, scrapes: int) -> list[Figure]:
+def _scraped(url: str, scrapes: int, *, key: str, label: str) -> list[Figure]:
     """Return what a scrape takes of the supervisor's processor time, and how many series it gives."""
     command = [sys.executable, "-c", SCRAPE, url]
     subprocess.run([*command, "2"], capture_output=True, check=True)  # what is loaded once
-    before = time.process_time()
+    start, before = time.perf_counter(), time.process_time()
     series = subprocess.run([*command, str(scrapes)], capture_output=True, check=True, text=True).stdout
-    cpu = 1e3 * (time.process_time() - before) / scrapes
-    return [Figure("scrape_cpu", "CPU of a scrape", cpu, "ms"), Figure("series", "series of it", float(series))]
+    took, scraped = time.perf_counter() - start, time.process_time()
+    time.sleep(took)
+    cpu = 1e3 * ((scraped - before) - (time.process_time() - scraped)) / scrapes
+    return [
+        Figure(f"{key}_scrape_cpu", f"CPU of a scrape, {label}", cpu, "ms"),
+        Figure(f"{key}_series", f"series, {label}", float(series)),
+    ]
 
 
 def _visited(url: str, folder: Path, bandits: int, visits: int) -> list[Figure]:
