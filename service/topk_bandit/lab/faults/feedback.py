@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from topk_bandit.lab.faults.server import Server
     from topk_bandit.lab.faults.worker import Worker
 
-__all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Feedback", "draw_patience"]
+__all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Callers", "Feedback", "draw_patience"]
 
 NAME = BanditName("shop", "home")
 IMPATIENT_SHARE = 0.1
