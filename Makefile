@@ -59,7 +59,7 @@ test-fast: compile  ## Run what tells most in the least time
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
 
-bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test` has run them for this one
+bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test` and `make test-slow` have run them for this one
 	$(BIN)/python -m tests.bits --quick
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for

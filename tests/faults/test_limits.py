@@ -5,19 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.faults.service import serving
+from tests.rpc.wire import longest_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from topk_bandit.client import Client
-
-
-DIGITS = {ord("0") + digit: 0x1F34A + digit for digit in range(10)}
-
-
-def longest_id(number: int) -> str:
-    """Return an id of 128 characters of four bytes each."""
-    return f"{number:0128}".translate(DIGITS)
 
 
 ITEMS = [longest_id(number) for number in range(10_000)]

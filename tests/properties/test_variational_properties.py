@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -46,6 +47,7 @@ def rounding(bounds: NDArray[np.float64]) -> float:
     return 1e-9 * float(1.0 + np.abs(bounds).max())
 
 
+@pytest.mark.slow
 @given(asked(), BOUNDS)
 def test_the_bound_never_falls_and_stays_below_certainty(given_: Asked, bound: Bound) -> None:
     found = fit(given_.features, given_.orderings, prior=given_.prior, bound=bound, max_sweeps=60)

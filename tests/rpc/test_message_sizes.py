@@ -9,7 +9,7 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 from google.protobuf.duration_pb2 import Duration
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.studies import TASTE, study_server
-from tests.rpc.wire import refused
+from tests.rpc.wire import longest_id, refused
 
 from topk_bandit.process.settings import Settings
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -26,14 +26,6 @@ HOME = "tenants/acme/bandits/home"
 LIMIT = Settings().max_message_bytes
 OF_GRPC = 4 * 1024 * 1024
 """What gRPC takes unless it is told otherwise."""
-
-
-DIGITS = {ord("0") + digit: 0x1F34A + digit for digit in range(10)}
-
-
-def longest_id(number: int) -> str:
-    """Return an id of 128 characters of four bytes each."""
-    return f"{number:0128}".translate(DIGITS)
 
 
 ITEMS = [longest_id(number) for number in range(10_000)]

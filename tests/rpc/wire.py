@@ -89,6 +89,14 @@ def create(channel: grpc.Channel, name: str = HOME, *, items: Iterable[str] = "a
     stub.UpsertItems(bandit_pb.UpsertItemsRequest(bandit=name, items=added), timeout=10)
 
 
+_DIGITS = {ord("0") + digit: 0x1F34A + digit for digit in range(10)}
+
+
+def longest_id(number: int) -> str:
+    """Return an id of 128 characters of four bytes each."""
+    return f"{number:0128}".translate(_DIGITS)
+
+
 def recommend(channel: grpc.Channel, *, timeout: float = 10, **request: object) -> recommender_pb.RecommendResponse:
     wanted = recommender_pb.RecommendRequest(**{"bandit": HOME, **request})
     return RecommenderServiceStub(channel).Recommend(wanted, timeout=timeout)

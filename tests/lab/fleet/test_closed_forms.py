@@ -78,6 +78,7 @@ def test_a_worker_of_exponential_work_waits_by_erlang_s_formula(cores: int, load
     check(mean + wait, lambda seed: mean_wait(simulate(of_cores, asked, seed=seed)), within=0.12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [0.4, 0.7])
 def test_a_worker_of_equal_work_waits_by_pollaczek_and_khinchine(load: float) -> None:
     work = 0.01

@@ -91,6 +91,7 @@ def test_what_is_assumed_makes_intervals_narrower(target: str) -> None:
     assert width(target, "dr-ips") < width(target, "ips")
 
 
+@pytest.mark.slow
 def test_balanced_weights_make_the_narrowest_intervals_of_policies_far_from_the_logged_one() -> None:
     for target in ("fixed", "contextual"):
         assert width(target, "balanced") < 0.75 * width(target, "dr-pi")

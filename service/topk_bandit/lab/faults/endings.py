@@ -33,7 +33,7 @@ Rewards: TypeAlias = tuple[tuple[str, float | None], ...]
 
 
 def come_to(kind: Aggregation, rewards: Rewards) -> float | None:
-    """Return what rewards come to, None without any that counts."""
+    """Return what rewards come to, None without any that counts: worked out anew, to hold the store to it."""
     values = [value for _, value in rewards if value is not None]
     if not values:
         return None

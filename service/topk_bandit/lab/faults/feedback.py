@@ -32,7 +32,6 @@ RECENT = 12
 REWARD_IDS = ("look", "cart", "order")
 FINAL_SHARE = 0.3
 
-
 T = TypeVar("T")
 
 
