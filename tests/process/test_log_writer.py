@@ -123,6 +123,39 @@ def test_threads_share_it(pipe: tuple[TextIO, TextIO]) -> None:
     assert [pipe[0].readline() for _ in range(400)] == ["z\n"] * 400
 
 
+COLLECTED = """
+import faulthandler, gc, logging, threading
+from topk_bandit.process.logs import configure
+
+class Circle:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        logging.info("collected")
+
+def log():
+    for number in range(3000):
+        Circle()
+        logging.info("number %d", number)
+
+faulthandler.dump_traceback_later(60, exit=True)
+configure("text", level="INFO")
+gc.set_threshold(5)
+threads = [threading.Thread(target=log) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_garbage_may_log_wherever_it_is_collected() -> None:
+    run = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stderr.count("number 2999") == 3
+    assert run.stderr.count("collected") > 8000
+
+
 def test_the_last_lines_of_a_process_are_written() -> None:
     script = "import logging; from topk_bandit.process.logs import configure; configure('text', level='INFO')\n"
     script += "for number in range(500): logging.info('number %d', number)\n1 / 0"

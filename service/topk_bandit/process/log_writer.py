@@ -2,6 +2,9 @@
 
 Who reads standard error may stall, and then a write to it blocks: a pipe to a collector that hangs, a terminal that
 was stopped. Lines wait meanwhile, up to a bound, and what is beyond it is lost and told of once lines flow again.
+
+Garbage may be collected anywhere, in that thread too, and what is collected may log: a task that nobody awaited, a
+socket that nobody closed. So that thread holds no lock that who logs waits for, and who logs never waits for it.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 __all__ = ["LogWriter"]
 
@@ -37,12 +40,10 @@ class LogWriter(logging.Handler):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._lost = 0
-        self._is_idle = True
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._waiting: SimpleQueue[bytes | Callable[[], None]] = SimpleQueue()
+        self._given_bytes = self._lost = 0  # changed by who logs, under the handler's lock
+        self._done_bytes = 0  # changed by the thread alone
+        threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have a record written soon, or lose it if too many wait."""
@@ -51,41 +52,38 @@ class LogWriter(logging.Handler):
         except Exception:  # noqa: BLE001 - as the library's own handlers do: a bad record is told, and nothing fails
             self.handleError(record)
             return
-        with self._changed:
-            if self._waiting_bytes + len(line) > MOST_WAITING_BYTES:
-                self._lost += 1
-                return
-            self._waiting.append(line)
-            self._waiting_bytes += len(line)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        size = len(line)
+        if self._given_bytes - self._done_bytes + size > MOST_WAITING_BYTES:
+            self._lost += 1
+            return
+        self._given_bytes += size
+        self._waiting.put(line)
 
     def flush(self) -> None:
         """Wait until all is written, or as long as can be waited for."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_idle and not self._waiting, timeout=FLUSH_SECONDS)
+        written = threading.Lock()
+        written.acquire()
+        self._waiting.put(written.release)
+        written.acquire(timeout=FLUSH_SECONDS)
 
     def _write_all(self) -> None:
+        told = 0
         while True:
-            with self._changed:
-                self._is_idle = not self._waiting
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting)
-                self._is_idle = False
-                lines, lost = [*self._waiting], self._lost
-                self._waiting.clear()
-                self._waiting_bytes = self._lost = 0
-            for line in (*lines, *self._told(lost)):
-                self._write(line)
+            waiting = self._waiting.get()
+            if not isinstance(waiting, bytes):
+                waiting()
+                continue
+            self._write(waiting)
+            self._done_bytes += len(waiting)
+            lost = self._lost
+            if lost > told:
+                self._write(self._losses(lost - told))
+                told = lost
 
-    def _told(self, lost: int) -> Iterator[bytes]:
-        if not lost:
-            return
+    def _losses(self, lost: int) -> bytes:
         text = "%d records are lost: nobody read what was logged"
         record = logging.LogRecord(__name__, logging.ERROR, __file__, 0, text, (lost,), None)
-        yield f"{self.format(record)}\n".encode()
+        return f"{self.format(record)}\n".encode()
 
     def _write(self, line: bytes) -> None:
         """Write a line, at once so that lines of several processes stay whole, however long that takes."""
