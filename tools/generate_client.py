@@ -15,7 +15,7 @@ SOURCES = ("asynchronous.py", "asynchronous_operators.py", "asynchronous_outbox.
 
 # Each pattern and what stands for it in the synchronous client, in docstrings too. The order matters.
 REWRITES = (
-    (r"\bMake it inside the event loop .*\n", "Safe to share between threads.\n"),
+    (r"\bMake it inside the event loop .*\n", "Safe to share between threads, and with processes that are forked.\n"),
     (r"\ban ``async with``", "a ``with``"),
     (r"\basync (?=def|for|with)", ""),
     (r"\bawait asyncio\.to_thread\(\s*([\w.]+)(?:, )?", r"\1("),

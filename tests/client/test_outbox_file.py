@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sqlite3
 import tempfile
 import time
@@ -67,6 +66,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_every_commit_is_synced(path: Path, clock: Clock) -> None:
     with opened(path, clock) as [file]:
+        assert file._connection
         assert file._connection.execute("PRAGMA synchronous").fetchall() == [(2,)]
         assert file._connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
 
@@ -187,26 +187,6 @@ def test_nothing_is_written_to_a_file_that_was_deleted(path: Path, clock: Clock,
             add(file, "lost")
         assert caught.value.details.reason == "OUTBOX_FAILED"
         assert taken(file) == ["kept"]  # what this process has is delivered all the same
-
-
-def test_a_forked_process_that_closes_it_waits_for_nothing(path: Path, clock: Clock) -> None:
-    with opened(path, clock) as [file], file._lock:
-        process = multiprocessing.get_context("fork").Process(target=file.close)
-        process.start()
-        process.join(PATIENCE)
-        ended = process.exitcode
-        process.kill()
-    assert ended == 0
-
-
-def test_an_outbox_is_not_taken_over_a_fork(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(path, clock) as [file]:
-        other = os.getpid() + 1
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "getpid", lambda: other)
-            with pytest.raises(RuntimeError, match="fork"):
-                file.pending()
-        assert file.pending() == 0
 
 
 STEPS = st.lists(

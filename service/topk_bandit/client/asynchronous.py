@@ -17,10 +17,10 @@ from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
+from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.hedging import AsyncHedged, checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
-from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.loops import answer_of
 from topk_bandit.client.operations import merged
 from topk_bandit.client.values import Kernel
@@ -110,21 +110,26 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             retry=retry,
             fallback_timeout=fallback_timeout,
             breaker=breaker,
+            raise_late=raise_late,
             clock=clock,
             random=random,
             new_request_id=new_request_id,
         )
         self._sleep = sleep
-        self._late = LateRewards(raises=raise_late)
         self._target = target
+        self._tls = tls
         self._hedge_after = checked_delay(hedge_after)
-        self._channels = [_open(target, tls)]
-        if hedge_after is not None:
-            self._channels.append(_open(target, tls))
+        self._connect()
+        follow_forks(self)
+
+    def _connect(self) -> None:
+        count = 1 if self._hedge_after is None else 2
+        self._channels = [_open(self._target, self._tls) for _ in range(count)]
         self._stubs = [{stub: stub(channel) for stub in STUBS} for channel in self._channels]
 
     async def close(self) -> None:
         """Let go of the connection; calls under way are cancelled."""
+        self._is_closed = True
         for channel in self._channels:
             await channel.close(None)
 

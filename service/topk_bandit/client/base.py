@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.errors import ClientError, DeadlineExceeded, ErrorDetails
 from topk_bandit.client.fallbacks import Fallbacks
+from topk_bandit.client.late_rewards import LateRewards
 from topk_bandit.client.operations import Operations
 from topk_bandit.client.operator_operations import OperatorOperations
 from topk_bandit.client.retries import Attempts, RetryPolicy
@@ -67,8 +69,16 @@ def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
 
 
+# Kept for good: what lets go of a parent's channel waits for threads that a forked process does not have.
+_parents_channels: list[object] = []
+
+
 class BaseClient:
     """The calls and the retries of one tenant's client."""
+
+    _channels: list[Any]
+    _run: Callable[..., Any]
+    _connect: Callable[[], None]
 
     def __init__(
         self,
@@ -79,6 +89,7 @@ class BaseClient:
         retry: RetryPolicy | None,
         fallback_timeout: float,
         breaker: BreakerPolicy | None,
+        raise_late: bool,
         clock: Callable[[], float],
         random: Callable[[], float],
         new_request_id: Callable[[], str],
@@ -90,9 +101,28 @@ class BaseClient:
         self._timeout = _checked(timeout)
         self._fallback_timeout = _checked(fallback_timeout)
         self._fallbacks = Fallbacks(breaker, clock=clock)
+        self._late = LateRewards(raises=raise_late)
         self._retry = retry or RetryPolicy()
         self._clock = clock
         self._random = random
+        self._is_closed = False
+
+    @property
+    def _goes_over_forks(self) -> bool:
+        """Whether a forked process can use it, too; an asynchronous client has an event loop, which it can't."""
+        return not inspect.iscoroutinefunction(self._run)
+
+    def _before_fork(self) -> None:
+        """Need nothing: what it has stays with this process."""
+
+    def _after_fork(self, *, is_child: bool) -> None:
+        """Share nothing with the process that this one was forked from."""
+        if self._is_closed or not is_child or not self._goes_over_forks:
+            return
+        self._fallbacks.renew()
+        self._late.renew()
+        _parents_channels.append(self._channels)
+        self._connect()
 
     def _attempts(self, operation: Operation[Any], timeout: float | None) -> Attempts:
         return Attempts(

@@ -53,9 +53,13 @@ class Breaker:
     def __init__(self, policy: BreakerPolicy | None, *, clock: Callable[[], float]) -> None:
         self._policy = policy
         self._clock = clock
-        self._lock = threading.Lock()
+        self.renew()
         self._failures = 0
         self._next_try = 0.0
+
+    def renew(self) -> None:
+        """Be free of whoever held the lock, of whom this process has nothing; see `topk_bandit.client.forks`."""
+        self._lock = threading.Lock()
 
     def lets_through(self) -> bool:
         """Return whether to ask the service now; while it is open, one caller is told so in each pause."""

@@ -23,6 +23,7 @@ from topk_bandit.client.errors import (
     Unauthenticated,
     Unavailable,
 )
+from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.late_rewards import error_of_late, error_of_late_activation
 from topk_bandit.client.loops import LoopClosedError
 from topk_bandit.client.outbox_file import KeptActivation, KeptReward
@@ -72,6 +73,8 @@ class Courier:
     ----------
     send
         Makes a call within so many seconds, and returns its result.
+    goes_over_forks
+        Whether a forked process can send, too.
     on_refused
         Told of each call that is taken out undelivered, before it is (perhaps twice); None logs the first of a kind.
     """
@@ -86,6 +89,7 @@ class Courier:
         late: LateRewards,
         retry: RetryPolicy,
         random: Callable[[], float],
+        goes_over_forks: bool,
         on_refused: Callable[[Refusal], object] | None,
     ) -> None:
         self._file = file
@@ -95,7 +99,15 @@ class Courier:
         self._late = late
         self._retry = retry
         self._random = random
+        self._goes_over_forks = goes_over_forks
+        self._is_ours = True
         self._on_refused = on_refused
+        self._begin()
+        self._start()
+        follow_forks(self)
+
+    def _begin(self) -> None:
+        """Know of nothing that was delivered, and have no threads."""
         self._lock = threading.Lock()
         self._delivered = 0
         self._refused: Counter[tuple[str, str]] = Counter()
@@ -105,25 +117,51 @@ class Courier:
         self._batch = _MAX_BATCH
         self._woken = threading.Event()
         self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"topk-bandit outbox {number}", daemon=True)
-            for number in range(_CALLS)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._threads or self._stopped.is_set():
+                return
+            self._threads = [
+                threading.Thread(target=self._work, name=f"topk-bandit outbox {number}", daemon=True)
+                for number in range(_CALLS)
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def _before_fork(self) -> None:
+        """Have nobody at work on the file."""
+        self._file.before_fork()
+
+    def _after_fork(self, *, is_child: bool) -> None:
+        """Go on; in a forked process with threads of its own, once it writes something."""
+        self._file.after_fork()
+        if is_child:
+            self._is_ours = self._goes_over_forks
+            self._begin()
+
+    def _check_ours(self) -> None:
+        if not self._is_ours:
+            raise RuntimeError("an asynchronous outbox can't be taken over a fork: make it in the process that uses it")
 
     def add_reward(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
         """Write a reward to disk, and see to it soon."""
+        self._check_ours()
         self._file.add_reward(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        self._start()
         self._woken.set()
 
     def add_activation(self, bandit: str, recommendation_id: str, shown: Sequence[str]) -> None:
         """Write an activation to disk, and see to it soon."""
+        self._check_ours()
         self._file.add_activation(bandit, recommendation_id, shown)
+        self._start()
         self._woken.set()
 
     def status(self) -> OutboxStatus:
         """Return where the outbox stands."""
+        self._check_ours()
         pending, oldest = self._file.pending(), self._file.oldest()
         reasons: Counter[str] = Counter()
         with self._lock:
@@ -139,16 +177,16 @@ class Courier:
 
     def flush(self, timeout: float) -> int:
         """Wait until nothing is left, or the time is up; return how many calls are left."""
+        self._check_ours()
         end = time.monotonic() + timeout
+        self._start()
         self._woken.set()
         while (left := self._file.pending()) and time.monotonic() < end and not self._stopped.is_set():
             time.sleep(_FLUSH_PAUSE_SECONDS)
         return left
 
     def close(self) -> None:
-        """End after the calls under way; a forked process has none of the threads, and ends nothing."""
-        if not self._file.is_ours:
-            return
+        """End after the calls under way."""
         self._stopped.set()
         self._woken.set()
         for thread in self._threads:

@@ -39,10 +39,15 @@ class Fallbacks:
 
     def __init__(self, breaker: BreakerPolicy | None, *, clock: Callable[[], float]) -> None:
         self._breaker = Breaker(breaker, clock=clock)
-        self._lock = threading.Lock()
+        self.renew()
         self._sources: Counter[Source] = Counter()
         self._kinds: Counter[tuple[str, str]] = Counter()
         self._sizes: dict[str, int] = {}
+
+    def renew(self) -> None:
+        """Be free of whoever held a lock, of whom this process has nothing; see `topk_bandit.client.forks`."""
+        self._lock = threading.Lock()
+        self._breaker.renew()
 
     @property
     def sources(self) -> Mapping[Source, int]:

@@ -32,6 +32,10 @@ class LateRewards:
     def __init__(self, *, raises: bool) -> None:
         self.counts: Counter[str] = Counter()
         self._raises = raises
+        self.renew()
+
+    def renew(self) -> None:
+        """Be free of whoever held the lock, of whom this process has nothing; see `topk_bandit.client.forks`."""
         self._lock = threading.Lock()
 
     def note(self, bandit: str, receipts: Iterable[RewardReceipt]) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.client.errors import ErrorDetails, ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["KeptActivation", "KeptCall", "KeptReward", "OutboxFile"]
@@ -85,9 +85,11 @@ class KeptActivation:
 
 KeptCall = KeptReward | KeptActivation
 
+_DELETED = "was deleted or replaced: make the outbox anew"
+
 
 class OutboxFile:
-    """One connection to the file, safe to share between threads; it must not be taken over a fork.
+    """One connection to the file, safe to share between threads, and taken over a fork if it is told of it.
 
     Parameters
     ----------
@@ -109,19 +111,29 @@ class OutboxFile:
         self._lease = lease
         self._now = now
         self._lock = threading.Lock()
-        self._process = os.getpid()
-        self._connection = _open(self._path)
+        self._is_closed = False
+        self._connection: sqlite3.Connection | None = _open(self._path)
+        self._identity = _identity(self._path)
         try:
             self._prepare(tenant)
-            self._identity = _identity(self._path)
         except BaseException:
             self._connection.close()
             raise
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether this is the process that opened it, and not one that was forked since."""
-        return os.getpid() == self._process
+    def before_fork(self) -> None:
+        """Close the file until it is used again: SQLite's locks of it would not be those of a forked process.
+
+        One that is not in its place any more could not be opened again, and is kept as it is.
+        """
+        self._lock.acquire()  # so that nobody is writing to it
+        if self._connection is not None and self.is_in_place:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def after_fork(self) -> None:
+        """Let it be used again, in both processes."""
+        self._lock.release()
 
     @property
     def is_in_place(self) -> bool:
@@ -147,7 +159,7 @@ class OutboxFile:
     def _add(self, *columns: str | float | None) -> None:
         with self._changing() as connection:
             if not self.is_in_place:
-                raise _failed(self._path, "was deleted or replaced: make the outbox anew")
+                raise _failed(self._path, _DELETED)
             [(held,)] = connection.execute("SELECT calls FROM size")
             if held >= self._max_waiting:
                 raise _full(self._path, self._max_waiting)
@@ -192,11 +204,11 @@ class OutboxFile:
             return None if found is None else float(found[0])
 
     def close(self) -> None:
-        """Let go of the file; it may be closed twice, and a forked process leaves it alone."""
-        if not self.is_ours:
-            return  # the lock may have been taken when it was forked, and nobody here lets go of it
+        """Let go of the file; it may be closed twice."""
         with self._lock:
-            self._connection.close()
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.close()
 
     def _prepare(self, tenant: str) -> None:
         with self._changing() as connection:
@@ -213,13 +225,20 @@ class OutboxFile:
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        if not self.is_ours:
-            raise RuntimeError("an outbox can't be taken over a fork: make it in the process that uses it")
         with self._lock:
+            if self._connection is None:
+                self._connection = self._open_again()
             try:
                 yield self._connection
             except sqlite3.Error as error:
                 raise _failed(self._path, error) from error
+
+    def _open_again(self) -> sqlite3.Connection:
+        if self._is_closed:
+            raise _failed(self._path, "is closed")
+        if not self.is_in_place:
+            raise _failed(self._path, _DELETED)
+        return _open(self._path)
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:

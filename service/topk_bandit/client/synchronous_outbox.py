@@ -31,12 +31,12 @@ _LONGEST_ID = 128
 class Outbox:
     """Rewards and activations that can't be lost: on disk before a call returns, delivered when the service takes them.
 
-    Safe to share between threads.
+    Safe to share between threads, and with processes that are forked.
     What is written stays until the service has answered for it, across restarts of both; each has its effect once,
     however often it is sent. What is written about one slate is delivered in the order it was written, an activation
     before the slate's reward. Several processes of a machine may share a file, on a local disk; each delivers what
-    it finds there. After a fork make another one. Close it before its client, or use it in a ``with`` statement:
-    what is left then is delivered by whoever opens the file next.
+    it finds there. Close it before its client, or use it in a ``with`` statement: what is left then is delivered
+    by whoever opens the file next.
 
     Parameters
     ----------
@@ -79,6 +79,7 @@ class Outbox:
             late=client._late,
             retry=client._retry,
             random=client._random,
+            goes_over_forks=client._goes_over_forks,
             on_refused=on_refused,
         )
 
