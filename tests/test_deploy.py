@@ -48,6 +48,12 @@ def instructions() -> list[list[str]]:
     return [line.split(maxsplit=1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
+def test_a_linter_of_images_finds_nothing() -> None:
+    command = [Path(sys.executable).with_name("hadolint"), "--no-color", DEPLOY / "Containerfile"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "")
+
+
 def last(instruction: str) -> str:
     return [rest for word, rest in instructions() if word == instruction][-1]
 
