@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-slow test-fast compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe typescript sbom image-check peers load bench lock clean
+	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe grafana typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe test test-slow bits-quick typescript sbom  ## Run all that CI runs, but for the image
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow bits-quick typescript sbom  ## Run all that CI runs, but for the image
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
@@ -157,6 +157,12 @@ axe: tests/axe/node_modules/.package-lock.json  ## Fetch what the console's acce
 
 tests/axe/node_modules/.package-lock.json: tests/axe/package-lock.json
 	npm --prefix tests/axe ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+grafana: tests/grafana/node_modules/.package-lock.json  ## Fetch Grafana's own types, with which the dashboards are checked
+
+tests/grafana/node_modules/.package-lock.json: tests/grafana/package-lock.json
+	npm --prefix tests/grafana ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 TYPESCRIPT := clients/typescript
