@@ -430,15 +430,16 @@ def test_the_loop_is_free_while_the_disk_is_not(server: RunningServer, path: Pat
 
 
 def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, path: Path) -> None:
-    async def run() -> None:
+    async def run() -> AsyncOutbox:
         client = AsyncClient(server.target, tenant="acme", timeout=0.5)
         outbox = AsyncOutbox(path, client)
         await outbox.reward("nowhere", "r", 1.0)
         server.shop.away = True
         await asyncio.sleep(0.05)
         await client.close()
+        return outbox
 
-    asyncio.run(run())
+    outbox = asyncio.run(run())
     end = time.monotonic() + PATIENCE
     with sqlite3.connect(path) as other:  # a new reward, so that the courier has something to send
         other.execute(
@@ -449,3 +450,4 @@ def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, 
     while any(thread.name.startswith("topk-bandit outbox") for thread in threading.enumerate()):
         assert time.monotonic() < end
         time.sleep(0.02)
+    outbox._courier.close()

@@ -68,9 +68,15 @@ class EventsFile:
         self._kept = 0
         try:
             self._connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
-            self._prepare(path)
         except sqlite3.Error as error:
-            raise ConfigurationError(f"{path} can't keep events: {error}") from None
+            raise _refused(path, error) from None
+        try:
+            self._prepare(path)
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise _refused(path, error) from None
+            raise
 
     def _prepare(self, path: Path | None) -> None:
         execute = self._connection.execute
@@ -107,3 +113,7 @@ class EventsFile:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _refused(path: Path | None, error: sqlite3.Error) -> ConfigurationError:
+    return ConfigurationError(f"{path} can't keep events: {error}")
