@@ -38,7 +38,7 @@ def home(client: EitherClient) -> str:
 
 
 def test_the_services_slate_is_marked_and_counted(client: EitherClient, home: str) -> None:
-    slate = client.recommend(home, fallback=OWN)
+    slate = client.recommend(home, fallback=OWN, timeout=20.0)
     assert (slate.source, set(slate.items) <= set("abc"), slate.id != "") == (Source.SERVICE, True, True)
     assert not slate.degraded
     assert (client.slates, client.fallbacks) == ({Source.SERVICE: 1}, {})
@@ -47,7 +47,7 @@ def test_the_services_slate_is_marked_and_counted(client: EitherClient, home: st
 def test_a_fallback_is_marked_cut_and_counted_and_has_no_id(
     server: RunningServer, client: EitherClient, home: str
 ) -> None:
-    client.recommend(home, fallback=OWN)
+    client.recommend(home, fallback=OWN, timeout=20.0)
     server.shop.away = True
     slate = client.recommend(home, fallback=OWN)
     assert (slate.source, slate.items, slate.id) == (Source.FALLBACK, ("z", "y"), "")
@@ -96,8 +96,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("wrong", "reason"), MISTAKES)
 def test_a_callers_mistake_breaks_no_page_and_is_heard_of_once(
-    client: EitherClient, home: str, wrong: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+    make: Callable[..., EitherClient],
+    door: str,
+    home: str,
+    wrong: dict[str, Any],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    client = make(door, fallback_timeout=20.0)
     for _ in range(7):  # more than open the breaker: the service is well
         assert client.recommend(home, fallback=OWN, **wrong).source is Source.FALLBACK
     assert client.fallbacks == {reason: 7}
