@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["diff", "dump", "evaluate", "replay"]
 
 _WIDTH = 24
+_PATIENCE_SECONDS = 10.0  # nobody waits for a slate here
 
 
 def dump(given: argparse.Namespace) -> int:
@@ -126,7 +127,8 @@ def _limits(given: argparse.Namespace) -> Limits:
 
 
 async def _dumped(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:
-    store = await RedisStore.connect(url, prefix=chosen.key_prefix, timeout=chosen.store_timeout_seconds)
+    patience = max(chosen.store_timeout_seconds, _PATIENCE_SECONDS)
+    store = await RedisStore.connect(url, prefix=chosen.key_prefix, timeout=patience)
     try:
         return await dumps.read_store(store, name, first=first, last=last)
     finally:
