@@ -198,6 +198,26 @@ work()
 assert outbox.status().pending == 1
 """
 
+OUTBOX_CLOSED = """
+from topk_bandit.client import Unavailable
+client = Client(target, tenant="acme", **options)
+outbox = Outbox(f"{folder}/outbox.db", client)
+outbox.close()
+
+def work():
+    for use in (lambda: outbox.reward("home", "r", 1.0), lambda: outbox.flush(0.1)):
+        try:
+            use()
+        except Unavailable as error:
+            assert "closed" in str(error), error
+        else:
+            raise AssertionError("an outbox that was closed takes a reward")
+    assert threading.active_count() == 1
+
+work()
+wait(fork(work))
+"""
+
 ASYNCHRONOUS = """
 async def main():
     client = AsyncClient(target, tenant="acme", **options)
@@ -318,6 +338,10 @@ def test_forked_processes_deliver_what_they_write(shop: RunningServer, door: str
 
 def test_a_file_that_was_deleted_is_told_of_and_what_was_in_it_kept(folder: Path) -> None:
     run(DELETED, "http://127.0.0.1:1", folder)
+
+
+def test_an_outbox_that_was_closed_stays_closed(folder: Path) -> None:
+    run(OUTBOX_CLOSED, "http://127.0.0.1:1", folder)
 
 
 def test_an_asynchronous_outbox_stays_with_its_event_loop(folder: Path) -> None:

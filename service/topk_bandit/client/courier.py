@@ -139,7 +139,10 @@ class Courier:
         self._file.after_fork()
         if is_child:
             self._is_ours = self._goes_over_forks
+            ended = self._stopped.is_set()
             self._begin()
+            if ended:
+                self._stopped.set()
 
     def _check_ours(self) -> None:
         if not self._is_ours:
