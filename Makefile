@@ -152,19 +152,15 @@ protos-released: $(VENV)/protos.stamp  ## At a release: keep its protos, for lat
 	rm -f $(RELEASED)
 	$(BIN)/buf build $(VENV)/protos.binpb --path topk_bandit --exclude-source-info -o protos/released-$$($(BIN)/uv version --short).binpb
 
-# Its messages are generated in each build, so there is nothing to be out of date.
 axe: tests/axe/node_modules/.package-lock.json  ## Fetch what the console's accessibility is checked with
-
-tests/axe/node_modules/.package-lock.json: tests/axe/package-lock.json
-	npm --prefix tests/axe ci --ignore-scripts --no-audit --no-fund
-	@touch $@
 
 grafana: tests/grafana/node_modules/.package-lock.json  ## Fetch Grafana's own types, with which the dashboards are checked
 
-tests/grafana/node_modules/.package-lock.json: tests/grafana/package-lock.json
-	npm --prefix tests/grafana ci --ignore-scripts --no-audit --no-fund
+tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
+	npm --prefix tests/$* ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+# Its messages are generated in each build, so there is nothing to be out of date.
 TYPESCRIPT := clients/typescript
 MESSAGES := $(addprefix topk_bandit/v1/,recommender_service.proto features.proto)
 

@@ -76,6 +76,15 @@ def server() -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.fixture
+def shop(server: RunningServer) -> RunningServer:
+    """Have a bandit of 40 items at the server, item-0 to item-39."""
+    with Client(server.target, tenant="acme", timeout=60.0) as client:
+        client.create_bandit("home", slate_size=2, item_capacity=50)
+        client.upsert_items("home", [f"item-{number}" for number in range(40)])
+    return server
+
+
 @pytest.fixture(params=["grpc", "http"])
 def door(request: pytest.FixtureRequest, server: RunningServer) -> str:
     """Where a client finds the server, by either way to call it."""

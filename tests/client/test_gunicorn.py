@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.service import until
 
-from topk_bandit.client import Client
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -40,14 +38,6 @@ def application(environ, start_response):
     start_response("200 OK", [])
     return [f"{slate.source.value} {os.getpid()} {slate.id}".encode()]
 """
-
-
-@pytest.fixture
-def shop(server: RunningServer) -> RunningServer:
-    with Client(server.target, tenant="acme", timeout=60.0) as client:
-        client.create_bandit("home", slate_size=2, item_capacity=9)
-        client.upsert_items("home", ["a", "b", "c"])
-    return server
 
 
 @contextmanager

@@ -100,7 +100,6 @@ class Courier:
         self._retry = retry
         self._random = random
         self._goes_over_forks = goes_over_forks
-        self._is_ours = True
         self._on_refused = on_refused
         self._begin()
         self._start()
@@ -136,35 +135,24 @@ class Courier:
 
     def _after_fork(self, *, is_child: bool) -> None:
         """Go on; in a forked process with threads of its own, once it writes something."""
-        self._file.after_fork()
+        self._file.after_fork(stays_behind=is_child and not self._goes_over_forks)
         if is_child:
-            self._is_ours = self._goes_over_forks
-            ended = self._stopped.is_set()
             self._begin()
-            if ended:
-                self._stopped.set()
-
-    def _check_ours(self) -> None:
-        if not self._is_ours:
-            raise RuntimeError("an asynchronous outbox can't be taken over a fork: make it in the process that uses it")
 
     def add_reward(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
         """Write a reward to disk, and see to it soon."""
-        self._check_ours()
         self._file.add_reward(bandit, recommendation_id, value, reward_id=reward_id, final=final)
         self._start()
         self._woken.set()
 
     def add_activation(self, bandit: str, recommendation_id: str, shown: Sequence[str]) -> None:
         """Write an activation to disk, and see to it soon."""
-        self._check_ours()
         self._file.add_activation(bandit, recommendation_id, shown)
         self._start()
         self._woken.set()
 
     def status(self) -> OutboxStatus:
         """Return where the outbox stands."""
-        self._check_ours()
         pending, oldest = self._file.pending(), self._file.oldest()
         reasons: Counter[str] = Counter()
         with self._lock:
@@ -180,12 +168,13 @@ class Courier:
 
     def flush(self, timeout: float) -> int:
         """Wait until nothing is left, or the time is up; return how many calls are left."""
-        self._check_ours()
         end = time.monotonic() + timeout
+        left = self._file.pending()
         self._start()
         self._woken.set()
-        while (left := self._file.pending()) and time.monotonic() < end and not self._stopped.is_set():
+        while left and time.monotonic() < end and not self._stopped.is_set():
             time.sleep(_FLUSH_PAUSE_SECONDS)
+            left = self._file.pending()
         return left
 
     def close(self) -> None:
@@ -198,7 +187,7 @@ class Courier:
         self._file.close()
 
     def _tell_of_loss(self) -> None:
-        with suppress(ClientError):  # it may be closed already
+        with suppress(ClientError, RuntimeError):  # it may be closed already, or stay behind at a fork
             if not self._file.is_in_place and (lost := self._file.pending()):
                 _log.error(
                     "the outbox's file was deleted or replaced, and with it %d rewards and activations are lost", lost

@@ -111,7 +111,7 @@ class OutboxFile:
         self._lease = lease
         self._now = now
         self._lock = threading.Lock()
-        self._is_closed = False
+        self._is_closed = self._stays_behind = False
         self._connection: sqlite3.Connection | None = _open(self._path)
         self._identity = _identity(self._path)
         try:
@@ -131,8 +131,9 @@ class OutboxFile:
                 self._connection.close()
             self._connection = None
 
-    def after_fork(self) -> None:
-        """Let it be used again, in both processes."""
+    def after_fork(self, *, stays_behind: bool) -> None:
+        """Let it be used again, but where it stays behind: each use is a `RuntimeError` there."""
+        self._stays_behind |= stays_behind
         self._lock.release()
 
     @property
@@ -225,6 +226,8 @@ class OutboxFile:
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
+        if self._stays_behind:
+            raise RuntimeError("an asynchronous outbox can't be taken over a fork: make it in the process that uses it")
         with self._lock:
             if self._connection is None:
                 self._connection = self._open_again()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,16 +68,13 @@ class EventsFile:
         self._now = now
         self._kept = 0
         try:
-            self._connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
+            with ExitStack() as refused:
+                opened = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
+                self._connection = refused.enter_context(closing(opened))
+                self._prepare(path)
+                refused.pop_all()
         except sqlite3.Error as error:
-            raise _refused(path, error) from None
-        try:
-            self._prepare(path)
-        except BaseException as error:
-            self._connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise _refused(path, error) from None
-            raise
+            raise ConfigurationError(f"{path} can't keep events: {error}") from None
 
     def _prepare(self, path: Path | None) -> None:
         execute = self._connection.execute
@@ -113,7 +111,3 @@ class EventsFile:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-
-def _refused(path: Path | None, error: sqlite3.Error) -> ConfigurationError:
-    return ConfigurationError(f"{path} can't keep events: {error}")
