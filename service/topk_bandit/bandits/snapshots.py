@@ -10,7 +10,7 @@ import io
 import json
 import math
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import FeatureRecord
 from topk_bandit.learning.item_features import ItemFeatures
+from topk_bandit.learning.item_parts import ItemParts
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import ObservedRows
 from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
@@ -51,7 +52,7 @@ def encode_model(model: Model, version: int = OLDEST) -> bytes:
     """Return a model at a checkpoint as bytes, in the layout of a data version."""
     checkpoint = model.state.checkpoint
     prior_mean = model.state.posterior.prior_mean
-    items, buffer = model.item_features, io.BytesIO()
+    items, buffer, parts = model.item_features, io.BytesIO(), checkpoint.observed_rows.parts
     np.savez_compressed(
         buffer,
         header=np.frombuffer(json.dumps(_make_header(model, checkpoint, version)).encode(), dtype=np.uint8),
@@ -71,6 +72,7 @@ def encode_model(model: Model, version: int = OLDEST) -> bytes:
         item_samples=_join_samples(None if items is None else items.encoder),
         history_numbers=model.history.numbers,
         history_totals=model.history.totals,
+        **({} if parts is None else {f"part_{one.name}": getattr(parts, one.name) for one in fields(parts)}),
     )
     return buffer.getvalue()
 
@@ -235,6 +237,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
             arrays["targets"],
             arrays["leftovers"],
             _mirror_half(arrays["noise_shape"], len(arrays["rankings"])),
+            _read_parts(arrays),
         ),
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
@@ -252,6 +255,12 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         usual_contexts=_read_usual_contexts(header["usual_contexts"]),
         noise_at_edge=header["noise_at_edge"],
     )
+
+
+def _read_parts(arrays: Mapping[str, Any]) -> ItemParts | None:
+    if "part_items" not in arrays:
+        return None
+    return ItemParts(**{one.name: arrays[f"part_{one.name}"] for one in fields(ItemParts)})
 
 
 def _describe_records(encoder: Encoder | None) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from topk_bandit.learning.compiled import contraction
 from topk_bandit.learning.compiled.contraction import Contraction
 
 if TYPE_CHECKING:
+    from topk_bandit.learning.item_parts import KnownAtContext
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 
@@ -96,7 +97,8 @@ class ContextPosterior:
             rankings.astype(np.int64),
         )
         explained = contraction.slates(
-            at.features, at.content, at.pairs, rankings, at.features.shape[1], *self.position_weights
+            *(at.features, at.content, at.taken, at.of_v, at.pairs, rankings, at.features.shape[1]),
+            *self.position_weights,
         )
         return Moments(self.means(rankings), self._variances(explained))
 
@@ -136,7 +138,7 @@ class ContextPosterior:
         at = self.contraction
         self._make_pairs(rankings.reshape(-1), np.arange(len(self.items)))
         above, explained = contraction.neighbourhoods(
-            *(at.features, at.content, at.weights, at.pair_weights, at.pairs, rankings, position),
+            *(at.features, at.content, at.taken, at.of_v, at.weights, at.pair_weights, at.pairs, rankings, position),
             *self.position_weights,
         )
         return Moments(self.offset + above, self._variances(explained))
@@ -172,6 +174,7 @@ def contract_to_context(
     similarities: FloatArray,
     weights: FloatArray,
     item_values: FloatArray | None,
+    known: KnownAtContext | None,
     offset: float,
     amplitude: float,
     prior: float,
@@ -192,15 +195,19 @@ def contract_to_context(
     weights
         alpha of the rewarded rows, times the context's length, shape (N,).
     item_values
-        s a of the items, if there is a prior mean, shape (E,).
+        What is expected of each item for each unit of n u + v before the rows, shape (E,).
+    known
+        What is known of single items beside the rows, at unit length.
     offset, amplitude, prior
         As in `ContextPosterior`.
     """
     place = np.full(kernel.n_items, -1, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
+    entries, taken = (_NOT_ANY, np.zeros(0)) if known is None else known
     position_weights = kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total
     places, features, of_items, pair_weights, pairs, starts, rows, values = contraction.contract(
-        *(rankings, kernel.scale * similarities, weights, whitener, pending, place, len(items), float(kernel.n_items)),
+        *(rankings, kernel.scale * similarities, entries, weights, whitener, pending, place, len(items)),
+        float(kernel.n_items),
         *position_weights,
     )
     own, of_content = np.zeros((len(items), 0), np.float32), np.zeros((0, len(rankings)), np.float32)
@@ -212,9 +219,14 @@ def contract_to_context(
     if item_values is not None:
         of_items[: 2 * len(items)] += np.multiply.outer([kernel.n_items, 1.0], item_values).reshape(-1)
     pairs_made = pairs, np.zeros(len(starts) - 1, dtype=np.bool_)
-    at = Contraction(features, of_items, pair_weights, *pairs_made, starts, rows, values, whitener, pending, own)
+    known_of_items = taken.astype(np.float32), np.float32(1.0 / kernel.n_items)
+    at = Contraction(
+        *(features, of_items, pair_weights, *pairs_made, starts, rows, values, whitener, pending, own, *known_of_items)
+    )
     return ContextPosterior(items, kernel, at, places, len(weights), of_content, offset, amplitude, prior)
 
+
+_NOT_ANY = np.zeros((0, 0))
 
 _BLOCK = 128
 """Columns of M' at a time: what is below its diagonal is zero, and need not be read."""

@@ -39,6 +39,7 @@ from topk_bandit.learning.compiled import tridiagonal
 from topk_bandit.learning.observed_rows import rewards_differ
 
 if TYPE_CHECKING:
+    from topk_bandit.learning.item_parts import Told
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.observed_rows import ObservedRows
 
@@ -205,7 +206,13 @@ class NoiseFit(NamedTuple):
     at_edge: bool
 
 
-def best_noise(kernel: KendallKernel, observed_rows: ObservedRows, *, prior: SlopePrior | None = None) -> NoiseFit:
+def best_noise(
+    kernel: KendallKernel,
+    observed_rows: ObservedRows,
+    *,
+    prior: SlopePrior | None = None,
+    told: Told | None = None,
+) -> NoiseFit:
     """Return the noise ratio r that the marginal likelihood tells of, for rows of a posterior.
 
     It is the mean of noise over the mean of amplitude, both over all ratios by their posterior probabilities. The most
@@ -222,9 +229,11 @@ def best_noise(kernel: KendallKernel, observed_rows: ObservedRows, *, prior: Slo
         At least one row.
     prior
         Of the slope, if the rows have the h of a prior mean.
+    told
+        What rows that left told of single items.
     """
     gram, to_own = kernel.gram_of(observed_rows.rankings), kernel.variance_to_own(observed_rows.rankings)
-    return fit_noise(gram, observed_rows, noise_factor(observed_rows), to_own=to_own, prior=prior)
+    return fit_noise(gram, observed_rows, noise_factor(observed_rows), to_own=to_own, prior=prior, told=told)
 
 
 def fit_noise(
@@ -234,20 +243,28 @@ def fit_noise(
     *,
     to_own: float,
     prior: SlopePrior | None,
+    told: Told | None = None,
 ) -> NoiseFit:
     """Return `best_noise` for those who have the kernel's values (N, N) and `noise_factor`, of V, already.
 
     `to_own` is the kernel's `variance_to_own`.
     """
-    whitened, targets = _whitened((observed_rows.contexts @ observed_rows.contexts.T) * gram, observed_rows, factor)
-    # Folding keeps this sum over all observations.
-    unit = float(np.trace(whitened)) / (observed_rows.n_observations * to_own)
+    covariance, left = (observed_rows.contexts @ observed_rows.contexts.T) * gram, 1.0
+    if told is not None:
+        taken = told.known.gram(observed_rows.contexts, observed_rows.rankings)
+        left = 1.0 - float(np.trace(taken)) / float(np.trace(covariance))
+        covariance, observed_rows = covariance - taken, observed_rows.centre_on(told.known)
+    whitened, targets = _whitened(covariance, observed_rows, factor)
+    # Folding keeps this sum over all observations. Noise is relative to what there was before anything was known.
+    unit = float(np.trace(whitened)) / (observed_rows.n_observations * to_own * left)
     unit = unit if unit > _SMALLEST_UNIT else 1.0
     if not rewards_differ(observed_rows.targets, observed_rows.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)
     profile = _profile(whitened, targets, observed_rows, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
+    if told is not None:
+        log_density += told.log_evidence(RELATIVE_NOISE_GRID * unit, profile.slope)
     best = int(np.argmax(log_density > log_density.max() - _TIE))
     amplitudes = np.exp(log_density - log_density[best]) * profile.amplitude
     ratio = float(amplitudes @ RELATIVE_NOISE_GRID) / float(amplitudes.sum())

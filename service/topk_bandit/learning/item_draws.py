@@ -66,8 +66,12 @@ class ItemDraws:
         self._n_columns = features.shape[1] if with_pending else at.n_rows  # pending rows come last
         of_items = features[:n_items, : self._n_columns] + features[2 * n_items, : self._n_columns]
         unit = at.amplitude * kernel.scale * at.prior
-        self.covariance = -at.amplitude * (of_items @ of_items.T).astype(np.float64) - unit
+        self.covariance = -at.amplitude * (of_items @ of_items.T).astype(np.float64)
+        if kernel.centred:
+            self.covariance -= unit
         self.covariance.flat[:: n_items + 1] += unit * kernel.n_items
+        if len(taken := at.contraction.taken):
+            self.covariance.flat[:: n_items + 1] -= at.amplitude * taken.astype(np.float64)
         jitter = _JITTER * unit * kernel.n_items
         if at.contraction.content.shape[1]:
             of_content = at.amplitude * at.prior * _products(at.contraction.content)

@@ -115,6 +115,9 @@ class KendallKernel:
         Which of the adaptive family it is; None for a kernel that stays as it is, and has no constant.
     content
         rho k_content; None for items without features.
+    centred
+        Whether the parts of all items add up to nothing, as those of pairs' features do. Without that they are
+        independent of each other, s is 0, and what any ranking shows of all of them counts, too (`item_parts`).
     """
 
     n_items: int
@@ -126,6 +129,7 @@ class KendallKernel:
     scale: float
     shape: Shape | None = None
     content: Content | None = None
+    centred: bool = True
 
     @property
     def constant(self) -> float:
@@ -145,7 +149,25 @@ class KendallKernel:
     def with_shape(self, shape: Shape) -> KendallKernel:
         """Return the kernel of the adaptive family for the same rankings and features with this shape."""
         kernel = adaptive_kendall(self.n_items, self.slate_size, shape)
+        kernel = kernel if self.centred else kernel.uncentred()
         return kernel if self.content is None else _with_content(kernel, self.content.features)
+
+    def uncentred(self) -> KendallKernel:
+        """Return this kernel with parts of the items that are independent of each other."""
+        if not self.centred:
+            return self
+        scale = 1.0 / (1.0 / self.scale + self.total * self.total)
+        return replace(self, total=0.0, scale=scale, centred=False)
+
+    @property
+    def item_variance(self) -> float:
+        """kappa_0, of the part of an item in a context of norm 1."""
+        return self.n_items * self.scale
+
+    @property
+    def part_weight(self) -> FloatArray:
+        """By how much the part of the item at each position counts: g = u + v / n, shape (k,)."""
+        return self.item_weight + self.divergence / self.n_items
 
     def with_item_features(self, features: FloatArray | None) -> KendallKernel:
         """Return the kernel of the same shape for items with these features, or none.

@@ -83,11 +83,12 @@ def condense(
     most_rows: int,
     noise_variance: float,
     leaving: NDArray[np.int32] = NO_ITEMS,
+    absorb: bool = False,
 ) -> ObservedRows:
     """Return at most `most_rows` rows that say as much as so many can: all of it, where that is known to be possible.
 
-    Rows of an adaptive kernel are the same under the whole family up to `MOST_ROWS` of them. `leaving` is as for
-    `project`.
+    Rows of an adaptive kernel are the same under the whole family up to `MOST_ROWS` of them. `leaving` and `absorb` are
+    as for `project`.
     """
     if rows.noise_shape is None:
         rows = fold_by_ranking(rows)
@@ -95,7 +96,7 @@ def condense(
             return rows
     if rows.n_rows <= most_rows:
         return compact(kernel, rows)
-    return project(kernel, rows, most_rows=most_rows, noise_variance=noise_variance, leaving=leaving)
+    return project(kernel, rows, most_rows=most_rows, noise_variance=noise_variance, leaving=leaving, absorb=absorb)
 
 
 def choice_is_due(rows: ObservedRows, *, observations: int, compared: int) -> bool:
@@ -117,14 +118,20 @@ class _Compared:
     ----------
     rows
         Rows under `first`, with the h of `prior_mean`.
-    first, prior_mean, prior
+    first, prior_mean, prior, noise_variance
         Where the climb begins, and as for `choose`.
     """
 
     def __init__(
-        self, rows: ObservedRows, first: Choice, prior_mean: PriorMean | None, prior: SlopePrior | None
+        self,
+        rows: ObservedRows,
+        first: Choice,
+        prior_mean: PriorMean | None,
+        prior: SlopePrior | None,
+        noise_variance: float,
     ) -> None:
         self._rows, self._first, self._prior_mean, self._prior = rows, first, prior_mean, prior
+        self._noise_variance = noise_variance
         self._factor = noise_factor(rows)
         self._grams: dict[tuple[float, float], FloatArray] = {}
         self._fits: dict[tuple[Shape | None, float], NoiseFit] = {}
@@ -137,7 +144,8 @@ class _Compared:
             if self._prior_mean is not None and choice.kernel is not self._first.kernel:
                 rows = rows.with_prior_mean(self._prior_mean.with_kernel(choice.kernel))
             gram, to_own = self._gram(choice.kernel), choice.kernel.variance_to_own(rows.rankings)
-            self._fits[key] = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior)
+            told = rows.told_parts(choice.kernel, self._noise_variance)
+            self._fits[key] = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior, told=told)
         return self._fits[key]
 
     def _gram(self, kernel: KendallKernel) -> FloatArray:
@@ -173,7 +181,7 @@ def choose(
     rows
         At least one row, with the h of `prior_mean`.
     noise_variance
-        The noise at which more than `MOST_ROWS` rows are projected.
+        The noise at which more than `MOST_ROWS` rows are projected, and what is known of single items.
     prior_mean
         h, made for `kernel`; None for a constant prior mean.
     prior
@@ -181,7 +189,7 @@ def choose(
     """
     fewer = project(kernel, rows, most_rows=MOST_ROWS, noise_variance=noise_variance)
     best = Choice(kernel, shared)
-    compared = _Compared(fewer, best, prior_mean, prior)
+    compared = _Compared(fewer, best, prior_mean, prior, noise_variance)
     density = compared.fit(best).log_density
     while True:
         found, beside = best, density + _TIE

@@ -72,13 +72,14 @@ def split_mean(posterior: Posterior, context: FloatArray, ranking: NDArray[np.in
     kernel, rows = posterior.kernel, posterior.observations
     weights = posterior.mean_weights[: posterior.n_rows] * (rows.contexts @ context)
     items, pairs = _split_ranking(kernel, rows.rankings, kernel.scale * weights, ranking)
+    items = items + posterior.known_item_parts(context, ranking)
     content, prior = np.zeros(len(ranking)), np.zeros(len(ranking))
     if (counted := kernel.counted_content) is not None:
         of_features = weights @ counted.of_slates(rows.rankings)
         content = kernel.item_weight * (counted.of_items(ranking) @ of_features)
     if (believed := posterior.prior_mean) is not None:
         prior = posterior.slope * believed.position_weights * believed.utilities(context, ranking)
-    return MeanParts(posterior.offset, kernel.constant * float(weights.sum()), items, content, prior, pairs)
+    return MeanParts(posterior.offset, posterior.constant_mean(context), items, content, prior, pairs)
 
 
 def _split_ranking(

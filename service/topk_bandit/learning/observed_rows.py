@@ -9,7 +9,8 @@ folded into them, and nothing is lost:
 
 What is left of the rewards beside f, and how many observations it comes from, still tells about noise and offset, and
 is kept as sums. Folding keeps every prediction. Beyond a budget rows are projected onto the others (`project`): what
-these explain of them is kept, the rest counts as noise, which widens the variance.
+these explain of them is kept, the rest counts as noise, which widens the variance. Where items are so many that most
+would be noise, what is left of them is kept item by item (`item_parts`).
 
 With a prior mean b + s h, the h of the observations is folded as their rewards and ones are.
 """
@@ -29,9 +30,11 @@ from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning._rows import scale_shared
 from topk_bandit.learning._ties import leading
 from topk_bandit.learning._triangles import inverse_lower
+from topk_bandit.learning.item_parts import ItemParts, LeavingRows
 from topk_bandit.learning.rankings import NO_ITEMS
 
 if TYPE_CHECKING:
+    from topk_bandit.learning.item_parts import KnownParts, Told
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
@@ -41,8 +44,10 @@ __all__ = [
     "Observations",
     "ObservedRows",
     "compact",
+    "covariance_of",
     "fold_by_ranking",
     "noisy_covariance",
+    "outgrows",
     "project",
     "project_out",
     "rewards_differ",
@@ -61,6 +66,9 @@ _SAME_ROW = 1e-12
 
 _LAST = 1e-5
 """Rows that are to leave are weighed by this where a basis is chosen: they come after next to all others."""
+
+_OUTGROWN = 2
+"""A basis of so many times fewer rows than there are numbers of items' parts spans little of them."""
 
 _FADED = 1e-4
 """A row of less weight than this counts for next to nothing."""
@@ -96,6 +104,8 @@ class ObservedRows:
         of the targets beside f, y'y, y'1, 1'1 and, if there is a prior mean, h'y, h'1 and h'h; shape (N, 4) or (N, 7).
     noise_shape
         V, shape (N, N), or None for the identity.
+    parts
+        What rows that are no longer here told of single items; None where all that there was to learn is in the rows.
     """
 
     contexts: FloatArray
@@ -103,6 +113,7 @@ class ObservedRows:
     targets: FloatArray
     leftovers: FloatArray
     noise_shape: FloatArray | None = None
+    parts: ItemParts | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rankings", lay_out(self.rankings, np.int32))
@@ -145,7 +156,8 @@ class ObservedRows:
     def context_square(self) -> float:
         """Mean square of the observations' contexts; about that, where all were folded together."""
         squares = float((self.contexts * self.contexts).sum())
-        count = self.n_observations if self.noise_shape is None else float(self.n_rows)
+        exact = self.noise_shape is None and self.parts is None
+        count = self.n_observations if exact else float(self.n_rows)
         return squares / count if count else 0.0
 
     @property
@@ -157,7 +169,8 @@ class ObservedRows:
     @property
     def nbytes(self) -> int:
         """Bytes of what is kept beside the posterior's own arrays."""
-        return self.leftovers.nbytes + (0 if self.noise_shape is None else self.noise_shape.nbytes)
+        of_shape = 0 if self.noise_shape is None else self.noise_shape.nbytes
+        return self.leftovers.nbytes + of_shape + (0 if self.parts is None else self.parts.nbytes)
 
     def select(self, rows: NDArray[np.intp]) -> ObservedRows:
         """Return the rows at these places, in ascending order, as if nothing else had been seen."""
@@ -167,6 +180,7 @@ class ObservedRows:
             self.targets[:, rows],
             self.leftovers[rows],
             None if self.noise_shape is None else self.noise_shape[np.ix_(rows, rows)],
+            self.parts,
         )
 
     def extend(self, later: ObservedRows) -> ObservedRows:
@@ -183,11 +197,38 @@ class ObservedRows:
             np.concatenate([self.targets, later.targets], axis=1),
             np.concatenate([self.leftovers, later.leftovers]),
             shape,
+            self.parts,
         )
 
     def with_shared(self, ratio: float) -> ObservedRows:
         """Return the same rows with `ratio` times as much shared by all contexts, of which it is the last number."""
-        return self if ratio == 1.0 else replace(self, contexts=scale_shared(self.contexts, ratio))
+        if ratio == 1.0:
+            return self
+        images = scale_shared(np.eye(self.contexts.shape[1]), ratio)
+        parts = None if self.parts is None else self.parts.with_contexts(images)
+        return replace(self, contexts=scale_shared(self.contexts, ratio), parts=parts)
+
+    def with_parts(self) -> ObservedRows:
+        """Return the same rows with room for what others tell of single items."""
+        return (
+            self
+            if self.parts is not None
+            else replace(self, parts=ItemParts.none(self.contexts.shape[1], len(self.targets)))
+        )
+
+    def known_parts(self, kernel: KendallKernel, noise_variance: float) -> KnownParts | None:
+        """Return what is known of single items under a kernel and sigma^2, if anything is."""
+        return None if self.parts is None else self.parts.known(kernel, noise_variance)
+
+    def told_parts(self, kernel: KendallKernel, noise_variance: float) -> Told | None:
+        """Return that, and what it comes from."""
+        return None if self.parts is None else self.parts.told(kernel, noise_variance)
+
+    def centre_on(self, known: KnownParts | None) -> ObservedRows:
+        """Return the same rows with targets less what is expected of them."""
+        if known is None:
+            return self
+        return replace(self, targets=self.targets - known.of_rows(self.contexts, self.rankings))
 
     def fade(self, weights: FloatArray) -> ObservedRows:
         """Return the same rows counting for less, without those that count for next to nothing.
@@ -215,13 +256,16 @@ class ObservedRows:
         It is exact for rows that are sums of observations of one ranking, and for any rows when h is linear in the
         context. Where rankings were folded together and h is not, rows get the h of an observation like them.
         """
-        targets, leftovers = self.targets[:2], self.leftovers[:, :4]
+        targets, leftovers, parts = self.targets[:2], self.leftovers[:, :4], self.parts
+        if parts is not None:
+            parts = parts.with_prior_mean(prior_mean, np.linalg.lstsq(self.contexts, targets[1], rcond=None)[0])
         if prior_mean is not None:
-            own = prior_mean.of_rankings(self.rankings) if self.noise_shape is None else np.zeros(self.n_rows)
+            exact = self.noise_shape is None and self.parts is None
+            own = prior_mean.of_rankings(self.rankings) if exact else np.zeros(self.n_rows)
             _, _, left_y1, left_11 = leftovers.T
             targets = np.vstack([targets, prior_mean.of_rows(self.contexts, self.rankings, targets[1])])
             leftovers = np.column_stack([leftovers, own * left_y1, own * left_11, own * own * left_11])
-        return replace(self, targets=targets, leftovers=leftovers)
+        return replace(self, targets=targets, leftovers=leftovers, parts=parts)
 
 
 def _drop(rows: ObservedRows, faded: NDArray[np.bool_]) -> ObservedRows:
@@ -234,12 +278,22 @@ def _drop(rows: ObservedRows, faded: NDArray[np.bool_]) -> ObservedRows:
     return kept
 
 
+def covariance_of(kernel: KendallKernel, rows: ObservedRows, *, noise_variance: float) -> FloatArray:
+    """Return K, (N, N), smaller by what is known of the rows' items."""
+    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
+    if (known := rows.known_parts(kernel, noise_variance)) is not None:
+        covariance -= known.gram(rows.contexts, rows.rankings)
+    return np.asarray(covariance, dtype=np.float64)
+
+
 def noisy_covariance(kernel: KendallKernel, observed_rows: ObservedRows, *, noise_variance: float) -> FloatArray:
-    """Return K + sigma^2 V, (N, N)."""
+    """Return K + sigma^2 V, (N, N), smaller by what is known of the rows' items."""
     dots = observed_rows.contexts @ observed_rows.contexts.T
     covariance = dots * kernel.gram_of(observed_rows.rankings)
     diagonal = np.diag_indices(len(dots))
     covariance[diagonal] += NOISE_FLOOR * dots[diagonal]
+    if (known := observed_rows.known_parts(kernel, noise_variance)) is not None:
+        covariance -= known.gram(observed_rows.contexts, observed_rows.rankings)
     if observed_rows.noise_shape is None:
         covariance[diagonal] += noise_variance
     else:
@@ -254,6 +308,7 @@ def project(
     most_rows: int,
     noise_variance: float,
     leaving: NDArray[np.int32] = NO_ITEMS,
+    absorb: bool = False,
 ) -> ObservedRows:
     """Return at most `most_rows` rows, the basis B: those of `rows` that the others tell least about, for their noise.
 
@@ -261,6 +316,9 @@ def project(
     R = diag(K - W K_B.), zero for the basis. So rewards are W f_B plus noise with covariance sigma^2 V + R (FITC:
     Snelson and Ghahramani, 2006; Csato and Opper, 2002, for streams), and fold into the basis as exact sums do. What
     W f_B explains is kept exactly; the rest counts as noise, each row's on its own.
+
+    Where rows have `parts` items are so many that f_B tells little of most of them. Then what a row tells goes to the
+    parts of its items (`item_parts`), but for rows that were folded before: their noise is not their own.
 
     Parameters
     ----------
@@ -274,12 +332,37 @@ def project(
         sigma^2 > 0.
     leaving
         Items that are never shown again: rows that show them come into the basis after all others.
+    absorb
+        Whether the parts of items, if there are any, take in what rows tell; else all rows are projected.
     """
     if rows.n_rows <= most_rows:
         return rows
-    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
-    weights = _weights_of(rows, _show(rows, leaving))
-    return _project_onto(covariance, rows, _choose_basis(covariance, weights, most_rows), noise_variance)
+    if absorb and rows.parts is not None:
+        rows = _absorb_oldest(kernel, rows, rows.parts, rows.n_rows - most_rows, noise_variance)
+        if rows.n_rows <= most_rows:
+            return rows
+    covariance = covariance_of(kernel, rows, noise_variance=noise_variance)
+    chosen = _choose_basis(covariance, _weights_of(rows, _show(rows, leaving)), most_rows)
+    return _project_onto(kernel, covariance, rows, chosen, noise_variance)
+
+
+def outgrows(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> bool:
+    """Tell whether rows have to leave and a basis of the others could not span the parts of all of their items."""
+    if rows.n_rows <= most_rows or not kernel.item_weight.any() or kernel.counted_content is not None:
+        return False
+    return bool(rows.contexts.shape[1] * len(np.unique(rows.rankings)) > _OUTGROWN * most_rows)
+
+
+def _absorb_oldest(
+    kernel: KendallKernel, rows: ObservedRows, parts: ItemParts, count: int, noise_variance: float
+) -> ObservedRows:
+    """Return the rows without the oldest ones whose noise is their own, which tell of their items from then on."""
+    folded = 0 if rows.noise_shape is None else _count_shared(rows.noise_shape)
+    leave = np.arange(folded, min(folded + count, rows.n_rows))
+    own = np.ones(rows.n_rows) if rows.noise_shape is None else np.diag(rows.noise_shape)
+    leaving = LeavingRows(rows.contexts[leave], rows.rankings[leave], rows.targets[:, leave], own[leave])
+    parts = parts.absorb(kernel, leaving, noise_variance=noise_variance)
+    return replace(rows.select(np.delete(np.arange(rows.n_rows), leave)), parts=parts)
 
 
 def project_out(
@@ -289,12 +372,14 @@ def project_out(
 
     Where all rows show one of them nothing is left.
     """
+    if rows.parts is not None:
+        rows = replace(rows, parts=rows.parts.without(items))
     leave = _show(rows, items)
     if not leave.any() or leave.all():
         return rows.select(np.flatnonzero(~leave)) if leave.any() else rows
-    covariance = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
+    covariance = covariance_of(kernel, rows, noise_variance=noise_variance)
     basis = _choose_basis(covariance, _weights_of(rows, leave), rows.n_rows, barred=leave)
-    return _project_onto(covariance, rows, basis, noise_variance)
+    return _project_onto(kernel, covariance, rows, basis, noise_variance)
 
 
 def _show(rows: ObservedRows, items: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -310,7 +395,11 @@ def _weights_of(rows: ObservedRows, last: NDArray[np.bool_]) -> FloatArray:
 
 
 def _project_onto(
-    covariance: FloatArray, rows: ObservedRows, chosen: tuple[NDArray[np.intp], FloatArray], noise_variance: float
+    kernel: KendallKernel,
+    covariance: FloatArray,
+    rows: ObservedRows,
+    chosen: tuple[NDArray[np.intp], FloatArray],
+    noise_variance: float,
 ) -> ObservedRows:
     """Return rows projected onto the basis of `_choose_basis`."""
     basis, sums = chosen
@@ -319,7 +408,12 @@ def _project_onto(
     left[basis] = 0.0
     shape = np.eye(rows.n_rows) if rows.noise_shape is None else rows.noise_shape
     noisier = replace(rows, noise_shape=shape + np.diag(left / noise_variance))
-    return _fold_into_basis(noisier, basis, sums)
+    if rows.parts is None:
+        return _fold_into_basis(noisier, basis, sums)
+    # What is expected of the items is no sum of what is expected of those of the basis.
+    centred = noisier.centre_on(rows.known_parts(kernel, noise_variance))
+    folded = _fold_into_basis(centred, basis, sums)
+    return replace(folded, targets=folded.targets + (noisier.targets - centred.targets)[:, basis])
 
 
 def rewards_differ(targets: FloatArray, leftovers: FloatArray) -> bool:
@@ -444,7 +538,7 @@ def _fold_into_basis(observed_rows: ObservedRows, basis: NDArray[np.intp], sums:
     kept = observed_rows.select(basis)
     leftovers = np.zeros((len(basis), observed_rows.leftovers.shape[1]))
     leftovers[-1] = observed_rows.leftovers.sum(axis=0) + _leftover(observed_rows.n_rows - len(basis), left @ left.T)
-    return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape)
+    return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape, kept.parts)
 
 
 def _whiten(shape: FloatArray, sums: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -30,7 +30,7 @@ from topk_bandit.learning.kendall import (
     weighted_kendall,
 )
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
-from topk_bandit.learning.observed_rows import Observations, ObservedRows, project_out
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, outgrows, project_out
 from topk_bandit.learning.posterior import Posterior, capacity_for
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
@@ -291,6 +291,7 @@ class State:
             Of the state, made for its kernel.
         """
         kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
+        kernel = kernel if checkpoint.observed_rows.parts is None else kernel.uncentred()
         posterior = Posterior.fit(
             kernel,
             checkpoint.observed_rows,
@@ -566,7 +567,17 @@ class State:
         """Return the state of these rows, aged until then, and of these pending slates, beginning with a kernel."""
         posterior, shared = self.posterior, self.shared
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
-        rows = condense(kernel, rows, most_rows=self.limits.rows, noise_variance=noise_variance, leaving=self.leaving)
+        if outgrows(kernel, rows, most_rows=self.limits.rows):
+            kernel, rows = kernel.uncentred(), rows.with_parts()
+        rows = condense(
+            kernel,
+            rows,
+            most_rows=self.limits.rows,
+            noise_variance=noise_variance,
+            leaving=self.leaving,
+            # What items' features say is learned by the rows, of whatever items.
+            absorb=kernel.counted_content is None,
+        )
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
         enough = rows.n_rows and self.remembered >= _FEWEST_TO_CHOOSE_BY
@@ -582,7 +593,8 @@ class State:
             kernel, shared = choice
         at_edge = self.noise_at_edge
         if enough:
-            noise_variance, _, at_edge = noise or best_noise(kernel, rows, prior=prior)
+            told = rows.told_parts(kernel, noise_variance)
+            noise_variance, _, at_edge = noise or best_noise(kernel, rows, prior=prior, told=told)
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
             self,
@@ -639,6 +651,7 @@ class State:
         """
         posterior, prior_mean, shape = self.posterior, self.posterior.prior_mean, self.posterior.kernel.shape
         kernel = kernel if shape is None else kernel.with_shape(shape)
+        kernel = kernel if posterior.kernel.centred else kernel.uncentred()
         if (content := posterior.kernel.content) is not None:
             # Places without an item have no features.
             more = kernel.n_items - len(content.features)
@@ -666,7 +679,9 @@ class State:
             As for `refit`.
         """
         posterior, state = self.posterior, self
-        if not np.isin(posterior.all_rows.rankings, items).any():
+        parts = posterior.observed_rows.parts
+        told = np.zeros(0, dtype=np.int32) if parts is None else parts.items
+        if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(told, items).any():
             return self
         shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
         for slate_id in [self.pending_ids[row] for row in shown.tolist()]:
@@ -696,7 +711,11 @@ class State:
             wider = posterior.prior_mean.with_context_dim(changed[0].shape[1])
             posterior = replace(posterior, prior_mean=wider)
         state = replace(self, posterior=posterior)
-        rows, pending = replace(rows, contexts=changed[0]), pending._replace(contexts=changed[1])
+        parts = rows.parts
+        if parts is not None:
+            every = np.eye(posterior.context_dim)
+            parts = parts.with_contexts(change(every, np.full(len(every), math.inf)))
+        rows, pending = replace(rows, contexts=changed[0], parts=parts), pending._replace(contexts=changed[1])
         return state._rebuild(posterior.kernel, rows, pending, self.aged_at)
 
     def _age_rows(self, at: float) -> ObservedRows:
@@ -707,6 +726,8 @@ class State:
             return rows
         weights = np.full(rows.n_rows, 0.5**halvings)
         weights[max(rows.n_rows - self.since_refit, 0) :] = 0.5 ** (0.5 * halvings)
+        if rows.parts is not None:
+            rows = replace(rows, parts=rows.parts.fade(0.5**halvings))
         return rows.fade(weights)
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
@@ -1031,7 +1052,7 @@ def _items_to_search(
     are those with the largest means, the others the least shown.
     """
     counts, k = shown_counts[eligible], posterior.kernel.slate_size
-    most_new = k if posterior.kernel.counted_content is None else NEW_PER_PLACE * k
+    most_new = NEW_PER_PLACE * k if _differ_unseen(posterior) else k
     known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(new) <= most_new and len(known) <= MOST_ITEMS_TO_SEARCH:
         return eligible
@@ -1055,19 +1076,27 @@ def _stand_ins(
 ) -> NDArray[np.intp]:
     """Return places of `new` that stand for the rest: any k, or those with the largest means, ties at random.
 
-    Means differ by a prior mean or by content. Where content counts more stand for the rest, and a quarter are any:
-    what is believed of features is uncertain, and so are the means.
+    Means differ by a prior mean or by content. Where content counts, or items are many, more stand for the rest, and a
+    quarter are any: what is believed of features is uncertain, and so are the means.
     """
-    k, with_content = posterior.kernel.slate_size, posterior.kernel.counted_content is not None
-    if posterior.prior_mean is None and not with_content:
-        return np.asarray(rng.choice(new, size=k, replace=False, shuffle=False))
+    k, more = posterior.kernel.slate_size, _differ_unseen(posterior)
+    count = NEW_PER_PLACE * k if more else k
+    if posterior.prior_mean is None and posterior.kernel.counted_content is None:
+        return np.asarray(rng.choice(new, size=count, replace=False, shuffle=False))
     drawn = rng.permutation(new)
     order = np.argsort(-posterior.item_means(context, eligible[drawn]), kind="stable")
-    if not with_content:
+    if not more:
         return np.asarray(drawn[order[:k]])
-    count = NEW_PER_PLACE * k
     best, rest = order[: count * 3 // 4], np.sort(order[count * 3 // 4 :])
     return np.asarray(drawn[np.concatenate([best, rest[: count - len(best)]])])
+
+
+def _differ_unseen(posterior: Posterior) -> bool:
+    """Tell whether many items that were never shown are looked at: by features, or one by one where there are many.
+
+    Of one that is drawn for the first time the draw is all that there is: among five few are ever tried.
+    """
+    return posterior.kernel.counted_content is not None or not posterior.kernel.centred
 
 
 FEW_ITEMS = 50

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from topk_bandit.learning.content import Content
+    from topk_bandit.learning.item_parts import KnownParts
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
 
@@ -107,6 +108,7 @@ class Posterior:
     _pending: PendingRows
     _weights: FloatArray
     _sums: _Sums
+    _known: KnownParts | None
 
     @classmethod
     def prior(
@@ -151,6 +153,7 @@ class Posterior:
             _pending=PendingRows.none(0, **_sizes_of(kernel, context_dim)),
             _weights=np.zeros((n_targets, 0)),
             _sums=_Sums(np.zeros((n_targets, n_targets))),
+            _known=None,
         )
 
     @classmethod
@@ -195,8 +198,11 @@ class Posterior:
     @property
     def observations(self) -> Observations:
         """The rewarded rows, oldest first; views, not to be written to. Folded rows are sums of what was observed."""
-        n, rows = self.n_rows, self._rows
-        return Observations(rows.contexts[:n], rows.rankings[:n], rows.targets[0, :n])
+        n, rows, known = self.n_rows, self._rows, self._known
+        contexts, rankings, rewards = rows.contexts[:n], rows.rankings[:n], rows.targets[0, :n]
+        return Observations(
+            contexts, rankings, rewards if known is None else rewards + known.of_rows(contexts, rankings)[0]
+        )
 
     @property
     def observed_rows(self) -> ObservedRows:
@@ -244,7 +250,8 @@ class Posterior:
     @property
     def memory_bytes(self) -> int:
         """Bytes of all arrays that grow with rows."""
-        return self._rows.nbytes + self._pending.nbytes + self._weights.nbytes + self._fitted.nbytes
+        of_items = 0 if self._known is None else self._known.nbytes
+        return self._rows.nbytes + self._pending.nbytes + self._weights.nbytes + self._fitted.nbytes + of_items
 
     @property
     def numbers(self) -> tuple[NDArray[Any] | float | None, ...]:
@@ -260,6 +267,7 @@ class Posterior:
             *(self._sums.products, self._sums.observations, self._sums.context_squares),
             *(() if prior is None else (prior.position_weights, prior.constants, prior.slopes, prior.row_of)),
             *(() if content is None else (content.features, content.unit)),
+            *(() if self._known is None or fitted.parts is None else (*self._known.numbers, fitted.parts.products)),
         )
 
     @property
@@ -306,7 +314,9 @@ class Posterior:
 
     def _mean_of(self, target: int) -> float:
         """Return the generalised least squares mean of a target; 0 without rows."""
-        products = self._sums.products
+        products, parts = self._sums.products, self._fitted.parts
+        if parts is not None:
+            products = products + parts.products / self.noise_variance
         return float(products[1, target] / products[1, 1]) if self.n_rows else 0.0
 
     def observe(self, contexts: ArrayLike, rankings: ArrayLike, rewards: ArrayLike) -> Posterior:
@@ -412,15 +422,19 @@ class Posterior:
         rewards
             Of the last rewarded rows, finite, shape (R,) with R at most N.
         """
-        n, rows, fitted = self.n_rows, self._rows, self._fitted
-        targets = rows.targets.copy()
-        targets[0, n - len(rewards) : n] = rewards
+        n, rows, fitted, known = self.n_rows, self._rows, self._fitted, self._known
+        targets, newest = rows.targets.copy(), slice(n - len(rewards), n)
+        targets[0, newest] = rewards
+        of_fitted = targets[:, : fitted.n_rows].copy()
+        if known is not None:
+            targets[0, newest] -= known.of_rows(rows.contexts[newest], rows.rankings[newest])[0]
+            of_fitted = targets[:, : fitted.n_rows] + known.of_rows(fitted.contexts, fitted.rankings)
         whitener = rows.whitener[:n, :n]
         z = targets[:, :n] @ whitener
         products = z @ z.T + fitted.left_products / self.noise_variance
         return replace(
             self,
-            _fitted=replace(fitted, targets=targets[:, : fitted.n_rows]),
+            _fitted=replace(fitted, targets=of_fitted),
             _rows=replace(rows, targets=targets),
             _weights=z @ whitener.T,
             _sums=self._sums._replace(products=products),
@@ -501,18 +515,20 @@ class Posterior:
         """
         point = self._validated_context(context)
         orders = validated_rankings(rankings, n_items=self.kernel.n_items, slate_size=self.kernel.slate_size)
-        n, pending, kernel = self.n_rows, self._pending, self.kernel
+        n, pending = self.n_rows, self._pending
         cross = self._cross(point, orders, with_constant=with_constant)
         whitened = [self._rows.whitener[:n, :n].T @ cross[:n]]
         if with_pending:
             whitened.append(pending.whitened.T @ cross)
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
-        prior = float(point @ point) * kernel.variances(orders, with_constant=with_constant)
+        prior = self._prior_variances(point, orders, with_constant=with_constant)
         variance = np.maximum(prior - explained, 0.0)
         mean = self.offset + self._centre_weights() @ cross[:n]
+        if self._known is not None:
+            mean += self._known.of_slates(point, orders, self._centre, with_constant=with_constant)
         if not with_constant:
-            mean += self._constant_mean(point)
+            mean += self.constant_mean(point)
         if self.prior_mean is not None:
             mean += self.slope * self.prior_mean.of_slates(point, orders)
         return Moments(mean, self.amplitude * variance)
@@ -537,26 +553,34 @@ class Posterior:
         n, rows = self.n_rows, self._rows
         norm = math.sqrt(float(point @ point))
         # At unit length, so that no context is too large for float32.
-        unit = norm if norm > 0.0 else 1.0
+        unit, rankings = norm if norm > 0.0 else 1.0, np.concatenate([rows.rankings[:n], self._pending.rankings])
+        contexts = np.concatenate([rows.contexts[:n], self._pending.contexts])
         return contract_to_context(
             self.kernel,
             chosen,
             whitener=rows.whitener,
             pending=self._pending.whitened,
-            rankings=np.concatenate([rows.rankings[:n], self._pending.rankings]),
+            rankings=rankings,
             content_of_rows=self._content_of_rows(),
-            similarities=np.concatenate([rows.contexts[:n], self._pending.contexts]) @ (point / unit),
+            similarities=contexts @ (point / unit),
             weights=self._centre_weights() * unit,
-            item_values=None if self.prior_mean is None else self.slope * self.prior_mean.utilities(point, chosen),
-            offset=self.offset + self._constant_mean(point),
+            item_values=self._item_values(point, chosen),
+            known=None if self._known is None else self._known.at(contexts, rankings, point / unit, chosen),
+            offset=self.offset + self.constant_mean(point),
             amplitude=self.amplitude * unit * unit,
             prior=float(norm > 0.0),
         )
 
     def shown_counts(self) -> NDArray[np.intp]:
-        """Return in how many rows, rewarded or pending, each item is, shape (n,)."""
+        """Return in how many rows, rewarded or pending, each item is, shape (n,).
+
+        Those that were told of by rows that left count as one.
+        """
         rankings = np.concatenate([self._rows.rankings[: self.n_rows], self._pending.rankings])
-        return np.asarray(np.bincount(rankings.reshape(-1), minlength=self.kernel.n_items), dtype=np.intp)
+        counts = np.asarray(np.bincount(rankings.reshape(-1), minlength=self.kernel.n_items), dtype=np.intp)
+        if self._fitted.parts is not None:
+            counts[self._fitted.parts.items] += 1
+        return counts
 
     def item_means(self, context: ArrayLike, items: NDArray[np.integer]) -> FloatArray:
         """Return what each of some items adds to the mean of a slate that shows it first, pairs left out, shape (E,).
@@ -569,13 +593,32 @@ class Posterior:
         images += kernel.divergence[0] * kernel.item_weight
         parts = alpha[:, None] * images
         shown = rows.rankings[:n].reshape(-1)
+        if self._known is not None:
+            of_entries = self._known.of_entries(rows.contexts[:n], rows.rankings[:n], point)
+            parts -= self._known.weights[0] * self._centre_weights()[:, None] * of_entries
         means = np.bincount(shown, weights=parts.reshape(-1), minlength=kernel.n_items)[items]
+        if self._known is not None:
+            means = means + self._known.weights[0] * self._known.of_items(point, items, self._centre)
         if (content := kernel.counted_content) is not None:
             means = means + kernel.item_weight[0] * self._weights_of(content, self._centre_weights(), point, items)
         if self.prior_mean is not None:
             of_items = self.prior_mean.utilities(point, items)
             means = means + self.slope * self.prior_mean.position_weights[0] * of_items
         return np.asarray(means, dtype=np.float64)
+
+    def known_item_parts(self, context: FloatArray, ranking: NDArray[np.int32]) -> FloatArray:
+        """Return what each item of a slate adds to the mean by what rows that left told of it, shape (k,).
+
+        It is what was expected of it before the rows that are kept, less what these would tell if it were not known.
+        """
+        if self._known is None:
+            return np.zeros(len(ranking))
+        n, rows, known = self.n_rows, self._rows, self._known
+        entries = known.of_entries(rows.contexts[:n], rows.rankings[:n], context)
+        of_rows = (self._centre_weights()[:, None] * entries).reshape(-1)
+        told = np.bincount(rows.rankings[:n].reshape(-1), weights=of_rows, minlength=self.kernel.n_items)
+        expected = known.of_items(context, ranking, self._centre)
+        return np.asarray(known.weights[:-1] * (expected - told[ranking]), dtype=np.float64)
 
     def weights_of_slope(self, context: ArrayLike, items: ArrayLike) -> FloatArray:
         """Return what the weights of the u and v of items grow by with the slope, at its best offset: O(k N).
@@ -599,10 +642,13 @@ class Posterior:
         alpha = of_rewards * ((rows.contexts[:n] @ point) * kernel.scale)
         of_positions = kernel.n_items * kernel.item_weight + kernel.divergence, kernel.item_weight
         shown, utilities = rows.rankings[:n].reshape(-1), self.prior_mean.utilities(point, chosen)
-        explained = [
-            np.bincount(shown, weights=(alpha[:, None] * image).reshape(-1), minlength=kernel.n_items)[chosen]
-            for image in of_positions
-        ]
+        parts = [alpha[:, None] * image for image in of_positions]
+        if self._known is not None:
+            of_entries = of_rewards[:, None] * self._known.of_entries(rows.contexts[:n], rows.rankings[:n], point)
+            parts = [part - share * of_entries for part, share in zip(parts, (1.0, 1.0 / kernel.n_items), strict=True)]
+            of_targets = np.array([0.0, self._mean_of(2), -1.0])
+            utilities = utilities + self._known.of_items(point, chosen, of_targets) / kernel.n_items
+        explained = [np.bincount(shown, weights=part.reshape(-1), minlength=kernel.n_items)[chosen] for part in parts]
         grown = np.asarray(explained + np.multiply.outer([kernel.n_items, 1.0], utilities), dtype=np.float64)
         if (content := kernel.counted_content) is not None:
             grown[0] += self._weights_of(content, of_rewards, point, chosen)
@@ -632,15 +678,40 @@ class Posterior:
             own += (kernel.constant * similarities)[:, None]
         if (content := kernel.counted_content) is not None:
             own += (self._content_of_rows() @ content.of_slates(orders).T) * similarities[:, None]
+        if self._known is not None:
+            contexts = np.concatenate([rows.contexts[:n], self._pending.contexts])
+            own -= self._known.cross(contexts, rankings, context, orders, with_constant=with_constant)
         return np.asarray(own, dtype=np.float64)
+
+    def _prior_variances(self, context: FloatArray, orders: Rankings, *, with_constant: bool = True) -> FloatArray:
+        """Return the variances of rankings (A, k) in a context before the rows, at an amplitude of one, (A,)."""
+        prior = float(context @ context) * self.kernel.variances(orders, with_constant=with_constant)
+        if self._known is not None:
+            prior -= self._known.variances_of_slates(context, orders, with_constant=with_constant)
+        return prior
+
+    def _item_values(self, context: FloatArray, items: NDArray[np.integer]) -> FloatArray | None:
+        """Return what is expected of items for each unit of n u + v before the rows, (E,); None for nothing."""
+        believed, known = self.prior_mean, self._known
+        if believed is None and known is None:
+            return None
+        values = np.zeros(len(items)) if believed is None else self.slope * believed.utilities(context, items)
+        return values if known is None else values + known.of_items(context, items, self._centre) / self.kernel.n_items
 
     def _content_of_rows(self) -> FloatArray:
         """Return phi of all rows, rewarded and then pending, shape (N + P, q)."""
         return np.concatenate([self._rows.content[: self.n_rows], self._pending.content])
 
-    def _constant_mean(self, context: FloatArray) -> float:
+    def constant_mean(self, context: FloatArray) -> float:
         """Return the posterior mean of what the context does to all slates alike."""
-        return self.kernel.constant * float(self._centre_weights() @ (self._rows.contexts[: self.n_rows] @ context))
+        weights, contexts = self._centre_weights(), self._rows.contexts[: self.n_rows]
+        mean = self.kernel.constant * float(weights @ (contexts @ context))
+        return mean if self._known is None else mean + self._known.of_all(context, self._centre, weights @ contexts)
+
+    @property
+    def _centre(self) -> FloatArray:
+        """What each target counts in rewards that are centred: 1, -b and, with a prior mean, -s."""
+        return np.array([1.0, -self.offset] if self.prior_mean is None else [1.0, -self.offset, -self.slope])
 
     def _centre_weights(self) -> FloatArray:
         centred: FloatArray = self._weights[0] - self.offset * self._weights[1]
@@ -649,9 +720,11 @@ class Posterior:
         return centred
 
     def _targets_of(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> FloatArray:
-        if self.prior_mean is None:
-            return np.array([reward, 1.0])
-        return np.array([reward, 1.0, self.prior_mean.of_slates(context, ranking[None])[0]])
+        targets = [reward, 1.0]
+        if self.prior_mean is not None:
+            targets.append(float(self.prior_mean.of_slates(context, ranking[None])[0]))
+        expected = 0.0 if self._known is None else self._known.of_rows(context[None], ranking[None])[:, 0]
+        return np.array(targets) - expected
 
     def _check_pending(self, chosen: int) -> None:
         if not 0 <= chosen < self.n_pending:
@@ -688,9 +761,8 @@ class Posterior:
         covariance = self._cross(context, ranking[None])[:, 0]
         whitener = rows.whitener[:n, :n]
         ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
-        square = float(context @ context)
-        noise = self.noise_variance + NOISE_FLOOR * square
-        square *= float(self.kernel.variances(ranking[None])[0])
+        noise = self.noise_variance + NOISE_FLOOR * float(context @ context)
+        square = float(self._prior_variances(context, ranking[None])[0])
         # In exact arithmetic at least the noise is left.
         diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
         row = np.ones(len(covariance) + 1)
@@ -719,9 +791,9 @@ class Posterior:
 
     def _fitted_to(self, observed_rows: ObservedRows) -> Posterior:
         """Return the posterior of `observed_rows`, from one with no rows."""
-        n = observed_rows.n_rows
+        n, known = observed_rows.n_rows, observed_rows.known_parts(self.kernel, self.noise_variance)
         if n == 0:
-            return self
+            return self if known is None else replace(self, _fitted=observed_rows, _known=known)
         rows = Rows.empty(
             capacity_for(n),
             **_sizes_of(self.kernel, self.context_dim),
@@ -731,11 +803,11 @@ class Posterior:
         rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n] = (
             observed_rows.contexts,
             observed_rows.rankings,
-            observed_rows.targets,
+            observed_rows.centre_on(known).targets,
         )
         covariance = noisy_covariance(self.kernel, observed_rows, noise_variance=self.noise_variance)
         rows.whitener[:n, :n] = inverse_lower(np.asarray(np.linalg.cholesky(covariance))).T
-        z = observed_rows.targets @ rows.whitener[:n, :n]
+        z = rows.targets[:, :n] @ rows.whitener[:n, :n]
         return replace(
             self,
             n_rows=n,
@@ -745,6 +817,7 @@ class Posterior:
             _pending=PendingRows.none(n, **_sizes_of(self.kernel, self.context_dim)),
             _weights=z @ rows.whitener[:n, :n].T,
             _sums=self._sums_of(observed_rows, z),
+            _known=known,
         )
 
     def _sums_of(self, observed_rows: ObservedRows, z: FloatArray) -> _Sums:

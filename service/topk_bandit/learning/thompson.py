@@ -15,6 +15,8 @@ from the posterior of it: with A = K + sigma^2 V of the rows and noise e ~ N(0, 
 Pending rows are rows here whose rewards are their means: they add nothing to the mean, and narrow what is drawn. The
 sum over rows is a function of the same form, so the draw is one: O(C n^2 + N^2), whatever the slates.
 
+A posterior that keeps parts of items beside its rows (`item_parts`) is not drawn from: no served decision does.
+
 Source: Wilson et al., *Efficiently Sampling Functions from Gaussian Process Posteriors*, ICML 2020, Eq. 12.
 """
 
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.rankings import validated_items
 from topk_bandit.learning.slate_functions import SlateFunction
 
@@ -90,6 +93,8 @@ def drawn(
 
 def draw_from(posterior: Posterior, context: FloatArray, items: NDArray[np.integer], normals: Normals) -> SlateFunction:
     """Return the draw that these normal numbers make: an affine function of them."""
+    if not posterior.kernel.centred:
+        raise InvalidArgumentError("posterior", "there are no draws beside parts of items")
     chosen = validated_items(items, n_items=posterior.kernel.n_items)
     rows, deviation = posterior.all_rows, math.sqrt(posterior.amplitude)
     prior = deviation * math.sqrt(posterior.kernel.scale) * _antisymmetric(normals.prior, posterior.kernel.n_items)

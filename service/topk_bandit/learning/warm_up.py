@@ -22,8 +22,8 @@ __all__ = ["warm_up"]
 def warm_up(report: Callable[[int, int], None] | None = None) -> None:
     """Compile all that serving calls, or load it from the cache of an earlier start.
 
-    It takes a small bandit whose items have features through everything that can happen to one: slates shown, rewarded
-    out of order and closed, rows projected, and a state taken up again from its checkpoint.
+    It takes a small bandit, whose items have features at first, through everything that can happen to one: slates
+    shown, rewarded out of order and closed, rows projected, rows that leave, and a state taken up again.
 
     Parameters
     ----------
@@ -72,7 +72,9 @@ def _use_everything() -> None:
     eligible = np.arange(20, dtype=np.int32)
     rng = np.random.default_rng(0)
     state = State.initial(kernel, context_dim=2, limits=limits).with_item_features(np.eye(20, 4))
-    for number in range(48):
+    for number in range(96):
+        if number == 48:
+            state = state.with_item_features(None)
         context = rng.normal(size=2)
         ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng).ranking
         state = state.shown(f"r{number}", context, ranking)

@@ -163,7 +163,20 @@ def _take_content_off(gram, content):
 
 
 @njit(**FOR_LOOPS)
-def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
+def _add_taken(gram, taken, of_v, items):
+    """Add what is known of single items beside the rows to a Gram matrix of the features of u and v of `items` (m,)."""
+    if taken.shape[0] > 0:
+        m = items.shape[0]
+        for i in range(m):
+            of_u = taken[items[i]]
+            gram[i, i] += of_u
+            gram[i, m + i] += of_v * of_u
+            gram[m + i, i] += of_v * of_u
+            gram[m + i, m + i] += of_v * of_v * of_u
+
+
+@njit(**FOR_LOOPS)
+def _coarse(features, content, taken, of_v, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
     """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 
     An item matters as much as the best slate in reach that shows it; the items of the best slate climbed to, and of the
@@ -173,6 +186,7 @@ def _coarse(features, content, weights, pair_weights, uniforms, starts, bound, s
     items = features[: 2 * n_eligible + 1]
     gram = np.dot(items, items.T)
     _take_content_off(gram, content)
+    _add_taken(gram, taken, of_v, np.arange(n_eligible))
     diagonal = np.empty((3, n_eligible), dtype=gram.dtype)
     for j in range(n_eligible):
         diagonal[0, j] = gram[j, j]
@@ -256,6 +270,7 @@ def _fine_features(at, items):
     chosen = chosen[:n_features]
     gram = np.dot(chosen, chosen.T)
     _take_content_off(gram, _rows(at.content, items))
+    _add_taken(gram, at.taken, at.of_v, items)
     return gram, out[:n_features], inner
 
 
@@ -614,7 +629,22 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
         for others in (among, slate):
             make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, others)
         replacements(
-            features, at.content, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained
+            features,
+            at.content,
+            at.taken,
+            at.of_v,
+            weights,
+            pair_weights,
+            pairs,
+            slate,
+            position,
+            among,
+            u,
+            d,
+            v,
+            s,
+            mean,
+            explained,
         )
         best = slate[position]
         value = _score(mean[best], explained[best], bound)
@@ -632,7 +662,7 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
 def _exchange(at, slate, bound, u, d, v, s):
     """Make the best exchange of two positions; return the largest mean and whether there is one that gains."""
     around = _exchanges(slate)
-    explained = slates(at.features, at.content, at.pairs, around, at.features.shape[1], u, d, v, s)
+    explained = slates(at.features, at.content, at.taken, at.of_v, at.pairs, around, at.features.shape[1], u, d, v, s)
     highest, value, best = -np.inf, -np.inf, 0
     for i in range(around.shape[0]):
         mean = slate_mean(at.weights, at.pair_weights, around[i], u, d, v, s)
@@ -694,6 +724,8 @@ def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d
         items, climbed, coarse_tried = _coarse(
             at.features,
             at.content,
+            at.taken,
+            at.of_v,
             at.weights,
             at.pair_weights,
             coarse_uniforms,

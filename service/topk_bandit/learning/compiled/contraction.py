@@ -8,6 +8,9 @@ Features 0 .. E - 1 are the items' u, E .. 2E - 1 their v, 2E is s, and from 2E 
 `pairs` (E, E) tells which, -1 where there is none. A pair's feature is made when it is first needed; `made` tells which
 are.
 
+`taken` (E,) is by how much the variances of the items' parts are smaller than they would be before the rows; a part
+counts by u + v times `of_v`, 1 / n. It has no numbers where nothing is known of single items.
+
 `content` (E, q) is what items with features add beside: a slate's prior variance grows by the square of the sum of u
 times their rows. It has no columns where content counts for nothing.
 
@@ -61,6 +64,8 @@ class Contraction(NamedTuple):
     whitener: np.ndarray
     pending: np.ndarray
     content: np.ndarray
+    taken: np.ndarray
+    of_v: np.float32
 
 
 # Of a signed index that starts anywhere the compiler has to ask whether it counts from the end, and then does not
@@ -148,7 +153,7 @@ def _add_item(features, u_row, v_row, row, of_u, of_v, first):
 
 
 @njit(**FOR_LOOPS)
-def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n_items, u, v, s):
+def _whitened(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s):
     """Return room for all features, those of the items and of s made: M times the sparse rows, row by row."""
     n_all, n_rows = places.shape[0], places.shape[0] - pending.shape[1]
     features = np.empty((n_features, n_all), dtype=np.float32)
@@ -163,6 +168,9 @@ def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n
             item, of_v = places[r, a], similarities[r] * u[a]
             if item >= 0:
                 of_u = similarities[r] * (n_items * u[a] + v[a])
+                if entries.shape[0] > 0:
+                    of_u -= entries[r, a]
+                    of_v -= entries[r, a] / n_items
                 _add_item(features, item, n_eligible + item, row, np.float32(of_u), np.float32(of_v), first)
         of_s = np.float32(-s * similarities[r])
         for i in range(_index(first), _index(n_all)):
@@ -171,7 +179,7 @@ def _whitened(places, similarities, whitener, pending, n_eligible, n_features, n
 
 
 @njit(**FOR_LOOPS)
-def _weighted(places, similarities, row_weights, pairs, starts, n_items, u, d, v, s):
+def _weighted(places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s):
     """Return the weights, and the rows and values of the pairs' lists."""
     n_eligible, k = pairs.shape[0], places.shape[1]
     rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
@@ -186,6 +194,9 @@ def _weighted(places, similarities, row_weights, pairs, starts, n_items, u, d, v
                 continue
             weights[i] += alpha * similarity * (n_items * u[a] + v[a])
             weights[n_eligible + i] += alpha * similarity * u[a]
+            if entries.shape[0] > 0:
+                weights[i] -= alpha * entries[r, a]
+                weights[n_eligible + i] -= alpha * entries[r, a] / n_items
             for b in range(a + 1, k):
                 j = places[r, b]
                 if j < 0:
@@ -201,21 +212,22 @@ def _weighted(places, similarities, row_weights, pairs, starts, n_items, u, d, v
 
 
 @njit(**FOR_PYTHON)
-def contract(rankings, similarities, row_weights, whitener, pending, place, n_eligible, n_items, u, d, v, s):
+def contract(rankings, similarities, entries, row_weights, whitener, pending, place, n_eligible, n_items, u, d, v, s):
     """Return the contraction but for the pairs' features, and the places of all rows' items, (N + P, k).
 
-    Parameters: the rankings and similarities (C c, times the kernel's scale) of all rows; alpha of the rewarded ones;
+    Parameters: the rankings and similarities (C c, times the kernel's scale) of all rows; what is taken off for each of
+    their items, (N + P, k), or no rows where nothing is; alpha of the rewarded ones;
     M' of both kinds of rows; the place of each item among the eligible ones, -1 for the rest; and the kernel's numbers.
     """
     places = _places(rankings, place)
     pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
     starts = _numbered(places, pairs)
     weights, pair_weights, rows, values = _weighted(
-        places, similarities, row_weights, pairs, starts, n_items, u, d, v, s
+        places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s
     )
     first = 2 * n_eligible + 1
     n_features = first + starts.shape[0] - 1
-    features = _whitened(places, similarities, whitener, pending, n_eligible, n_features, n_items, u, v, s)
+    features = _whitened(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s)
     for i in range(n_eligible):
         for j in range(n_eligible):
             if pairs[i, j] >= 0:
@@ -366,9 +378,21 @@ def _norm2_with(base, content, item, weight):
     return total
 
 
+@njit(**FOR_LOOPS)
+def _taken_of(taken, of_v, slate, gap, u, v):
+    """Return by how much the variance of a slate is smaller by `taken`, without the item at `gap` unless that is -1."""
+    total = taken.dtype.type(0)
+    if taken.shape[0] > 0:
+        for a in range(slate.shape[0]):
+            if a != gap:
+                weight = taken.dtype.type(u[a]) + of_v * taken.dtype.type(v[a])
+                total += weight * weight * taken[slate[a]]
+    return total
+
+
 @njit(**FOR_PYTHON)
-def slates(features, content, pairs, chosen, n_columns, u, d, v, s):
-    """Return |R x|^2 by the first rows, less what content adds, of slates `chosen` (A, k), shape (A,).
+def slates(features, content, taken, of_v, pairs, chosen, n_columns, u, d, v, s):
+    """Return |R x|^2 by the first rows and what is taken, less what content adds, of slates `chosen` (A, k), (A,).
 
     The features of their pairs must be there.
     """
@@ -378,7 +402,7 @@ def slates(features, content, pairs, chosen, n_columns, u, d, v, s):
     for i in range(chosen.shape[0]):
         _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
         _sum_content(of_content, content, chosen[i], NOWHERE, u)
-        explained[i] = _norm2(vector) - _norm2(of_content)
+        explained[i] = _norm2(vector) - _norm2(of_content) + _taken_of(taken, of_v, chosen[i], NOWHERE, u, v)
     return explained
 
 
@@ -411,11 +435,22 @@ def _take_content_off(content, slate, position, among, u, explained):
 
 
 @njit(**FOR_LOOPS)
-def replacements(features, content, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained):
+def _add_taken(taken, of_v, slate, position, among, u, v, explained):
+    """Add to `explained` by how much the variance of the slate with each item of `among` at `position` is smaller."""
+    rest = _taken_of(taken, of_v, slate, position, u, v)
+    weight = taken.dtype.type(u[position]) + of_v * taken.dtype.type(v[position])
+    for item in among:
+        explained[item] += rest + weight * weight * taken[item]
+
+
+@njit(**FOR_LOOPS)
+def replacements(
+    features, content, taken, of_v, weights, pair_weights, pairs, slate, position, among, u, d, v, s, mean, explained
+):
     """Set `mean` and `explained` to those of the slate with each item of `among` at `position`, both (E,).
 
-    They are x.m, and |R x|^2 less what content adds. A replacement by an item that is shown already stands for the
-    slate itself. The features of the pairs of the slate's items with those of `among` must be there.
+    They are x.m, and |R x|^2 and what is taken, less what content adds. A replacement by an item that is shown already
+    stands for the slate itself. The features of the pairs of the slate's items with those of `among` must be there.
     """
     own = np.empty(features.shape[1], dtype=features.dtype)
     without, vector = np.empty_like(own), np.empty_like(own)
@@ -441,22 +476,25 @@ def replacements(features, content, weights, pair_weights, pairs, slate, positio
         explained[item] = _norm2_of_seven(without, features, seven, weights_of_seven)
     if content.shape[1] > 0:
         _take_content_off(content, slate, position, among, u, explained)
+    if taken.shape[0] > 0:
+        _add_taken(taken, of_v, slate, position, among, u, v, explained)
     of_content = np.empty(content.shape[1], dtype=content.dtype)
     _sum_content(of_content, content, slate, NOWHERE, u)
     own_mean, own_explained = mean[slate[position]], _norm2(own) - _norm2(of_content)
+    own_explained += _taken_of(taken, of_v, slate, NOWHERE, u, v)
     for a in range(slate.shape[0]):
         mean[slate[a]] = own_mean
         explained[slate[a]] = own_explained
 
 
 @njit(**FOR_PYTHON)
-def neighbourhoods(features, content, weights, pair_weights, pairs, chosen, position, u, d, v, s):
+def neighbourhoods(features, content, taken, of_v, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
     mean = np.empty((chosen.shape[0], pairs.shape[0]))
     explained, every = np.empty_like(mean), np.arange(pairs.shape[0])
     for row in range(chosen.shape[0]):
         replacements(
-            features, content, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s,
+            features, content, taken, of_v, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s,
             mean[row], explained[row],
         )  # fmt: skip
     return mean, explained

@@ -54,7 +54,7 @@ def regrets(at, covariance, draws, normals, shown, best, n_columns, prior, ampli
             scores[item] = at.weights[item] + draws[i - 2, item]
         _put_best(scores, compared[i])
     make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
-    explained = slates(at.features, at.content, at.pairs, compared, n_columns, u, d, v, s)
+    explained = slates(at.features, at.content, at.taken, at.of_v, at.pairs, compared, n_columns, u, d, v, s)
     out, own = np.zeros(draws.shape[0]), np.empty(draws.shape[0])
     for i in range(compared.shape[0]):
         slate = compared[i]

@@ -1,0 +1,162 @@
+"""Compiled loops over what is known of single items: rows that leave, and what is known taken off covariances.
+
+All of them release the GIL, keep their results the same from run to run, and are cached on disk.
+
+Letters: N rows, k positions, m items of which something is known, C numbers of a context. A place among the m items is
+-1 for items of which nothing is known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+
+__all__ = ["absorb", "add_up_shared", "gram_of_parts"]
+
+
+@njit(**FOR_LOOPS)
+def _times(matrix, vector, out):
+    """Set `out` to the product of a matrix and a vector; return that of `out` and the vector."""
+    square = 0.0
+    for c in range(vector.shape[0]):
+        total = 0.0
+        for d in range(vector.shape[0]):
+            total += matrix[c, d] * vector[d]
+        out[c] = total
+        square += total * vector[c]
+    return square
+
+
+@njit(**FOR_LOOPS)
+def _dot(left, right):
+    total = 0.0
+    for c in range(left.shape[0]):
+        total += left[c] * right[c]
+    return total
+
+
+@njit(**FOR_LOOPS)
+def _add_outer(matrix, vector, weight):
+    for c in range(vector.shape[0]):
+        for d in range(vector.shape[0]):
+            matrix[c, d] += weight * vector[c] * vector[d]
+
+
+@njit(**FOR_LOOPS)
+def _absorb_item(precision, shifts, left, means, i, image, context, g, errors, variance, own, noise_variance):
+    """Learn of one item: `errors` (T,) and `variance` are of the row's targets, `own` is its part of the latter."""
+    others = variance - own
+    _add_outer(precision[i], context, noise_variance * g * g / others)
+    for t in range(errors.shape[0]):
+        value = errors[t] + g * _dot(means[t, i], context)
+        for c in range(context.shape[0]):
+            shifts[t, i, c] += noise_variance * g * context[c] * value / others
+            means[t, i, c] += g * image[c] * errors[t] / variance
+    _add_outer(left[i], image, -g * g / variance)
+
+
+@njit(**FOR_PYTHON)
+def absorb(
+    precisions, shifts, left, means, places, contexts, targets, variances, noise_variance, weights, beside, unit
+):
+    """Learn of all items of each row, one row after the other, in place; return what is left of the targets, (T, T).
+
+    That are the products of what no item explains, each row's in units of its variance, times sigma^2.
+
+    Parameters: sigma^2 P and h of the items, (m, C, C) and (T, m, C); S and the means, likewise; the places (A, k),
+    contexts (A, C), targets (T, A) and noise variances (A,) of the rows; sigma^2; g by position; what a slate's
+    variance is beside its items' parts; and kappa_0, which is that of items without a place.
+    """
+    (n_targets, n_rows), (k, dim) = targets.shape, (places.shape[1], contexts.shape[1])
+    images, own, errors, products = (
+        np.empty((k, dim)),
+        np.empty(k),
+        np.empty(n_targets),
+        np.zeros((n_targets, n_targets)),
+    )
+    for row in range(n_rows):
+        context = contexts[row]
+        square = _dot(context, context)
+        variance = variances[row] + beside * square
+        for t in range(n_targets):
+            errors[t] = targets[t, row]
+        for a in range(k):
+            i = places[row, a]
+            if i < 0:
+                variance += unit * weights[a] * weights[a] * square
+                continue
+            own[a] = weights[a] * weights[a] * max(_times(left[i], context, images[a]), 0.0)
+            variance += own[a]
+            for t in range(n_targets):
+                errors[t] -= weights[a] * _dot(means[t, i], context)
+        _add_outer(products, errors, noise_variance / variance)
+        for a in range(k):
+            if places[row, a] >= 0:
+                _absorb_item(
+                    precisions, shifts, left, means, places[row, a], images[a], context, weights[a], errors, variance,
+                    own[a], noise_variance,
+                )  # fmt: skip
+    return products
+
+
+@njit(**FOR_PYTHON)
+def add_up_shared(rankings, entries, orders, weights, n_items):
+    """Return for each row and slate of `orders` (A, k) the sum of `entries` (N, k) times g of the items of both."""
+    out = np.zeros((rankings.shape[0], orders.shape[0]))
+    position = np.full(n_items, -1, dtype=np.int32)
+    for column in range(orders.shape[0]):
+        for b in range(orders.shape[1]):
+            position[orders[column, b]] = b
+        for row in range(rankings.shape[0]):
+            total = 0.0
+            for a in range(rankings.shape[1]):
+                b = position[rankings[row, a]]
+                if b >= 0:
+                    total += entries[row, a] * weights[b]
+            out[row, column] = total
+        for b in range(orders.shape[1]):
+            position[orders[column, b]] = -1
+    return out
+
+
+@njit(**FOR_LOOPS)
+def _listed(rankings, place, n_places):
+    """Return where each place's list starts, and the rows and positions of the lists."""
+    starts = np.zeros(n_places + 1, dtype=np.int64)
+    for row in range(rankings.shape[0]):
+        for a in range(rankings.shape[1]):
+            starts[place[rankings[row, a]] + 1] += place[rankings[row, a]] >= 0
+    for i in range(n_places):
+        starts[i + 1] += starts[i]
+    ends = starts.copy()
+    rows, positions = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1], dtype=np.int64)
+    for row in range(rankings.shape[0]):
+        for a in range(rankings.shape[1]):
+            i = place[rankings[row, a]]
+            if i >= 0:
+                rows[ends[i]], positions[ends[i]] = row, a
+                ends[i] += 1
+    return starts, rows, positions
+
+
+@njit(**FOR_PYTHON)
+def gram_of_parts(rankings, contexts, matrices, place, weights):
+    """Return the sums of g_p g_q c' T_i c' over the items that two rows have in common, (N, N), symmetric.
+
+    T is `matrices` (m, C, C).
+    """
+    n_rows, n_places = rankings.shape[0], matrices.shape[0]
+    out, image = np.zeros((n_rows, n_rows)), np.empty(contexts.shape[1])
+    starts, rows, positions = _listed(rankings, place, n_places)
+    for i in range(n_places):
+        for first in range(starts[i], starts[i + 1]):
+            row, g = rows[first], weights[positions[first]]
+            out[row, row] += g * g * _times(matrices[i], contexts[row], image)
+            for second in range(starts[i], first):
+                other = rows[second]
+                shared = g * weights[positions[second]] * _dot(image, contexts[other])
+                out[row, other] += shared
+                out[other, row] += shared
+    return out

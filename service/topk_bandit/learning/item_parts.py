@@ -1,0 +1,387 @@
+"""What rewards told of each item by itself, beside the rows: for catalogues that no basis of a few hundred rows spans.
+
+With g = u + v / n (`kendall`), the kernel is that of independent parts of the items, of what a context does to all
+slates, and of a rest that knows nothing of these, once the sum over all items is not taken off
+(`KendallKernel.uncentred`)::
+
+    f(c, pi) = sum_p g_p c.theta_{pi_p} + c.theta_all + rest
+    theta_i ~ N(0, kappa_0 I), kappa_0 = n scale        theta_all ~ N(0, kappa I)
+
+A row that leaves the posterior tells of theta_i as an observation of g_p c.theta_i does, whose noise is that of the row
+and all that is uncertain about the others in it. What all such rows told of it is a Gaussian factor, a precision
+P_i (C, C) and a shift h_i, so that before the rows that are kept
+
+    theta_i ~ N(S_i h_i, S_i)        S_i = kappa_0 (I + kappa_0 P_i)^-1
+
+which is a prior mean, and a kernel that is smaller by sum g_p g'_q c' (kappa_0 I - S_i) c' over the items that two
+slates have in common. That items were observed together is what is given up: O(C^2) an item instead of the square of
+all (assumed density filtering: Maybeck, 1982; Minka, 2001).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.learning._layout import lay_out
+from topk_bandit.learning.compiled import item_parts as compiled
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.prior_mean import PriorMean
+    from topk_bandit.learning.rankings import Rankings
+
+__all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "most_items_of"]
+
+FloatArray = NDArray[np.float64]
+
+MOST_BYTES = 2 * 2**20
+"""Of all items' precisions and shifts; items beyond them have none, and are as unknown as at first."""
+
+
+def most_items_of(context_dim: int) -> int:
+    """Return of how many items so much is kept."""
+    return MOST_BYTES // (8 * context_dim * (context_dim + 1)) - 1
+
+
+class LeavingRows(NamedTuple):
+    """Rows that leave the posterior, oldest first, shapes (A, C), (A, k), (T, A) and (A,).
+
+    `targets` are as of `ObservedRows`; `noise` is the variance of the noise in units of sigma^2.
+    """
+
+    contexts: FloatArray
+    rankings: Rankings
+    targets: FloatArray
+    noise: FloatArray
+
+
+class KnownAtContext(NamedTuple):
+    """`KnownParts.of_entries` of rows (N, k) and `KnownParts.variances_taken` of items (E,) at a context."""
+
+    entries: FloatArray
+    taken: FloatArray
+
+
+class Told(NamedTuple):
+    """What a kernel is chosen by: what is known of items under it, and what that comes from.
+
+    Attributes
+    ----------
+    known
+        As of `ItemParts.known`.
+    precisions, shifts
+        As of `ItemParts`, of the kernel's own parts.
+    units
+        Their prior variances, shape (1 + m,).
+    products
+        As of `ItemParts`, for each row.
+    """
+
+    known: KnownParts
+    precisions: FloatArray
+    shifts: FloatArray
+    units: FloatArray
+    products: FloatArray
+
+    def log_evidence(self, ratios: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Return the log density of what was told, at some ratios of noise to amplitude, up to a constant: shape (G,).
+
+        The density of a Gaussian factor under a prior of variance kappa_0 / r in units of the noise: without it nothing
+        but the rows that are kept would tell how much items differ.
+
+        Parameters
+        ----------
+        ratios, slopes
+            r, and the slopes of the prior mean there, both (G,).
+        """
+        if self.products[1, 1] <= 0.0:
+            return np.zeros(len(ratios))
+        values, vectors = np.linalg.eigh(self.precisions)
+        rotated = (vectors.transpose(0, 2, 1) @ self.shifts[:, :, :, None])[:, :, :, 0]
+        units, values = self.units[:, None], np.maximum(values, 0.0)
+        evidence = np.empty(len(ratios))
+        for g, (ratio, slope) in enumerate(zip(ratios, slopes, strict=True)):
+            centre = self._centre(slope)
+            variance = float(centre @ self.products @ centre)
+            squares = np.tensordot(centre, rotated, 1) ** 2 / variance
+            explained = (squares * units / (units * values + ratio)).sum()
+            evidence[g] = 0.5 * (explained - np.log1p(units * values / ratio).sum())
+        return evidence
+
+    def _centre(self, slope: float) -> FloatArray:
+        """Return what each target counts at the best offset beside a slope."""
+        targets = np.array([1.0, 0.0, -slope][: len(self.products)])
+        targets[1] = -float(targets @ self.products[1]) / self.products[1, 1]
+        return targets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemParts:
+    """What rows that left told of m items, and of what contexts do to all slates.
+
+    Attributes
+    ----------
+    items
+        Item indices, ascending, shape (m,).
+    precisions
+        sigma^2 P of theta_all and of |g| theta_i, shape (1 + m, C, C): in units of observations, so that they hold at
+        another noise, and under a kernel whose g is of another length.
+    shifts
+        sigma^2 h of these, of rewards, of ones and, if there is a prior mean, of its h, shape (T, 1 + m, C): offset and
+        slope go on being learned.
+    products
+        Of what no part explained of the targets, rows in units of their noise, shape (T, T): offsets are told by them,
+        too. What is noise, and how large the kernel's amplitude, is told by rows that are kept.
+    observations
+        How many rows there were.
+    """
+
+    items: NDArray[np.int32]
+    precisions: FloatArray
+    shifts: FloatArray
+    products: FloatArray
+    observations: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", lay_out(self.items, np.int32))
+        for name in ("precisions", "shifts", "products"):
+            object.__setattr__(self, name, lay_out(getattr(self, name)))
+        object.__setattr__(self, "observations", float(self.observations))
+
+    @classmethod
+    def none(cls, context_dim: int, n_targets: int) -> ItemParts:
+        """Return those of no item."""
+        nothing = np.zeros((1, context_dim, context_dim)), np.zeros((n_targets, 1, context_dim))
+        return cls(np.zeros(0, dtype=np.int32), *nothing, np.zeros((n_targets, n_targets)))
+
+    @property
+    def context_dim(self) -> int:
+        """C."""
+        return int(self.shifts.shape[2])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.items.nbytes + self.precisions.nbytes + self.shifts.nbytes
+
+    def known(self, kernel: KendallKernel, noise_variance: float) -> KnownParts:
+        """Return what is known under an uncentred kernel and sigma^2, at an amplitude of one."""
+        eye, units = np.eye(self.context_dim), np.full((len(self.precisions), 1, 1), kernel.item_variance)
+        units[0] = kernel.constant
+        precisions, shifts = _weigh(self.precisions, self.shifts, float(np.linalg.norm(kernel.part_weight)))
+        left = units * np.linalg.inv(eye + units / noise_variance * precisions)
+        left = 0.5 * (left + left.transpose(0, 2, 1))
+        means = (left @ (shifts / noise_variance)[:, :, :, None])[:, :, :, 0]
+        place = np.full(kernel.n_items + 1, -1, dtype=np.int32)
+        place[self.items] = np.arange(1, len(self.items) + 1, dtype=np.int32)
+        place[-1] = 0
+        return KnownParts(place, units * eye - left, means, np.append(kernel.part_weight, 1.0))
+
+    def told(self, kernel: KendallKernel, noise_variance: float) -> Told:
+        """Return `known`, and what it comes from."""
+        precisions, shifts = _weigh(self.precisions, self.shifts, float(np.linalg.norm(kernel.part_weight)))
+        units = np.full(len(precisions), kernel.item_variance)
+        units[0] = kernel.constant
+        products = self.products / max(self.observations, 1.0)
+        return Told(self.known(kernel, noise_variance), precisions, shifts, units, products)
+
+    def absorb(self, kernel: KendallKernel, rows: LeavingRows, *, noise_variance: float) -> ItemParts:
+        """Return these and what some rows tell, one after the other.
+
+        Parameters
+        ----------
+        kernel
+            Uncentred.
+        rows
+            Each of observations of one ranking.
+        noise_variance
+            sigma^2.
+        """
+        wider = self._with_items(np.unique(rows.rankings))
+        known = wider.known(kernel, noise_variance)
+        weight, unit = kernel.part_weight, kernel.item_variance
+        norm, units = float(np.linalg.norm(weight)), np.full(len(wider.precisions), unit)
+        units[0] = kernel.constant
+        precisions, shifts = _weigh(wider.precisions, wider.shifts, norm)
+        beside = max(1.0 - unit * float(weight @ weight), 0.0)
+        left = compiled.absorb(
+            *(precisions, shifts, units[:, None, None] * np.eye(self.context_dim) - known.taken, known.means.copy()),
+            *(known.place[known.with_all(rows.rankings)], rows.contexts, rows.targets),
+            *(noise_variance * rows.noise, noise_variance, known.weights, beside, unit),
+        )
+        precisions, shifts = _weigh(precisions, shifts, 1.0 / norm)
+        count = self.observations + len(rows.rankings)
+        return ItemParts(wider.items, precisions, shifts, self.products + left, count)
+
+    def _with_items(self, items: NDArray[np.int32]) -> ItemParts:
+        """Return these with places for more items, as far as there is room."""
+        new = np.setdiff1d(items, self.items)[: max(most_items_of(self.context_dim) - len(self.items), 0)]
+        every = np.concatenate([self.items, new])
+        order, more = np.argsort(every, kind="stable"), (0, len(new))
+        precisions, shifts = (
+            np.pad(self.precisions, [more, (0, 0), (0, 0)]),
+            np.pad(self.shifts, [(0, 0), more, (0, 0)]),
+        )
+        places = np.append(0, 1 + order)
+        return replace(self, items=every[order], precisions=precisions[places], shifts=shifts[:, places])
+
+    def without(self, items: NDArray[np.int32]) -> ItemParts:
+        """Return those of other items."""
+        stay = ~np.isin(self.items, items)
+        if stay.all():
+            return self
+        places = np.append(True, stay)
+        return replace(self, items=self.items[stay], precisions=self.precisions[places], shifts=self.shifts[:, places])
+
+    def fade(self, weight: float) -> ItemParts:
+        """Return these counting for less."""
+        faded = weight * self.precisions, weight * self.shifts
+        return ItemParts(self.items, *faded, weight * self.products, weight * self.observations)
+
+    def with_prior_mean(self, prior_mean: PriorMean | None, ones: FloatArray) -> ItemParts:
+        """Return these with what the same rows would have told of the h of a prior mean, or of none.
+
+        It is what they told of each item of what h says of it. `ones` is what contexts are multiplied with to make one,
+        shape (C,).
+        """
+        if prior_mean is None:
+            return replace(self, shifts=self.shifts[:2], products=self.products[:2, :2])
+        rows = prior_mean.row_of[self.items]
+        of_items = prior_mean.slopes[rows] + np.multiply.outer(prior_mean.constants[rows], ones)
+        of_items = float(np.linalg.norm(prior_mean.position_weights)) * of_items
+        of_h = np.zeros((1, *self.shifts.shape[1:]))
+        of_h[0, 1:] = (self.precisions[1:] @ of_items[:, :, None])[:, :, 0]
+        products = np.zeros((3, 3))
+        products[:2, :2] = self.products[:2, :2]
+        return replace(self, shifts=np.concatenate([self.shifts[:2], of_h]), products=products)
+
+    def with_contexts(self, images: FloatArray) -> ItemParts:
+        """Return the same of other contexts, whose numbers are sums of the old ones'.
+
+        Parameters
+        ----------
+        images
+            What a context becomes that is one in one number and zero in the others, shape (C, C').
+        """
+        precisions = images.T @ self.precisions @ images
+        return replace(self, precisions=precisions, shifts=self.shifts @ images)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownParts:
+    """What is known of items under one kernel and noise, at an amplitude of one.
+
+    Attributes
+    ----------
+    place
+        Of each of the n items among the m, from 1 on, -1 for the others, and 0 for theta_all; shape (n + 1,).
+    taken
+        kappa I - S of theta_all, kappa_0 I - S_i of the items, shape (1 + m, C, C).
+    means
+        Of rewards, ones and h, shape (T, 1 + m, C).
+    weights
+        g by position, and 1, shape (k + 1,).
+    """
+
+    place: NDArray[np.int32]
+    taken: FloatArray
+    means: FloatArray
+    weights: FloatArray
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.place.nbytes + self.taken.nbytes + self.means.nbytes
+
+    def with_all(self, rankings: Rankings) -> Rankings:
+        """Return rankings (A, k) that also show what stands for theta_all, last; shape (A, k + 1)."""
+        last = np.full((len(rankings), 1), len(self.place) - 1, dtype=np.int32)
+        return np.concatenate([rankings, last], axis=1)
+
+    def at(
+        self, contexts: FloatArray, rankings: Rankings, context: FloatArray, items: NDArray[np.integer]
+    ) -> KnownAtContext:
+        """Return what of this a contraction of rows (N,) to one context and some items (E,) needs."""
+        return KnownAtContext(self.of_entries(contexts, rankings, context), self.variances_taken(context, items))
+
+    @property
+    def numbers(self) -> tuple[NDArray[np.int32] | FloatArray, ...]:
+        """All numbers that predictions depend on, in a stated order: for digests."""
+        return self.place, self.taken, self.means
+
+    def of_rows(self, contexts: FloatArray, rankings: Rankings) -> FloatArray:
+        """Return what is expected of the targets of rows (N,), shape (T, N)."""
+        values = (self._means_of(self.with_all(rankings)) @ contexts[:, :, None])[:, :, :, 0]
+        return np.asarray(values @ self.weights, dtype=np.float64)
+
+    def of_items(self, context: FloatArray, items: NDArray[np.integer], centre: FloatArray) -> FloatArray:
+        """Return what is expected of the parts of some items in a context, in the shape of `items`.
+
+        `centre` is what each target counts: 1, -b and, if there is a prior mean, -s.
+        """
+        means = np.tensordot(centre, self.means @ context, 1)
+        return np.asarray(np.append(means, 0.0)[self.place[items]], dtype=np.float64)
+
+    def of_slates(
+        self, context: FloatArray, rankings: Rankings, centre: FloatArray, *, with_constant: bool
+    ) -> FloatArray:
+        """Return what is expected of rankings (A, k) in one context, with theta_all or not, shape (A,)."""
+        shown = self.with_all(rankings) if with_constant else rankings
+        return np.asarray(self.of_items(context, shown, centre) @ self.weights[: shown.shape[1]], dtype=np.float64)
+
+    def of_all(self, context: FloatArray, centre: FloatArray, of_rows: FloatArray) -> float:
+        """Return what all slates have in common in a context before the rows, less what these tell anew of it.
+
+        `of_rows` is the sum of the rows' contexts by their weights in the mean, shape (C,).
+        """
+        return float(centre @ (self.means[:, 0] @ context)) - float(of_rows @ (self.taken[0] @ context))
+
+    def variances_taken(self, context: FloatArray, items: NDArray[np.integer]) -> FloatArray:
+        """Return by how much the variance of the parts of some items in a context is smaller, in the shape of `items`.
+
+        It is zero for items of which nothing is known.
+        """
+        taken = np.append((self.taken @ context) @ context, 0.0)
+        return np.asarray(np.maximum(taken[self.place[items]], 0.0), dtype=np.float64)
+
+    def variances_of_slates(self, context: FloatArray, rankings: Rankings, *, with_constant: bool) -> FloatArray:
+        """Return by how much the variance of rankings (A, k) in a context is smaller, with theta_all or not, (A,)."""
+        shown = self.with_all(rankings) if with_constant else rankings
+        return self.variances_taken(context, shown) @ self.weights[: shown.shape[1]] ** 2
+
+    def of_entries(self, contexts: FloatArray, rankings: Rankings, context: FloatArray) -> FloatArray:
+        """Return g_p c' (kappa_0 I - S_i) c_0 of each item of each row, c_0 being a context; shape (N, k)."""
+        images = np.concatenate([self.taken @ context, np.zeros((1, len(context)))])
+        values = (images[self.place[rankings]] @ contexts[:, :, None])[:, :, 0]
+        return np.asarray(values * self.weights[: rankings.shape[1]], dtype=np.float64)
+
+    def cross(
+        self, contexts: FloatArray, rankings: Rankings, context: FloatArray, orders: Rankings, *, with_constant: bool
+    ) -> FloatArray:
+        """Return by how much the covariance of rows (N,) with rankings (A, k) in one context is smaller, (N, A)."""
+        if with_constant:
+            rankings, orders = self.with_all(rankings), self.with_all(orders)
+        entries = self.of_entries(contexts, rankings, context)
+        return np.asarray(compiled.add_up_shared(rankings, entries, orders, self.weights, len(self.place)))
+
+    def gram(self, contexts: FloatArray, rankings: Rankings) -> FloatArray:
+        """Return by how much the covariance of rows is smaller, (N, N)."""
+        shown = self.with_all(rankings)
+        return np.asarray(compiled.gram_of_parts(shown, contexts, self.taken, self.place, self.weights))
+
+    def _means_of(self, items: NDArray[np.integer]) -> FloatArray:
+        """Return the means of all targets of some items, zero where nothing is known, shape (T, ..., C)."""
+        nothing = np.zeros((len(self.means), 1, self.means.shape[2]))
+        return np.asarray(np.concatenate([self.means, nothing], axis=1)[:, self.place[items]], dtype=np.float64)
+
+
+def _weigh(precisions: FloatArray, shifts: FloatArray, norm: float) -> tuple[FloatArray, FloatArray]:
+    """Return precisions and shifts of items' parts that count by so much more, and those of theta_all as they are."""
+    precisions, shifts = precisions.copy(), shifts.copy()
+    precisions[1:] *= norm * norm
+    shifts[:, 1:] *= norm
+    return precisions, shifts
