@@ -35,6 +35,7 @@ from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.follower import SHORT_TAIL
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
@@ -290,6 +291,32 @@ def test_a_log_is_trimmed_behind_the_older_snapshot_where_the_newer_is_spoilt(
         for logged in events[first.version :]:
             model = fold(model, logged)
         assert_same(model, live)
+
+    run(stores, scenario)
+
+
+def test_a_log_that_begins_behind_its_model_is_not_taken_for_another_one(stores: Stores) -> None:
+    """It was trimmed up to the older snapshot, which is taken up where the newer one is spoilt."""
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            for number in range(SHORT_TAIL + 20):
+                slate = await shop.recommend()
+                if number < 20:
+                    await worker.recommender.reward(NAME, slate.recommendation_id, 1.0)
+            live = await worker.residents.follow(NAME)
+        models = replayed(live.incarnation, await whole_log(store, NAME))
+        older = [model for model in models if model.since_checkpoint == 0][-1]
+        assert older.items_position < older.version < live.version - SHORT_TAIL
+        for snapshot in (Snapshot(older.version, encode_model(older)), Snapshot(live.version, b"nonsense")):
+            assert await store.save_snapshot(NAME, snapshot, incarnation=live.incarnation, behind=older.version)
+        assert (await store.read_log(NAME, start=1, limit=1)).first_position == older.version + 1
+        async with running_worker(store) as other:
+            await other.residents.get_model(NAME)
+            assert_same(await other.residents.follow(NAME), live)
+            assert other.hooks.counts["logs replaced"] == 0
 
     run(stores, scenario)
 

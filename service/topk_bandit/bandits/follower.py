@@ -299,7 +299,7 @@ class Follower:
         if self.model is None or await self._is_overtaken(self.model):
             return None
         written = self._recent.end  # by now: what is written while the log is read may not be in it
-        part = await self._store.read_log(self.name, start=self.model.version, limit=EVENTS_PER_READ)
+        part = await self._read_from(self.model, limit=EVENTS_PER_READ)
         if part.incarnation == self.model.incarnation and (
             part.log_position < written or not _is_same_log(part, self.model) or self._recent.contradicts(part.events)
         ):
@@ -312,6 +312,13 @@ class Follower:
         _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
         self._hooks.log_replaced(str(self.name))
         return None
+
+    async def _read_from(self, model: Model, *, limit: int) -> LogSlice:
+        """Return the log from a model's last event on, or from the next one where it was trimmed up to the model."""
+        part = await self._store.read_log(self.name, start=model.version, limit=limit)
+        if _begins_behind(part, model):
+            return await self._store.read_log(self.name, start=part.first_position, limit=limit)
+        return part
 
     async def _is_overtaken(self, model: Model) -> bool:
         """Tell whether another worker, which could fold what this one can't, has saved a snapshot since."""
@@ -350,11 +357,8 @@ class Follower:
             model = await self._snapshots.decode(snapshot)
             if model is None:
                 continue
-            part = await self._store.read_log(self.name, start=model.version, limit=limit)
-            whole = part.first_position == model.version + 1 and part.incarnation == model.incarnation
-            if whole:
-                part = await self._store.read_log(self.name, start=part.first_position, limit=limit)
-            if whole or _is_same_log(part, model):
+            part = await self._read_from(model, limit=limit)
+            if _is_same_log(part, model):
                 self._snapshots.resume_after(snapshot, at_ms=model.last.at_ms, imported=model.state.imported)
                 self._recent.note_read((model.last,))
                 self._loaded_end = part.log_position
@@ -446,12 +450,19 @@ class Follower:
         )
 
 
+def _begins_behind(part: LogSlice, model: Model) -> bool:
+    """Tell whether the log begins with the event after a model's last one, as behind a snapshot that it was trimmed by."""
+    return part.incarnation == model.incarnation and part.first_position == model.version + 1
+
+
 def _is_same_log(part: LogSlice, model: Model) -> bool:
-    """Tell whether a slice of the log that begins with a model's last event is of the log that the model folded.
+    """Tell whether what `Follower._read_from` returned is of the log that the model folded.
 
     After a failover a log can be shorter than what was folded, or have other events in the same places; and an event
     that could be folded here, and was damaged later, may have been passed over.
     """
+    if _begins_behind(part, model):
+        return True
     passed_over = {position for position in part.skipped if position <= model.version}
     is_same = part.incarnation == model.incarnation and part.events[:1] == (model.last,)
     return is_same and passed_over <= model.skipped
