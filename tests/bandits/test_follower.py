@@ -131,6 +131,23 @@ def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
     run(stores, scenario)
 
 
+@pytest.mark.slow
+def test_a_log_that_was_trimmed_beyond_a_lagging_model_is_not_taken_for_another_one(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            with walking(store) as walker:
+                loaded = await walker.load()
+                await shop.trade(700)
+                assert (await store.read_log(NAME, start=1, limit=1)).first_position > loaded.version + 1
+                assert_same(await walker.follow(), await worker.residents.follow(NAME))
+                assert (walker.hooks.counts["logs replaced"], walker.hooks.counts["lost events"]) == (0, 0)
+                assert walker.walk == ["loading", "current", "lagging", "current"]
+
+    run(stores, scenario)
+
+
 def test_an_event_that_can_not_be_folded_breaks_a_follower_and_leaves_its_model(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

@@ -28,11 +28,15 @@ def log_of(rewards: list[bool], *, at_ms: int, start: int = 1) -> list[LoggedEve
     new=st.lists(st.booleans(), max_size=8),
     first=st.integers(1, 12),
     unread=st.integers(0, 5),
+    trimmed=st.integers(0, 12),
 )
 def test_what_is_gone_is_what_the_two_logs_do_not_share(
-    old: list[bool], kept: int, new: list[bool], first: int, unread: int
+    old: list[bool], kept: int, new: list[bool], first: int, unread: int, trimmed: int
 ) -> None:
-    """The newest `unread` events were told to a caller, and the log was never read so far."""
+    """The newest `unread` events were told to a caller, and the log was never read so far.
+
+    Of the other log the first `trimmed` are in a snapshot only.
+    """
     kept, first, unread = min(kept, len(old)), min(first, len(old)), min(unread, len(old) - 1)
     before = log_of(old, at_ms=1000)
     after = before[:kept] + log_of(new, at_ms=5000, start=kept + 1)
@@ -41,10 +45,13 @@ def test_what_is_gone_is_what_the_two_logs_do_not_share(
     recent.note_read(read)
     for logged in reversed(before[max(first, len(old) - unread + 1) - 1 :]):
         recent.note_written(logged.position, f"1000-{logged.position}", is_reward=old[logged.position - 1])
-    gone = recent.find_gone(after[recent.start - 1 :], log_position=len(after))
+    trimmed = min(trimmed, len(after))
+    gone = recent.find_gone(
+        after[max(recent.start - 1, trimmed) :], first_position=trimmed + 1, log_position=len(after)
+    )
     assert recent.contradicts(after) == any(kept < p <= len(old) for p in range(max(first, kept + 1), len(after) + 1))
-    # What came before all that is remembered is not told.
-    shared = max(kept, min(first - 1, len(after)))
+    # What came before all that is remembered is not told, nor what was trimmed.
+    shared = max(kept, min(first - 1, len(after)), trimmed)
     expected = [p for p in range(max(shared + 1, recent.start), len(old) + 1) if old[p - 1]]
     assert gone == Gone(after=shared, end=max(len(old), shared), rewards=tuple(expected))
 
@@ -53,10 +60,10 @@ def test_only_the_newest_events_are_remembered() -> None:
     recent, log = RecentEvents(), log_of([True] * (5 * MOST), at_ms=1000)
     recent.note_read(log)
     assert 3 * MOST <= recent.start <= 4 * MOST + 1
-    gone = recent.find_gone(log[recent.start - 1 : -10], log_position=5 * MOST - 10)
+    gone = recent.find_gone(log[recent.start - 1 : -10], first_position=1, log_position=5 * MOST - 10)
     assert (gone.after, gone.end, len(gone.rewards)) == (5 * MOST - 10, 5 * MOST, 10)
     # Of a log that ends before what is remembered, all that it lacks is gone.
-    gone = recent.find_gone([], log_position=7)
+    gone = recent.find_gone([], first_position=1, log_position=7)
     assert (gone.after, gone.end) == (7, 5 * MOST)
     recent.forget()
-    assert recent.find_gone(log, log_position=len(log)).rewards == ()
+    assert recent.find_gone(log, first_position=1, log_position=len(log)).rewards == ()

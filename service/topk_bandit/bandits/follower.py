@@ -300,17 +300,19 @@ class Follower:
             return None
         written = self._recent.end  # by now: what is written while the log is read may not be in it
         part = await self._read_from(self.model, limit=EVENTS_PER_READ)
+        is_same, is_lost = _is_same_log(part, self.model), False
         if part.incarnation == self.model.incarnation and (
-            part.log_position < written or not _is_same_log(part, self.model) or self._recent.contradicts(part.events)
+            part.log_position < written or not is_same or self._recent.contradicts(part.events)
         ):
-            await self._note_loss(part)
-        if _is_same_log(part, self.model):
+            is_lost = await self._note_loss(part)
+        if is_same:
             if part.log_position > self.model.version and self.state is not FollowerState.BROKEN:
                 self._enter(FollowerState.LAGGING)
             return self.model, part
         self._enter(FollowerState.LAGGING)
-        _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
-        self._hooks.log_replaced(str(self.name))
+        if is_lost or not _begins_beyond(part, self.model):
+            _log.warning("the log is not the one that was followed; rebuilding", extra={"bandit": str(self.name)})
+            self._hooks.log_replaced(str(self.name))
         return None
 
     async def _read_from(self, model: Model, *, limit: int) -> LogSlice:
@@ -328,13 +330,16 @@ class Follower:
             return False
         return any(snapshot.position > model.version for snapshot in await self._store.load_snapshots(self.name))
 
-    async def _note_loss(self, part: LogSlice) -> None:
-        """Find out what is gone of the log, and tell the store, the log of operations and the metrics."""
+    async def _note_loss(self, part: LogSlice) -> bool:
+        """Find out what is gone of the log, and tell the store, the log of operations and the metrics.
+
+        Return whether anything is.
+        """
         recent, events, start = self._recent, list[LoggedEvent](), max(self._recent.start, part.first_position)
         while (page := await self._store.read_log(self.name, start=start, limit=EVENTS_PER_READ)).events:
             events += page.events
             start += len(page.events)
-        gone = recent.find_gone(events, log_position=part.log_position)
+        gone = recent.find_gone(events, first_position=part.first_position, log_position=part.log_position)
         loss = await self._store.note_loss(
             self.name, incarnation=part.incarnation, after=gone.after, end=gone.end, rewards=gone.rewards
         )
@@ -348,6 +353,7 @@ class Follower:
                 loss.rewards,
                 extra={"bandit": str(self.name), "after": gone.after, "end": gone.end},
             )
+        return gone.after < gone.end
 
     async def _restore(self, *, limit: int) -> tuple[Model | None, LogSlice]:
         """Return the newest model that a snapshot gives and the log after it; no model for a log that is whole."""
@@ -453,6 +459,11 @@ class Follower:
 def _begins_behind(part: LogSlice, model: Model) -> bool:
     """Tell whether the log begins with the event after a model's last one, as behind a snapshot that it was trimmed by."""
     return part.incarnation == model.incarnation and part.first_position == model.version + 1
+
+
+def _begins_beyond(part: LogSlice, model: Model) -> bool:
+    """Tell whether the log was trimmed beyond a model that lags: its newer snapshots have what is not in it any more."""
+    return part.incarnation == model.incarnation and part.first_position > model.version + 1
 
 
 def _is_same_log(part: LogSlice, model: Model) -> bool:

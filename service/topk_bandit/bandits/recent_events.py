@@ -70,17 +70,19 @@ class RecentEvents:
         """Begin anew."""
         self._known, self.end = {}, 0
 
-    def find_gone(self, log: Sequence[LoggedEvent], *, log_position: int) -> Gone:
+    def find_gone(self, log: Sequence[LoggedEvent], *, first_position: int, log_position: int) -> Gone:
         """Return what of it a log has not any more.
 
         Parameters
         ----------
         log
-            What the log has now at `start` and after it, without gaps; or after its own first event.
+            What the log has now at `start` and after it, without gaps; or from `first_position` on.
+        first_position
+            Where the log begins. What was before it was trimmed, and is not gone.
         log_position
             Where the log ends.
         """
-        kept = min(self.start - 1, log_position)
+        kept = min(max(self.start, first_position) - 1, log_position)
         for logged in log:
             if logged.position not in self._known:
                 continue
