@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,23 @@ def test_every_alert_has_a_runbook_and_names_it(alert: str) -> None:
     assert f"runbook_url: docs/runbooks.md#{alert.lower()}\n" in rule(alert) + "\n"
     assert "summary: " in rule(alert)
     assert re.search(r"labels: \{severity: (page|ticket)\}", rule(alert))
+
+
+def test_the_runbooks_say_which_real_fault_makes_each_alert_fire() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| .+ \| (.+) \|$", RUNBOOKS, re.MULTILINE)
+    assert sorted(f"TopkBandit{name}" for name, _, _ in rows) == sorted(ALERTS)
+    for name, anchor, files in rows:
+        assert anchor == f"topkbandit{name}".lower()
+        modules = re.findall(r"`(test_\w+)\.py`", files)
+        assert modules == [module for module in FAULT_MODULES if name in fired_by(module)], name
+
+
+FAULT_MODULES = sorted(path.stem for path in (ROOT / "tests/faults").glob("test_alerts*.py"))
+
+
+def fired_by(module: str) -> set[str]:
+    """Return the alerts, without "TopkBandit", that the faults of a module of `tests/faults` have fire."""
+    return {alert for fault in import_module(f"tests.faults.{module}").FAULTS for alert in fault.alerts}
 
 
 def test_runbooks_are_about_alerts_and_panels_that_exist() -> None:

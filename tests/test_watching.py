@@ -140,7 +140,7 @@ def wait_until_up(prometheus: Prometheus, process: subprocess.Popen[bytes], log:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            if prometheus.values("up") == [1.0]:
+            if 1.0 in prometheus.values("up"):
                 return
         except OSError:
             pass

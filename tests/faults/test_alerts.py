@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.faults.alarms import SHORT_HOLD, Fault, name_of, see_alerts
 from tests.faults.load import shopping
 from tests.faults.service import serving, until
 from tests.faults.test_damaged_event import flip, skip, trade
@@ -24,17 +25,14 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from tests.faults.service import Service
     from tests.servers import RunningServer
     from tests.test_watching import Prometheus
 
-HOLD = usual_or_long("2s", long="")
+HOLD = usual_or_long(SHORT_HOLD, long="")
 HEALTHY_SECONDS = usual_or_long(20.0, long=600.0)
-TO_SEE_SECONDS = 60.0
-"""How long it may take, beside what the rule waits for, until a fault is in a metric and the metric in a rule."""
 OF_SPEED = usual_or_long({"TopkBanditSlowBurn", "TopkBanditSlowLeak", "TopkBanditEventLoopBlocked"}, long=set[str]())
 """They fire rightly where other tests take the processors."""
 LOST = KeySpace("topk-bandit").bandit(BanditName("acme", "lost"))
@@ -138,27 +136,18 @@ def gone(watched: Watched) -> Iterator[None]:
     watched.service.start()
 
 
+FAULTS = [
+    Fault(unsafe, {"StoreUnsafe"}, {"StoreUnsafe"}),
+    Fault(almost_full, {"StoreFull"}, {"StoreFull"}),
+    Fault(paused, {"StoreAway", "Degraded", "StoreFailing"}, {"StoreAway"}),
+    Fault(damaged, {"Damaged", "FoldsFail"}, {"Damaged"}),
+    Fault(dying, {"Restarts"}),
+    Fault(gone, {"Down"}, {"Down"}),
+]
+
+
 @pytest.mark.long_form
 @pytest.mark.timeout(usual_or_long(300, long=1500))
-@pytest.mark.parametrize(
-    ("fault", "alerts", "ending"),
-    [
-        (unsafe, {"StoreUnsafe"}, {"StoreUnsafe"}),
-        (almost_full, {"StoreFull"}, {"StoreFull"}),
-        (paused, {"StoreAway", "Degraded", "StoreFailing"}, {"StoreAway"}),
-        (damaged, {"Damaged", "FoldsFail"}, {"Damaged"}),
-        (dying, {"Restarts"}, set()),
-        (gone, {"Down"}, {"Down"}),
-    ],
-)
-def test_a_fault_has_its_alerts_fire(
-    watched: Watched, fault: Callable[[Watched], AbstractContextManager[None]], alerts: set[str], ending: set[str]
-) -> None:
-    """`ending` end as soon as the fault does; the others are of rates, and end when their windows have passed."""
-    names, ending = ({f"TopkBandit{name}" for name in some} for some in (alerts, ending))
-    prometheus = watched.prometheus
-    assert not names & prometheus.firing()
-    longest = max(prometheus.durations()[name] for name in names)
-    with fault(watched):
-        until(lambda: names <= prometheus.firing(), what=f"{names} fire", seconds=longest + TO_SEE_SECONDS)
-    until(lambda: not ending & prometheus.firing(), what=f"{ending} end", seconds=TO_SEE_SECONDS)
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of)
+def test_a_fault_has_its_alerts_fire(watched: Watched, fault: Fault) -> None:
+    see_alerts(watched, watched.prometheus, fault)

@@ -457,12 +457,12 @@ class Follower:
 
 
 def _begins_behind(part: LogSlice, model: Model) -> bool:
-    """Tell whether the log begins with the event after a model's last one, as behind a snapshot that it was trimmed by."""
+    """Tell whether the log begins with the event after a model's last one: it was trimmed up to that."""
     return part.incarnation == model.incarnation and part.first_position == model.version + 1
 
 
 def _begins_beyond(part: LogSlice, model: Model) -> bool:
-    """Tell whether the log was trimmed beyond a model that lags: its newer snapshots have what is not in it any more."""
+    """Tell whether the log was trimmed beyond a model that lags: snapshots have what is between the two."""
     return part.incarnation == model.incarnation and part.first_position > model.version + 1
 
 

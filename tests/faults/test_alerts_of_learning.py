@@ -1,0 +1,208 @@
+"""Real faults of rewards, logs and snapshots, before a real Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
+from tests.faults.service import serving, until
+from tests.faults.test_damaged_event import flip, skip, trade
+from tests.servers import free_port, running_server, valkey_binary
+from tests.test_watching import watching
+
+from topk_bandit.client import AsyncClient
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.codec import decode_snapshot
+from topk_bandit.store.redis.keys import KeySpace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.service import Service
+    from tests.servers import RunningServer
+    from tests.test_watching import Prometheus
+
+pytestmark = long_only("it waits for minutes: make faults does")
+
+WAIT = timedelta(seconds=2)
+WELL_SECONDS = 15.0
+BANDIT = KeySpace("topk-bandit").bandit(BanditName("shop", "home"))
+DAMAGED = 20
+AT_ONCE = 10
+
+
+class Storefront:
+    """Asks for slates all the time, and posts what they earned, unless that is held up."""
+
+    def __init__(self, service: Service) -> None:
+        self.is_posting = True
+        self._service = service
+        self._held: deque[str] = deque()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def open(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._service.client() as client:
+            while not self._closed.wait(0.02):
+                self._held.append(client.recommend("home").id)
+                if self.is_posting:
+                    client.rewards("home", dict.fromkeys(self._held, 1.0))
+                    self._held.clear()
+
+
+@contextlib.contextmanager
+def trading(service: Service) -> Iterator[Storefront]:
+    storefront = Storefront(service)
+    storefront.open()
+    try:
+        yield storefront
+    finally:
+        storefront.close()
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A service on a store of its own, who calls it and who watches it."""
+
+    service: Service
+    server: RunningServer
+    prometheus: Prometheus
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    address, target = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    with running_server(valkey_binary(), config=["appendfsync always"]) as server:
+        flags = (f"--redis-url={server.url}", f"--listen={address}", f"--metrics-listen={target}", "--workers=1")
+        with serving(tmp_path_factory.mktemp("unused"), *flags, excused="can't be followed") as service:
+            with service.client() as client:
+                client.create_bandit("home", slate_size=2, item_capacity=6, reward_wait=WAIT, default_reward=0.0)
+                client.upsert_items("home", [f"i{number}" for number in range(6)])
+            with service.client(tenant="acme") as client:
+                client.create_bandit("home", slate_size=2, item_capacity=9)
+                client.upsert_items("home", [f"i{number}" for number in range(6)])
+                trade(client, DAMAGED)
+            with watching(tmp_path_factory.mktemp("prometheus"), target, hold=SHORT_HOLD) as prometheus:
+                yield Shop(service, server, prometheus)
+
+
+@contextlib.contextmanager
+def silent_storefront(shop: Shop) -> Iterator[None]:
+    """A storefront that posted a reward for each slate posts none any more, and its backlog when all is over."""
+    with trading(shop.service) as storefront:
+        time.sleep(WELL_SECONDS)
+        storefront.is_posting = False
+        yield
+
+
+@contextlib.contextmanager
+def backlog(shop: Shop) -> Iterator[None]:
+    """What posts rewards was held up for longer than they are waited for, and posts them now."""
+    with trading(shop.service) as storefront:
+        storefront.is_posting = False
+        time.sleep(2 * WAIT.total_seconds())
+        storefront.is_posting = True
+        yield
+
+
+@contextlib.contextmanager
+def damaged_event(shop: Shop) -> Iterator[None]:
+    """Bits of an event have flipped while the service was away; after it the log grows on."""
+    shop.service.kill_everything()
+    flip(shop.server, DAMAGED)
+    shop.service.start()
+    with shop.service.client(tenant="acme") as client:
+        trade(client, 600)
+        yield
+    status, said = skip(shop.service, str(DAMAGED), "--reason=bits flipped", "--yes")
+    assert status == 0, said
+
+
+@contextlib.contextmanager
+def spoiled_snapshot(shop: Shop) -> Iterator[None]:
+    """The newest snapshot is not what it was while the service was away."""
+    with shop.service.client() as client:
+        trade(client, 600)
+    shop.service.kill_everything()
+    with shop.server.client() as keys:
+        frames = {key: keys.get(key) for key in BANDIT.snapshots}
+        newest = max(frames, key=lambda key: decode_snapshot(frames[key]).position)
+        keys.setrange(newest, len(frames[newest]) // 2, bytes(8))
+    shop.service.start()
+    with shop.service.client() as client:
+        client.recommend("home")
+    yield
+
+
+@contextlib.contextmanager
+def older_file(shop: Shop) -> Iterator[None]:
+    """The store comes back from a copy of its file, and lacks what it acknowledged since."""
+    server = shop.server
+    with shop.service.client() as client:
+        client.recommend("home")
+        shutil.copytree(server.folder / "appendonlydir", server.folder / "copy")
+        trade(client, 20)
+        server.kill()
+        shutil.rmtree(server.folder / "appendonlydir")
+        (server.folder / "copy").rename(server.folder / "appendonlydir")
+        server.start()
+        until(lambda: client.recommend("home").id, what="slates are recorded again")
+    yield
+
+
+@contextlib.contextmanager
+def refused_snapshots(shop: Shop) -> Iterator[None]:
+    """The store's rules for its user let the service write all but snapshots, while a log grows and grows."""
+    with shop.service.client(tenant="acme") as client:
+        client.create_bandit("busy", slate_size=2, item_capacity=6, reward_wait=timedelta(seconds=1))
+        client.upsert_items("busy", [f"i{number}" for number in range(6)])
+        client.recommend("busy")
+    with shop.server.client() as keys:
+        keys.execute_command("ACL SETUSER", "default", "resetkeys", "~*[^01]")
+    asyncio.run(ask(shop.service.address, "busy", slates=10_500))
+    yield
+    with shop.server.client() as keys:
+        keys.execute_command("ACL SETUSER", "default", "allkeys")
+    asyncio.run(ask(shop.service.address, "busy", slates=600))  # a snapshot comes when the log grows
+
+
+async def ask(address: str, bandit: str, *, slates: int) -> None:
+    """Ask for so many slates, some of them at once."""
+    async with AsyncClient(address, tenant="acme", timeout=60.0) as client:
+
+        async def ask_for_some() -> None:
+            for _ in range(slates // AT_ONCE):
+                await client.recommend(bandit)
+
+        await asyncio.gather(*(ask_for_some() for _ in range(AT_ONCE)))
+
+
+FAULTS = [
+    Fault(silent_storefront, {"JoinRateDropped", "DefaultsRose"}, seconds=120.0),
+    Fault(backlog, {"RewardsLate"}),
+    Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}, seconds=100.0),
+    Fault(spoiled_snapshot, {"SnapshotsFail"}),
+    Fault(refused_snapshots, {"SnapshotsLate"}, {"SnapshotsLate"}),
+    Fault(older_file, {"LogReplaced", "EventsLost"}),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of)
+def test_a_fault_has_its_alerts_fire(shop: Shop, fault: Fault) -> None:
+    see_alerts(shop, shop.prometheus, fault)
