@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import tempfile
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +84,7 @@ class Shop:
 
     service: Service
     server: RunningServer
+    target: str
     prometheus: Prometheus
 
 
@@ -99,7 +102,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
                 client.upsert_items("home", [f"i{number}" for number in range(6)])
                 trade(client, DAMAGED)
             with watching(tmp_path_factory.mktemp("prometheus"), target, hold=SHORT_HOLD) as prometheus:
-                yield Shop(service, server, prometheus)
+                yield Shop(service, server, target, prometheus)
 
 
 @contextlib.contextmanager
@@ -148,6 +151,8 @@ def spoiled_snapshot(shop: Shop) -> Iterator[None]:
     with shop.service.client() as client:
         client.recommend("home")
     yield
+    with tempfile.TemporaryDirectory() as folder, watching(Path(folder), shop.target) as fresh:
+        until(lambda: "TopkBanditSnapshotsFail" in fresh.firing(), what="who sees no increase is told, too")
 
 
 @contextlib.contextmanager
