@@ -32,6 +32,7 @@ pytestmark = long_only("it trades for a minute: make faults does")
 
 ROUNDS = 700
 DIMENSION = 4
+MEMORY_MIB = 8
 SEEN_SECONDS = 5.0
 CART = KeySpace("topk-bandit").bandit(BanditName("shop", "cart"))
 
@@ -54,10 +55,19 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with running_server(valkey_binary()) as server:
         mine, joining = ((f"--redis-url={server.url}", f"--metrics-listen={target}") for target in targets)
         with (
-            serving(folder, *mine, "--bandit-memory-mib=8") as service,
+            serving(folder, *mine, f"--bandit-memory-mib={MEMORY_MIB}") as service,
             watching(watcher, '", "'.join(targets), hold=SHORT_HOLD) as prometheus,
         ):
             yield Fleet(service, server, prometheus, folder, joining)
+
+
+@contextlib.contextmanager
+def joined(fleet: Fleet, *, memory_mib: int) -> Iterator[Service]:
+    """Run another service on the store for a block, and stop it, so that no upgrade waits for it."""
+    with serving(fleet.folder, *fleet.joining, f"--bandit-memory-mib={memory_mib}") as other:
+        yield other
+        other.running.terminate()
+        assert other.wait() == 0
 
 
 @contextlib.contextmanager
@@ -65,7 +75,7 @@ def unlike_memory(fleet: Fleet) -> Iterator[None]:
     """Two services have unlike --bandit-memory-mib, so that one projects rows that the other one keeps."""
     rng = np.random.default_rng(1)
     with (
-        serving(fleet.folder, *fleet.joining, "--bandit-memory-mib=16") as other,
+        joined(fleet, memory_mib=2 * MEMORY_MIB) as other,
         fleet.service.client() as here,
         other.client() as there,
     ):
@@ -94,7 +104,7 @@ def waiting_upgrade(fleet: Fleet) -> Iterator[None]:
 def test_a_worker_that_was_held_up_tells_of_no_loss(fleet: Fleet) -> None:
     """While it stood still another one folded, saved and trimmed the log that it goes on with."""
     with (
-        serving(fleet.folder, *fleet.joining, "--bandit-memory-mib=8") as other,
+        joined(fleet, memory_mib=MEMORY_MIB) as other,
         fleet.service.client() as here,
         other.client() as there,
     ):
