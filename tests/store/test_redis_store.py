@@ -237,6 +237,28 @@ def test_a_bandit_arrives_once_though_replies_were_lost(valkey: RunningServer, s
     asyncio.run(main())
 
 
+def test_a_part_of_an_import_that_is_undone_while_it_is_looked_for_is_not_recorded(valkey: RunningServer) -> None:
+    """A failover comes between the two steps of the search: whoever is told of the part would believe to have sent it."""
+    stores = RedisStores(valkey.url)
+    imports = KeySpace(stores.prefix).bandit(NAME).imports
+
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        await store.record_import(NAME, import_part(), Imported("year", 0, PAST), incarnation="first", items_position=0)
+        with valkey.client() as client:
+            known = client.hgetall(imports)
+            for turns in range(40):
+                client.hset(imports, mapping=known)
+                looking = asyncio.create_task(store.find_import_part(NAME, import_part()))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                client.delete(imports)  # before this loop, which it holds up, goes on to the second step
+                found = await looking
+                assert found is None or found.status is RecordStatus.REPEATED, f"after {turns} turns: {found}"
+
+    run(stores, scenario)
+
+
 def test_a_deletion_whose_reply_was_lost_is_no_error(valkey: RunningServer) -> None:
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):

@@ -436,8 +436,9 @@ class RedisStore(Store):
         status, *_ = await self._bandits.ask(scripts.FIND_IMPORT, name, (keys.meta, keys.imports), sought)
         if status == b"at":
             return None
-        # Recorded already, which is found again, and waited for as the first time.
-        return await self.record_import(name, part, None, incarnation="", items_position=0)
+        # Recorded already, which is found again, and waited for as the first time; unless a failover has undone it since.
+        outcome = await self.record_import(name, part, None, incarnation="", items_position=0)
+        return outcome if outcome.status is RecordStatus.REPEATED else None
 
     async def record_import(
         self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
