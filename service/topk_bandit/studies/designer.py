@@ -80,6 +80,8 @@ class Designer:
         Return the reference id under which an internal failure is logged.
     most_seconds
         A design that takes longer ends as it is then, with its gap.
+    look_seconds
+        How long after a look for unfinished designs the next one is.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Designer:
         owner: str,
         new_reference: Callable[[], str],
         most_seconds: float = 60.0,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -100,6 +103,7 @@ class Designer:
         self._owner = owner
         self._new_reference = new_reference
         self._most_seconds = most_seconds
+        self._look_seconds = look_seconds
         self._attempts: dict[StudyName, _Attempt] = {}
         self._tasks: dict[StudyName, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(threads)
@@ -140,7 +144,7 @@ class Designer:
                 pass
             except Exception:  # noqa: BLE001 - one study must not end the search for good
                 _log.exception("unfinished designs can't be looked for")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
 
     async def _claim(self, name: StudyName) -> None:
         try:

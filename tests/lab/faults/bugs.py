@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from topk_bandit.domain.bandits import ActivationOutcome, ActivationReceipt, BanditName, RewardOutcome, RewardReceipt
 from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.domain.studies import QuestionAnswered
+from topk_bandit.store.log import RecordStatus
 from topk_bandit.store.recorded import RecordState
+from topk_bandit.store.study_log import AnswerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.store.log import Correctable, RecordOutcome, Store, Told
+    from topk_bandit.domain.bandits import BanditSettings, Imported, Prior
+    from topk_bandit.domain.studies import Answer, AnswersImported, StudyEvent, StudyName
+    from topk_bandit.lab.faults.server import Stores
+    from topk_bandit.store.log import BanditRecord, Correctable, ImportOutcome, ImportPart, RecordOutcome, Store, Told
     from topk_bandit.store.memory.bandits import MemoryStore
+    from topk_bandit.store.memory.studies import MemoryStudies
+    from topk_bandit.store.study_log import StudyRecord, StudyStore
 
 __all__ = [
+    "Bug",
     "always_doubled_reward",
     "default_for_a_slate_of_nobody",
+    "doubled_answer",
+    "doubled_past_answers",
     "doubled_reward",
+    "doubled_rows",
     "forgotten_reward",
+    "kept_study",
     "learned_though_not_shown",
     "lost_activation",
     "lost_amendment",
+    "lost_answer",
+    "lost_past_answers",
     "lost_reward",
+    "lost_rows",
+    "other_prior",
     "other_slate",
     "unfenced_items",
     "wrong_amendment",
@@ -43,6 +61,25 @@ class _Wrong:
     def _is_due(self) -> bool:
         self._count += 1
         return self._count % self._every == 0
+
+
+class _WrongStudies:
+    """A store of studies with one thing that goes wrong now and then."""
+
+    def __init__(self, store: StudyStore, *, every: int) -> None:
+        self._store = cast("MemoryStudies", store)
+        self._every = every
+        self._count = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has
+        return getattr(self._store, name)
+
+    def _is_due(self) -> bool:
+        self._count += 1
+        return self._count % self._every == 0
+
+    def _append(self, name: StudyName, event: StudyEvent) -> None:
+        self._store._studies[name].append(event, at_ms=self._store._clock_ms())
 
 
 class _DoublesRewards(_Wrong):
@@ -158,45 +195,133 @@ class _AmendsWrongly(_Wrong):
         return await self._store.correct_reward(name, recommendation_id, wrong, **named)
 
 
-def doubled_reward(store: Store) -> Store:
-    return cast("Store", _DoublesRewards(store, every=8))
+class _AnswersTwice(_WrongStudies):
+    """Enters an answer a second time."""
+
+    async def record_answers(
+        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+    ) -> Sequence[AnswerStatus]:
+        statuses = await self._store.record_answers(record, answers)
+        for (question, answer), status in zip(answers, statuses, strict=True):
+            if status is AnswerStatus.ACCEPTED and self._is_due():
+                self._append(record.name, QuestionAnswered(question, answer))
+        return statuses
 
 
-def always_doubled_reward(store: Store) -> Store:
-    return cast("Store", _DoublesRewards(store, every=1))
+class _LosesAnswers(_WrongStudies):
+    async def record_answers(
+        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+    ) -> Sequence[AnswerStatus]:
+        kept = [] if self._is_due() else answers
+        await self._store.record_answers(record, kept)
+        return [AnswerStatus.ACCEPTED for _ in answers]
 
 
-def lost_reward(store: Store) -> Store:
-    return cast("Store", _LosesRewards(store, every=8))
+class _LearnsPastAnswersTwice(_WrongStudies):
+    """Enters a part of an import again when it is repeated."""
+
+    async def record_import(self, record: StudyRecord, part: ImportPart, event: AnswersImported) -> ImportOutcome:
+        outcome = await self._store.record_import(record, part, event)
+        if outcome.status is RecordStatus.REPEATED and self._is_due():
+            self._append(record.name, event)
+        return outcome
 
 
-def default_for_a_slate_of_nobody(store: Store) -> Store:
-    return cast("Store", _DeniesRecords(store, every=8))
+class _LosesPastAnswers(_WrongStudies):
+    """Knows that it took a part of an import, and has lost its answers."""
+
+    async def record_import(self, record: StudyRecord, part: ImportPart, event: AnswersImported) -> ImportOutcome:
+        outcome = await self._store.record_import(record, part, event)
+        if outcome.status is RecordStatus.RECORDED and self._is_due():
+            self._store._studies[record.name].events.pop()
+        return outcome
 
 
-def unfenced_items(store: Store) -> Store:
-    return cast("Store", _IgnoresItemChanges(store, every=1))
+class _KeepsStudies(_WrongStudies):
+    """Says that a study is deleted, and keeps it."""
+
+    async def delete_study(self, name: StudyName) -> None:
+        await self._store.get_study(name)
 
 
-def forgotten_reward(store: Store) -> Store:
-    return cast("Store", _ForgetsRewards(store, every=2))
+class _LearnsRowsTwice(_Wrong):
+    """Enters a part of an import again when it is repeated."""
+
+    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
+        found = await self._store.find_import_part(name, part)
+        return None if found is not None and self._is_due() else found
+
+    async def record_import(
+        self, name: BanditName, part: ImportPart, event: Imported | None, **named: str | int
+    ) -> ImportOutcome:
+        outcome = await self._store.record_import(name, part, event, **named)
+        if outcome.status is RecordStatus.REPEATED and event is not None:
+            self._store._append(self._store._bandits[name], event, at_ms=self._store._clock_ms())
+        return outcome
 
 
-def lost_activation(store: Store) -> Store:
-    return cast("Store", _LosesActivations(store, every=2))
+class _LosesRows(_Wrong):
+    """Knows that it took a part of an import, and has lost its rows."""
+
+    async def record_import(
+        self, name: BanditName, part: ImportPart, event: Imported | None, **named: str | int
+    ) -> ImportOutcome:
+        if event is None or not self._is_due():
+            return await self._store.record_import(name, part, event, **named)
+        outcome = await self._store.record_import(name, part, None, **named)
+        return replace(outcome, position=self._store._bandits[name].log_position + 1)
 
 
-def other_slate(store: Store) -> Store:
-    return cast("Store", _MixesUpSlates(store, every=1))
+class _MixesUpPriors(_Wrong):
+    """Keeps other utilities than those that a bandit is to begin with."""
+
+    async def create_bandit(
+        self, name: BanditName, settings: BanditSettings, *, prior: Prior | None, **named: str | int
+    ) -> BanditRecord:
+        if prior is not None:
+            first = replace(prior.utilities[0], item_id=prior.utilities[1].item_id)
+            prior = replace(prior, utilities=(first, *prior.utilities[2:]))
+        return await self._store.create_bandit(name, settings, prior=prior, **named)
 
 
-def learned_though_not_shown(store: Store) -> Store:
-    return cast("Store", _LearnsOfWhatNobodySaw(store, every=2))
+@dataclass(frozen=True)
+class Bug:
+    """What stands before the stores that it spoils.
+
+    Attributes
+    ----------
+    kind
+        What goes wrong.
+    every
+        How rarely.
+    """
+
+    kind: type[_Wrong | _WrongStudies]
+    every: int = 1
+
+    def __call__(self, stores: Stores) -> Stores:
+        """Return the stores, one of them spoiled."""
+        if issubclass(self.kind, _WrongStudies):
+            return stores._replace(studies=cast("StudyStore", self.kind(stores.studies, every=self.every)))
+        return stores._replace(bandits=cast("Store", self.kind(stores.bandits, every=self.every)))
 
 
-def lost_amendment(store: Store) -> Store:
-    return cast("Store", _LosesAmendments(store, every=2))
-
-
-def wrong_amendment(store: Store) -> Store:
-    return cast("Store", _AmendsWrongly(store, every=1))
+doubled_reward = Bug(_DoublesRewards, every=8)
+always_doubled_reward = Bug(_DoublesRewards)
+lost_reward = Bug(_LosesRewards, every=8)
+default_for_a_slate_of_nobody = Bug(_DeniesRecords, every=8)
+unfenced_items = Bug(_IgnoresItemChanges)
+forgotten_reward = Bug(_ForgetsRewards, every=2)
+lost_activation = Bug(_LosesActivations, every=2)
+other_slate = Bug(_MixesUpSlates)
+learned_though_not_shown = Bug(_LearnsOfWhatNobodySaw, every=2)
+lost_amendment = Bug(_LosesAmendments, every=2)
+wrong_amendment = Bug(_AmendsWrongly)
+doubled_answer = Bug(_AnswersTwice, every=4)
+lost_answer = Bug(_LosesAnswers, every=4)
+doubled_past_answers = Bug(_LearnsPastAnswersTwice)
+lost_past_answers = Bug(_LosesPastAnswers, every=4)
+kept_study = Bug(_KeepsStudies)
+doubled_rows = Bug(_LearnsRowsTwice)
+lost_rows = Bug(_LosesRows, every=4)
+other_prior = Bug(_MixesUpPriors)

@@ -12,12 +12,20 @@ import pytest
 from tests.lab.faults.bugs import (
     always_doubled_reward,
     default_for_a_slate_of_nobody,
+    doubled_answer,
+    doubled_past_answers,
     doubled_reward,
+    doubled_rows,
     forgotten_reward,
+    kept_study,
     learned_though_not_shown,
     lost_activation,
     lost_amendment,
+    lost_answer,
+    lost_past_answers,
     lost_reward,
+    lost_rows,
+    other_prior,
     other_slate,
     unfenced_items,
     wrong_amendment,
@@ -31,7 +39,7 @@ from topk_bandit.lab.faults.running import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.store.log import Store
+    from topk_bandit.lab.faults.server import Stores
 
 HOURS = usual_or_long(15, long=1000)
 
@@ -59,10 +67,18 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
         (learned_though_not_shown, 0, "is learned from, and was never activated"),
         (lost_amendment, 1, "was acknowledged, and is lost"),
         (wrong_amendment, 0, "which no correction makes of it"),
+        (doubled_answer, 0, "of the study is answered 2 times"),
+        (lost_answer, 0, "was acknowledged, and is lost"),
+        (doubled_past_answers, 0, "are learned twice"),
+        (lost_past_answers, 0, "were acknowledged, and are lost"),
+        (doubled_rows, 0, "are learned twice"),
+        (lost_rows, 0, "were acknowledged, and are lost"),
+        (kept_study, 0, "deletions of the study were acknowledged, and 0 took place"),
+        (other_prior, 0, "is not what 4 answers to the study come to"),
         *usual_or_long([], long=[(unfenced_items, 0, "which was retired before")]),
     ],
 )
-def test_a_planted_bug_is_found(bug: Callable[[Store], Store], seed: int, told: str) -> None:
+def test_a_planted_bug_is_found(bug: Callable[[Stores], Stores], seed: int, told: str) -> None:
     outcome = simulate(seed, hours=20, wrap=bug)
     assert any(told in violation for violation in outcome.violations)
 

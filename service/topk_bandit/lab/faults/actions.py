@@ -16,7 +16,7 @@ QUIET_SECONDS = 600.0
 """So long before the end of each hour nothing happens: the service recovers, and is checked."""
 
 BURSTS_PER_HOUR = 3
-CALLS_PER_BURST = 10
+CALLS_PER_BURST = 13
 BURST_SECONDS = 25.0
 
 CALLS = {
@@ -39,6 +39,24 @@ CALLS = {
     "hide or show an item": 3,
     "change settings": 2,
     "reset": 1,
+    "import rows": 4,
+    "go on with rows": 3,
+    "repeat rows": 2,
+    "import other rows": 1,
+    "create the study": 4,
+    "delete the study": 1,
+    "cancel the design": 1,
+    "ask questions": 6,
+    "ask questions again": 2,
+    "answer questions": 9,
+    "answer again": 3,
+    "answer otherwise": 1,
+    "read preferences": 2,
+    "import answers": 3,
+    "go on with answers": 2,
+    "repeat answers": 2,
+    "import other answers": 1,
+    "take the study as prior": 1,
 }
 """What callers do, and how often."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from topk_bandit.lab.faults.running import Outcome
-    from topk_bandit.store.log import Store
+    from topk_bandit.lab.faults.server import Stores
 
 __all__ = ["DAY_HOURS", "describe_violation", "show"]
 
@@ -31,7 +31,7 @@ def show(
     seed: int,
     hours: int,
     only: Container[int] | None = None,
-    wrap: Callable[[Store], Store] = as_it_is,
+    wrap: Callable[[Stores], Stores] = as_it_is,
 ) -> int:
     """Simulate hours, print what came of them, and return the exit status: 1 if a promise was broken.
 
@@ -57,7 +57,7 @@ def describe_violation(
     outcome: Outcome,
     *,
     only: Container[int] | None = None,
-    wrap: Callable[[Store], Store] = as_it_is,
+    wrap: Callable[[Stores], Stores] = as_it_is,
 ) -> str:
     """Return what was broken, the fewest actions found that break a promise, and the command that repeats them."""
     hours = outcome.hours
@@ -88,7 +88,7 @@ def _split(seed: int, hours: int) -> list[tuple[int, int]]:
 
 
 def _simulate_days(
-    days: list[tuple[int, int]], *, only: Container[int] | None, wrap: Callable[[Store], Store]
+    days: list[tuple[int, int]], *, only: Container[int] | None, wrap: Callable[[Stores], Stores]
 ) -> Iterator[Outcome]:
     """Yield the outcome of each day, in order; several are simulated at a time, each in one process."""
     if len(days) == 1:
@@ -101,7 +101,7 @@ def _simulate_days(
             processes.shutdown(wait=False, cancel_futures=True)
 
 
-def _simulate_day(day: tuple[int, int], *, only: Container[int] | None, wrap: Callable[[Store], Store]) -> Outcome:
+def _simulate_day(day: tuple[int, int], *, only: Container[int] | None, wrap: Callable[[Stores], Stores]) -> Outcome:
     return simulate(day[0], hours=day[1], only=only, wrap=wrap)
 
 

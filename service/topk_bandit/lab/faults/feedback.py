@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from topk_bandit.domain.bandits import Aggregation, BanditName
+from topk_bandit.domain.errors import ConflictError, NotFoundError
 from topk_bandit.lab.faults.ledger import Activation, Correction, Posted
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from topk_bandit.lab.faults.server import Server
     from topk_bandit.lab.faults.worker import Worker
 
-__all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Callers", "Feedback", "draw_patience"]
+__all__ = ["MOST_PATIENCE_SECONDS", "NAME", "RECENT", "Callers", "Feedback", "draw_patience", "word_of"]
 
 NAME = BanditName("shop", "home")
 IMPATIENT_SHARE = 0.1
@@ -36,11 +37,12 @@ T = TypeVar("T")
 
 
 class Callers(Protocol):
-    """What all callers of a shop share: its workers, its server, the ledger and the trace."""
+    """What all callers of a shop share: its workers, its server, its items, the ledger and the trace."""
 
     ledger: Ledger
     server: Server
     settings: BanditSettings
+    items: list[str]
 
     def any_worker(self, rng: np.random.Generator) -> Worker | None:
         """Draw a worker that lives."""
@@ -219,3 +221,10 @@ def draw_patience(rng: np.random.Generator) -> tuple[float, bool]:
     """Draw how long a caller waits, and whether the answer does not arrive."""
     impatient, deaf = rng.random(2) < (IMPATIENT_SHARE, DEAF_SHARE)
     return float(rng.uniform(2e-4, 2e-2)) if impatient else MOST_PATIENCE_SECONDS, bool(deaf)
+
+
+def word_of(error: BaseException) -> str:
+    """Return the word of a refusal."""
+    if isinstance(error, NotFoundError):
+        return "not_found"
+    return error.reason if isinstance(error, ConflictError) else str(getattr(error, "reason", type(error).__name__))

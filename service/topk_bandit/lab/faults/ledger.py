@@ -8,9 +8,22 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.bandits import PastSlate, Recommendation
+    from topk_bandit.domain.studies import Answer, PastAnswer, QuestionBatch
 
-__all__ = ["Activation", "Asked", "Correction", "Ledger", "Posted", "Told"]
+__all__ = [
+    "Activation",
+    "Asked",
+    "Correction",
+    "Deletion",
+    "Ledger",
+    "Posted",
+    "Questioned",
+    "SentAnswer",
+    "SentRows",
+    "Sought",
+    "Told",
+]
 
 
 class Told(StrEnum):
@@ -91,6 +104,80 @@ class Correction:
 
 
 @dataclass
+class SentRows:
+    """One call of `ImportObservations` or `ImportAnswers`; `outcome` is "accepted", or the word of a refusal.
+
+    Attributes
+    ----------
+    rows
+        As the log has those that are taken.
+    skips
+        Whether rows that can't be taken are left out.
+    """
+
+    number: int
+    import_id: str
+    first_row: int
+    rows: tuple[PastSlate | PastAnswer, ...]
+    skips: bool
+    began_at: float
+    told: Told = Told.NOTHING
+    outcome: str = ""
+    accepted: int = 0
+    position: int = 0
+    ended_at: float = 0.0
+
+    @property
+    def next_row(self) -> int:
+        """The row after the last one."""
+        return self.first_row + len(self.rows)
+
+
+@dataclass
+class Sought:
+    """One call of `GetImport` that was answered: how far the import is."""
+
+    number: int
+    import_id: str
+    began_at: float
+    next_row: int
+    accepted: int
+
+
+@dataclass
+class Questioned:
+    """One call of `GetNextQuestions`."""
+
+    number: int
+    request_id: str
+    count: int
+    told: Told = Told.NOTHING
+    batch: QuestionBatch | None = None
+    outcome: str = ""
+
+
+@dataclass
+class SentAnswer:
+    """One answer that was sent, by places in the question's list; `outcome` is as that of `Posted`."""
+
+    number: int
+    question_id: str
+    answer: Answer
+    began_at: float
+    told: Told = Told.NOTHING
+    outcome: str = ""
+
+
+@dataclass
+class Deletion:
+    """One call of `DeleteStudy`."""
+
+    number: int
+    began_at: float
+    told: Told = Told.NOTHING
+
+
+@dataclass
 class Ledger:
     """All calls of a run, and the items that were retired, with the time when the caller was told so."""
 
@@ -98,6 +185,11 @@ class Ledger:
     posted: dict[str, list[Posted]] = field(default_factory=lambda: defaultdict(list))
     activated: dict[str, list[Activation]] = field(default_factory=lambda: defaultdict(list))
     corrected: dict[str, list[Correction]] = field(default_factory=lambda: defaultdict(list))
+    imports: dict[str, list[SentRows]] = field(default_factory=lambda: defaultdict(list))
+    sought: list[Sought] = field(default_factory=list)
+    questioned: dict[str, list[Questioned]] = field(default_factory=lambda: defaultdict(list))
+    answers: dict[str, list[SentAnswer]] = field(default_factory=lambda: defaultdict(list))
+    deletions: list[Deletion] = field(default_factory=list)
     retired: dict[str, float] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
 

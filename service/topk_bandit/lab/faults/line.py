@@ -1,5 +1,7 @@
 """The network between one worker and the store: a `Store` whose calls and replies travel, and may not arrive.
 
+The calls of a `StudyStore` travel on the same line.
+
 A call that is carried out though its reply is lost, or comes after the worker has given up, is what a real network
 does too: the worker knows nothing then. A call that is under way when its worker dies arrives all the same.
 """
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from topk_bandit.domain.errors import UnavailableError
-from topk_bandit.lab.faults.server import NOT_AWAITED, READS
+from topk_bandit.lab.faults.server import NOT_AWAITED, READS, STUDY_CALL
 from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.lab.faults.server import Server
     from topk_bandit.store.log import Store
+    from topk_bandit.store.study_log import StudyStore
 
 __all__ = ["Line", "Trouble"]
 
@@ -83,6 +86,10 @@ class Line:
         """Return the line as what a worker takes."""
         return cast("Store", self)
 
+    def as_study_store(self) -> StudyStore:
+        """Return the line as what a worker takes for its studies."""
+        return cast("StudyStore", _Studies(self))
+
     def was_heard(self, start: float, end: float) -> bool:
         """Whether the server heard between two times how far this worker's items are."""
         return any(start <= heard_at <= end for heard_at in self._heard_at)
@@ -96,7 +103,7 @@ class Line:
             raise AttributeError(method)
 
         async def call(*given: object, **named: object) -> object:
-            return await self._call(method, given, named)
+            return await self.send(method, given, named)
 
         return call
 
@@ -106,7 +113,8 @@ class Line:
         while True:
             yield await self._hints.get()
 
-    async def _call(self, method: str, given: tuple[object, ...], named: dict[str, object]) -> object:
+    async def send(self, method: str, given: tuple[object, ...], named: dict[str, object]) -> object:
+        """Return what the server answers to a call, or raise its error, or that nothing came."""
         loop, trouble = asyncio.get_running_loop(), self.trouble
         reply: asyncio.Future[object] = loop.create_future()
         if self._server.is_away or self._happens(trouble.refused):
@@ -154,7 +162,7 @@ class Line:
         if (server.archive.failovers, len(server.archive.events)) != before:
             self._tell_all(cast("BanditName", given[0]))
         if reply is not None and not self._happens(self.trouble.reply_lost):
-            waits = 0.0 if method in READS or method in NOT_AWAITED else float(self._rng.uniform(0.0, 0.02))
+            waits = float(self._rng.uniform(0.0, 0.02)) if _is_awaited(method, outcome) else 0.0
             end = server.journal_end if waits else 0
             asyncio.get_running_loop().call_later(waits, self._leave, (outcome, error, server.life, end), reply)
 
@@ -177,3 +185,26 @@ class Line:
         for line in self._lines:
             if not line._is_dead and not line._happens(line.trouble.hint_lost):  # noqa: SLF001 - of its own kind
                 line._hints.put_nowait(name)  # noqa: SLF001
+
+
+class _Studies:
+    """The calls of a `StudyStore` on a line."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - all calls of a store travel alike
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        async def call(*given: object, **named: object) -> object:
+            return await self._line.send(f"{STUDY_CALL}{method}", given, named)
+
+        return call
+
+
+def _is_awaited(method: str, outcome: object) -> bool:
+    """Tell whether a reply waits until what it tells of is durable, as it also does of a part that was there before."""
+    if method == "find_import_part":
+        return outcome is not None
+    return method not in READS and method not in NOT_AWAITED

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,29 +17,37 @@ from topk_bandit.domain.bandits import (
     BanditSettings,
     ConstantBeta,
     Exploration,
+    Imported,
     Kernel,
     RecommendationRequest,
 )
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.lab.faults.actions import HOUR, QUIET_SECONDS, plan
 from topk_bandit.lab.faults.checker import Replay, check_ledger
+from topk_bandit.lab.faults.imports_checker import check_past_slates
+from topk_bandit.lab.faults.interviews import STUDY, draw_study
+from topk_bandit.lab.faults.learned_checker import check_priors, check_study_of
 from topk_bandit.lab.faults.ledger import Told
 from topk_bandit.lab.faults.server import Server
 from topk_bandit.lab.faults.shop import MOST_PATIENCE_SECONDS, NAME, Shop
+from topk_bandit.lab.faults.studies_checker import check_studies
 from topk_bandit.lab.faults.virtual_time import run
 from topk_bandit.lab.faults.worker import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
+    from topk_bandit.domain.bandits import Prior
     from topk_bandit.lab.faults.actions import Action
+    from topk_bandit.lab.faults.server import Stores
     from topk_bandit.lab.faults.worker import Worker
-    from topk_bandit.store.log import Store
 
 __all__ = ["Outcome", "as_it_is", "simulate"]
 
 SETTLE_SECONDS = 60.0
 COMPUTING_SECONDS = 0.004
+WARM_SHARE = 0.5
+"""So many bandits begin with what a study knows."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +77,9 @@ class Outcome:
     failovers: int
 
 
-def as_it_is(store: Store) -> Store:
-    """Return the store."""
-    return store
+def as_it_is(stores: Stores) -> Stores:
+    """Return the stores."""
+    return stores
 
 
 def simulate(
@@ -78,7 +87,7 @@ def simulate(
     *,
     hours: int,
     only: Container[int] | None = None,
-    wrap: Callable[[Store], Store] = as_it_is,
+    wrap: Callable[[Stores], Stores] = as_it_is,
 ) -> Outcome:
     """Run what a seed plans for so many hours.
 
@@ -87,7 +96,7 @@ def simulate(
     only
         The numbers of the actions that happen; None for all.
     wrap
-        What stands before the store, such as a bug that is to be found.
+        What stands before the stores, such as a bug that is to be found.
     """
     actions = [action for action in plan(seed, hours=hours) if only is None or action.number in only]
     computing = np.random.default_rng((seed, 1))
@@ -117,12 +126,13 @@ def _draw_settings(rng: np.random.Generator) -> BanditSettings:
     )
 
 
-async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Callable[[Store], Store]) -> Outcome:
+async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Callable[[Stores], Stores]) -> Outcome:
     loop, rng = asyncio.get_running_loop(), np.random.default_rng((seed, 2))
-    server = Server(NAME, now=loop.time, wrap=wrap)
-    shop = Shop(server, n_workers=3 if rng.random() < 0.3 else 2, settings=_draw_settings(rng), rng=rng)
-    replay, violations, hour = Replay(limits=LIMITS), list[str](), 0
-    await shop.open()
+    server, of_study = Server(NAME, STUDY, now=loop.time, wrap=wrap), np.random.default_rng((seed, 3))
+    n_workers, settings = 3 if rng.random() < 0.3 else 2, _draw_settings(rng)
+    shop = Shop(server, n_workers=n_workers, settings=settings, study=draw_study(of_study), rng=rng)
+    checks, violations, hour = _Checks(), list[str](), 0
+    await shop.open(begins_warm=bool(of_study.random() < WARM_SHARE))
     while hour < hours and not violations:
         hour += 1
         for action in [one for one in actions if hour - 1 <= one.at / HOUR < hour]:
@@ -131,36 +141,57 @@ async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Calla
         await asyncio.sleep(hour * HOUR - QUIET_SECONDS / 2 - loop.time())
         shop.heal()
         await asyncio.sleep(SETTLE_SECONDS)
-        violations = await _check(shop, replay, hour)
+        violations = await checks.run(shop, hour)
         await asyncio.sleep(max(0.0, hour * HOUR - loop.time()))
     await shop.close()
     return _outcome(shop, violations, hour)
 
 
-async def _check(shop: Shop, replay: Replay, hour: int) -> list[str]:
-    """Return the promises that are broken, now that all faults are over."""
-    found = [f"{shop.n_calls} calls or faults have not ended"] if shop.n_calls else []
-    for worker in shop.workers.values():
-        request = RecommendationRequest(f"check-{hour}-{worker.number}", (1.0, 0.0), None)
-        asked = await shop.ask(-1, worker, request, patience=MOST_PATIENCE_SECONDS)
-        if asked.told is not Told.ANSWER or (asked.answer is not None and asked.answer.degraded):
-            found.append(f"worker {worker.number} has not recovered: {asked.told}")
-    for worker in shop.workers.values():
-        found += await _check_model(shop, replay, worker)
-    incarnation = (await next(iter(shop.workers.values())).bandits.get_bandit(NAME)).incarnation
-    told = check_ledger(shop.ledger, shop.server.archive, incarnation=incarnation, settings=shop.settings)
-    return [*found, *shop.alarms.raised, *told]
+class _Checks:
+    """What is checked each hour, and what is known of the log from the hours before."""
 
+    def __init__(self) -> None:
+        self._replay = Replay(limits=LIMITS)
+        self._priors: dict[tuple[str, int], Prior | None] = {}
 
-async def _check_model(shop: Shop, replay: Replay, worker: Worker) -> list[str]:
-    """Compare a worker's model with one that is folded from nothing: so all workers are compared with each other."""
-    try:
-        model = await worker.residents.follow(NAME)
-    except TopkBanditError as error:
-        return [f"worker {worker.number} has no model: {error}"]
-    truth = replay.model_at(shop.server.archive, model.incarnation, model.version)
-    difference = digests_of(model).difference(digests_of(truth))
-    return [f"worker {worker.number} at {model.version} differs in its {difference}"] if difference else []
+    async def run(self, shop: Shop, hour: int) -> list[str]:
+        """Return the promises that are broken, now that all faults are over."""
+        archive, workers = shop.server.archive, list(shop.workers.values())
+        found = [f"{shop.n_calls} calls or faults have not ended"] if shop.n_calls else []
+        for worker in workers:
+            request = RecommendationRequest(f"check-{hour}-{worker.number}", (1.0, 0.0), None)
+            asked = await shop.ask(-1, worker, request, patience=MOST_PATIENCE_SECONDS)
+            if asked.told is not Told.ANSWER or (asked.answer is not None and asked.answer.degraded):
+                found.append(f"worker {worker.number} has not recovered: {asked.told}")
+        for worker in workers:
+            found += await self._check_model(shop, worker)
+        found += await check_study_of(workers, archive)
+        incarnation = (await workers[0].bandits.get_bandit(NAME)).incarnation
+        told = check_ledger(shop.ledger, archive, incarnation=incarnation, settings=shop.settings)
+        return [
+            *found,
+            *shop.alarms.raised,
+            *told,
+            *check_past_slates(shop.ledger, archive),
+            *check_studies(shop.ledger, archive),
+            *check_priors(archive, self._priors),
+        ]
+
+    async def _check_model(self, shop: Shop, worker: Worker) -> list[str]:
+        """Compare a worker's model with one that is folded from nothing: so all are compared with each other."""
+        try:
+            model = await worker.residents.follow(NAME)
+        except TopkBanditError as error:
+            return [f"worker {worker.number} has no model: {error}"]
+        archive = shop.server.archive
+        truth = self._replay.model_at(archive, model.incarnation, model.version)
+        difference = digests_of(model).difference(digests_of(truth))
+        found = [f"worker {worker.number} at {model.version} differs in its {difference}"] if difference else []
+        told = [one.event for one in archive.events[: model.version] if isinstance(one.event, Imported)]
+        n_rows = sum(len(event.slates) for event in told)
+        if model.state.imported != n_rows:
+            found.append(f"worker {worker.number} learned {model.state.imported} past slates, and the log has {n_rows}")
+        return found
 
 
 def _outcome(shop: Shop, violations: list[str], hours: int) -> Outcome:
@@ -168,7 +199,8 @@ def _outcome(shop: Shop, violations: list[str], hours: int) -> Outcome:
     told = blake2b(digest_size=8)
     for at, number, words in shop.trace:
         told.update(f"{at:.6f} {number} {words}\n".encode())
-    for logged in archive.events:
+    events = [*archive.events, *chain.from_iterable(study.events for study in archive.studies.values())]
+    for logged in events:
         told.update(f"{logged}\n".encode())
     return Outcome(
         violations=tuple(dict.fromkeys(violations)),
@@ -176,6 +208,6 @@ def _outcome(shop: Shop, violations: list[str], hours: int) -> Outcome:
         trace=tuple(shop.trace),
         trace_hash=told.hexdigest(),
         calls=len(shop.trace),
-        events=len(archive.events),
+        events=len(events),
         failovers=archive.failovers,
     )

@@ -1,50 +1,108 @@
 """A store's server that can be away, lose what was not acknowledged yet, and have its clock set.
 
-It carries out the calls that reach it on a `MemoryStore`, and keeps a journal of those that write. A failover begins
-anew from a journal that is cut short, but never before a call that was acknowledged. All events that ever were in a log
-are archived, also those that are trimmed or lost later.
+It carries out the calls that reach it on a `MemoryStore` and a `MemoryStudies`, and keeps a journal of those that
+write. A failover begins anew from a journal that is cut short, but never before a call that was acknowledged. All
+events that ever were in a log are archived, also those that are trimmed, deleted or lost later.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_bandit.store.memory.bandits import MemoryStore
+from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.studies import LoggedStudyEvent, StudyName
     from topk_bandit.store.log import Store
+    from topk_bandit.store.study_log import StudyStore
 
-__all__ = ["Archive", "Server"]
+__all__ = ["Archive", "Server", "Stores", "StudyArchive"]
+
+STUDY_CALL = "study."
+"""What the calls of a `StudyStore` begin with here; some of a `Store` have the same names."""
 
 READS = frozenset(
     {
         "check", "find_import", "find_import_part", "find_recommendation", "get_bandit", "list_bandits", "list_items",
         "list_tenants", "load_snapshots", "measure", "read_log", "read_texts",
         "slowest_follower",
+        "study.find_import", "study.get_study", "study.list_studies", "study.read_study", "study.unfinished_designs",
     }
 )  # fmt: skip
 
-NOT_AWAITED = frozenset({"record_recommendation", "expire_due", "note_follower", "note_loss", "save_snapshot"})
+NOT_AWAITED = frozenset(
+    {
+        "record_recommendation", "expire_due", "note_follower", "note_loss", "save_snapshot",
+        "study.claim_design", "study.report_design",
+    }
+)  # fmt: skip
 """Writes that are acknowledged before they are durable: a failover may undo them."""
+
+
+class Stores(NamedTuple):
+    """What a server keeps its bandits and its studies in."""
+
+    bandits: Store
+    studies: StudyStore
+
+
+@dataclass
+class StudyArchive:
+    """The log of one incarnation of the study, what failovers have undone of it, and how often it was deleted."""
+
+    events: list[LoggedStudyEvent] = field(default_factory=list)
+    undone: list[LoggedStudyEvent] = field(default_factory=list)
+    deletions: int = 0
 
 
 @dataclass
 class Archive:
-    """The events of the log as it is, those that failovers have undone, and how often that happened."""
+    """The events of the log as it is, those that failovers have undone, and how often that happened.
+
+    Attributes
+    ----------
+    studies
+        The study's logs, by incarnation, in the order in which they began.
+    incarnation
+        The study's that is there now; empty without any.
+    """
 
     events: list[LoggedEvent] = field(default_factory=list)
     undone: list[LoggedEvent] = field(default_factory=list)
     failovers: int = 0
+    studies: dict[str, StudyArchive] = field(default_factory=dict)
+    incarnation: str = ""
 
     def cut(self, log_position: int) -> None:
         """Move what comes after a position to what is undone."""
         self.undone += self.events[log_position:]
         del self.events[log_position:]
+
+    def enter_study(self, incarnation: str, events: Sequence[LoggedStudyEvent]) -> None:
+        """Archive what is new of the study, which may have been deleted or created."""
+        if self.incarnation not in {"", incarnation}:
+            self.studies[self.incarnation].deletions += 1
+        self.incarnation = incarnation
+        if incarnation:
+            kept = self.studies.setdefault(incarnation, StudyArchive()).events
+            kept += events[len(kept) :]
+
+    def begin_studies_anew(self) -> dict[str, StudyArchive]:
+        """Forget all of the study, for a failover to enter it again; return what was known."""
+        known, self.studies, self.incarnation = self.studies, {}, ""
+        return known
+
+    def note_undone(self, before: dict[str, StudyArchive]) -> None:
+        """Move what a failover has undone of the study to where that is kept."""
+        for incarnation, old in before.items():
+            kept = self.studies.setdefault(incarnation, StudyArchive())
+            kept.undone = old.undone + old.events[len(kept.events) :]
 
 
 @dataclass(frozen=True)
@@ -58,30 +116,33 @@ class _Call:
 
 
 class Server:
-    """One server, with one bandit.
+    """One server, with one bandit and one study.
 
     Parameters
     ----------
-    name
-        The bandit whose events are archived.
+    name, study
+        Those whose events are archived.
     now
         Virtual seconds.
     wrap
-        What stands before the store, such as a bug that a test has planted.
+        What stands before the stores, such as a bug that a test has planted.
     """
 
-    def __init__(self, name: BanditName, *, now: Callable[[], float], wrap: Callable[[Store], Store]) -> None:
+    def __init__(
+        self, name: BanditName, study: StudyName, *, now: Callable[[], float], wrap: Callable[[Stores], Stores]
+    ) -> None:
         self.archive = Archive()
         self.is_away = False
         self.ahead_seconds = 0.0
         self.life = 0
         self._name = name
+        self._study = study
         self._now = now
         self._wrap = wrap
         self._journal: list[_Call] = []
         self._safe = 0
         self._pinned_ms: int | None = None
-        self._store = self._new_store()
+        self._stores = self._new_stores()
 
     def clock_ms(self) -> int:
         """Return the server's clock."""
@@ -90,13 +151,20 @@ class Server:
     def carry_out(self, method: str, given: tuple[object, ...], named: Mapping[str, object]) -> object:
         """Carry out a call; its errors are raised."""
         if method in READS:
-            return _drive(getattr(self._store, method)(*given, **named))
+            return self._call(method, given, named)
         self._journal.append(_Call(self.clock_ms(), method, given, named))
         try:
-            return _drive(getattr(self._store, method)(*given, **named))
+            return self._call(method, given, named)
         finally:
-            if not self._archive_news() and method == "expire_due":  # most of all calls, and nothing was due
+            if method.startswith(STUDY_CALL):
+                self.archive.enter_study(*self._study_log())
+            elif not self._archive_news() and method == "expire_due":  # most of all calls, and nothing was due
                 self._journal.pop()
+
+    def _call(self, method: str, given: tuple[object, ...], named: Mapping[str, object]) -> object:
+        if method.startswith(STUDY_CALL):
+            return _drive(getattr(self._stores.studies, method.removeprefix(STUDY_CALL))(*given, **named))
+        return _drive(getattr(self._stores.bandits, method)(*given, **named))
 
     @property
     def journal_end(self) -> int:
@@ -117,11 +185,13 @@ class Server:
         """
         self.life += 1
         del self._journal[self._safe + round(kept_share * (len(self._journal) - self._safe)) :]
-        self._store = self._new_store()
+        self._stores = self._new_stores()
+        studies = self.archive.begin_studies_anew()
         for call in self._journal:
             self._pinned_ms = call.at_ms
             self._repeat(call)
         self._pinned_ms = None
+        self.archive.note_undone(studies)
         end = self._log_position()
         n_undone = len(self.archive.events) - end
         self.archive.cut(end)
@@ -152,12 +222,15 @@ class Server:
             self._harm(call.method)
             return
         with suppress(Exception):  # it was refused the first time, too
-            _drive(getattr(self._store, call.method)(*call.given, **call.named))
+            self._call(call.method, call.given, call.named)
+        if call.method.startswith(STUDY_CALL):
+            self.archive.enter_study(*self._study_log())
 
-    def _new_store(self) -> Store:
+    def _new_stores(self) -> Stores:
         self._memory = MemoryStore(clock_ms=self._store_ms)
+        self._studies = MemoryStudies(clock_ms=self._store_ms)
         self._unreadable = set[int]()
-        return self._wrap(self._memory)
+        return self._wrap(Stores(self._memory, self._studies))
 
     def _store_ms(self) -> int:
         return self.clock_ms() if self._pinned_ms is None else self._pinned_ms
@@ -165,6 +238,10 @@ class Server:
     def _log_position(self) -> int:
         known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
         return known.log_position if known else 0
+
+    def _study_log(self) -> tuple[str, Sequence[LoggedStudyEvent]]:
+        known = self._studies._studies.get(self._study)  # noqa: SLF001 - a look that is no call
+        return (known.incarnation, known.events) if known else ("", ())
 
     def _archive_news(self) -> bool:
         """Archive the events that are new; return whether there are any."""

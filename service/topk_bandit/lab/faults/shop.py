@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from topk_bandit.domain.bandits import Item, RecommendationRequest
-from topk_bandit.domain.errors import ConflictError, NotFoundError, TopkBanditError, UnavailableError
-from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience
+from topk_bandit.domain.errors import TopkBanditError, UnavailableError
+from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience, word_of
+from topk_bandit.lab.faults.importing import Importers, PastSlates
+from topk_bandit.lab.faults.interviews import STUDY, Interviews, PastAnswers
 from topk_bandit.lab.faults.ledger import Asked, Ledger, Told
 from topk_bandit.lab.faults.line import Line, Trouble
 from topk_bandit.lab.faults.worker import Alarms, start_worker
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from topk_bandit.domain.bandits import BanditSettings, Recommendation
+    from topk_bandit.domain.studies import StudySettings
     from topk_bandit.lab.faults.actions import Action
     from topk_bandit.lab.faults.server import Server
     from topk_bandit.lab.faults.worker import Worker
@@ -29,6 +32,9 @@ T = TypeVar("T")
 
 FIRST_ITEMS = 8
 MOST_ITEMS = 12
+DESIGN_SECONDS = 2.0
+"""So long a design takes on average: sometimes longer than its lease lasts."""
+
 SILENCE_SECONDS = 2.9
 """Who retires an item waits for a worker that was heard of so lately; it is 3 seconds, in whole milliseconds."""
 
@@ -47,16 +53,28 @@ class Shop:
 
     Parameters
     ----------
+    study
+        What the study is like that callers make.
     rng
         Of the network and of new ids.
 
     Attributes
     ----------
+    items
+        Those that are not retired.
     trace
         What happened, in order: virtual seconds, the number of the action, and words.
     """
 
-    def __init__(self, server: Server, *, n_workers: int, settings: BanditSettings, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        n_workers: int,
+        settings: BanditSettings,
+        study: StudySettings,
+        rng: np.random.Generator,
+    ) -> None:
         self.server = server
         self.ledger = Ledger()
         self.alarms = Alarms()
@@ -68,10 +86,11 @@ class Shop:
         self._clocks = dict.fromkeys(range(n_workers), 0.0)
         self._calls: dict[asyncio.Task[None], None] = {}
         self._under_way: dict[asyncio.Task[object], int] = {}
-        self._items: list[str] = []
+        self.items: list[str] = []
         self._sent: dict[str, RecommendationRequest] = {}
         self._hidden = ""
         self._n_items = 0
+        self._interviews = Interviews(self, study)
         self._acts: dict[str, Callable[[Action, np.random.Generator], Coroutine[None, None, None]]] = {
             "recommend": self._recommend,
             "recommend again": self._recommend_again,
@@ -91,16 +110,27 @@ class Shop:
             "set a worker's clock": self._set_worker_clock,
             **dict.fromkeys(TROUBLES, self._trouble),
             **Feedback(self).acts,
+            **self._interviews.acts,
+            **Importers(self, PastSlates(self)).acts,
+            **Importers(self, PastAnswers(study)).acts,
         }
 
-    async def open(self) -> None:
-        """Start the workers, and create a bandit with items."""
+    async def open(self, *, begins_warm: bool) -> None:
+        """Start the workers, and create a bandit with items.
+
+        Parameters
+        ----------
+        begins_warm
+            Whether the study comes first, whose answers are the bandit's prior.
+        """
         for number in self._clocks:
             self._start(number)
         bandits = self.workers[0].bandits
+        if begins_warm and await self._interviews.open(self.workers[0], self._rng):
+            self.settings = replace(self.settings, prior_study=STUDY.study)
         await bandits.create_bandit(NAME, self.settings)
-        self._items = [self._new_item() for _ in range(FIRST_ITEMS)]
-        await bandits.upsert_items(NAME, [Item(item_id) for item_id in self._items])
+        self.items = [self._new_item() for _ in range(FIRST_ITEMS)]
+        await bandits.upsert_items(NAME, [Item(item_id) for item_id in self.items])
 
     def begin(self, action: Action) -> None:
         """Begin an action, which goes on beside the others."""
@@ -164,7 +194,7 @@ class Shop:
     # What callers do.
 
     async def _recommend(self, action: Action, rng: np.random.Generator) -> None:
-        candidates = tuple(sorted(rng.permutation(self._items)[:6].tolist())) if rng.random() < 0.2 else None
+        candidates = tuple(sorted(rng.permutation(self.items)[:6].tolist())) if rng.random() < 0.2 else None
         context = tuple(rng.normal(size=2).round(3).tolist())
         await self._ask_any(action, rng, RecommendationRequest(f"r{action.number}", context, candidates))
 
@@ -187,16 +217,16 @@ class Shop:
 
     async def _add_items(self, action: Action, rng: np.random.Generator) -> None:
         if worker := self.any_worker(rng):
-            new = [self._new_item() for _ in range(min(2, MOST_ITEMS - len(self._items)))]
+            new = [self._new_item() for _ in range(min(2, MOST_ITEMS - len(self.items)))]
             call = worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in new])
             await self._change(action, rng, worker, call, f"adds {','.join(new)}")
-            self._items += new
+            self.items += new
 
     async def _retire(self, action: Action, rng: np.random.Generator) -> None:
         worker = self.any_worker(rng)
-        if worker is None or len(self._items) <= self.settings.slate_size + 3:
+        if worker is None or len(self.items) <= self.settings.slate_size + 3:
             return
-        item_id = self._items.pop(int(rng.integers(len(self._items))))
+        item_id = self.items.pop(int(rng.integers(len(self.items))))
         call = worker.bandits.retire_items(NAME, [item_id])
         if await self._change(action, rng, worker, call, f"retires {item_id}"):
             self.ledger.retired[item_id] = self.now()
@@ -210,9 +240,9 @@ class Shop:
     async def _hide_or_show(self, action: Action, rng: np.random.Generator) -> None:
         """Hide an item, or show the one that is hidden: enough are left for a slate."""
         if worker := self.any_worker(rng):
-            hides = self._hidden not in self._items
+            hides = self._hidden not in self.items
             if hides:
-                self._hidden = self._items[int(rng.integers(len(self._items)))]
+                self._hidden = self.items[int(rng.integers(len(self.items)))]
             item = Item(self._hidden, available=not hides)
             words = f"{'hides' if hides else 'shows'} {item.item_id}"
             told = await self._change(action, rng, worker, worker.bandits.upsert_items(NAME, [item]), words)
@@ -311,7 +341,12 @@ class Shop:
             return 1_700_000_000_000 + round(1e3 * (self.now() + self._clocks[number]))
 
         self.workers[number] = start_worker(
-            number, line, hooks=self.alarms, clock_ms=clock_ms, new_id=lambda: f"{self._rng.integers(2**62):016x}"
+            number,
+            line,
+            hooks=self.alarms,
+            clock_ms=clock_ms,
+            new_id=lambda: f"{self._rng.integers(2**62):016x}",
+            design_seconds=lambda: float(self._rng.exponential(DESIGN_SECONDS)),
         )
 
     def _new_item(self) -> str:
@@ -346,7 +381,7 @@ class Shop:
             return Told.NOTHING, None, ""
         if error is None:
             return Told.ANSWER, task.result(), ""
-        return (Told.UNAVAILABLE if isinstance(error, UnavailableError) else Told.REFUSED), None, _word_of(error)
+        return (Told.UNAVAILABLE if isinstance(error, UnavailableError) else Told.REFUSED), None, word_of(error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._calls[task]
@@ -360,9 +395,3 @@ class Shop:
     def now(self) -> float:
         """Return the virtual seconds."""
         return asyncio.get_running_loop().time()
-
-
-def _word_of(error: BaseException) -> str:
-    if isinstance(error, NotFoundError):
-        return "not_found"
-    return error.reason if isinstance(error, ConflictError) else str(getattr(error, "reason", type(error).__name__))

@@ -7,16 +7,33 @@ have taken has passed.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from concurrent.futures import Executor
 
-__all__ = ["VirtualLoop", "run"]
+__all__ = ["Pace", "VirtualLoop", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class Pace(Executor):
+    """Stands for threads, which a virtual loop does not ask for anything but how long they take.
+
+    Parameters
+    ----------
+    computing_seconds
+        Says how long the next piece of work takes; None for what the loop says.
+    """
+
+    def __init__(self, computing_seconds: Callable[[], float] | None = None) -> None:
+        self.computing_seconds = computing_seconds
+
+    def submit(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - as its parent
+        """Refuse work."""
+        raise RuntimeError("work is for the loop")
 
 
 class _Leap:
@@ -41,7 +58,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     Parameters
     ----------
     computing_seconds
-        Says how long the next piece of work on an executor takes.
+        Says how long the next piece of work on an executor takes that has no `Pace` of its own.
     """
 
     def __init__(self, computing_seconds: Callable[[], float]) -> None:
@@ -55,13 +72,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def run_in_executor(
         self,
-        executor: Executor | None,  # noqa: ARG002 - work is done here, whoever was to do it
+        executor: Executor | None,
         func: Callable[[*Ts], T],
         *args: *Ts,
     ) -> asyncio.Future[T]:
         """Return what a function will have returned once the time that it takes has passed."""
         done: asyncio.Future[T] = self.create_future()
-        self.call_later(self._computing_seconds(), _settle, done, func, args)
+        pace = executor.computing_seconds if isinstance(executor, Pace) else None
+        self.call_later((pace or self._computing_seconds)(), _settle, done, func, args)
         return done
 
     def _process_events(self, event_list: Sequence[object]) -> None:

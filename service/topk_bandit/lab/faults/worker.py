@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MemoryBudget
@@ -13,15 +12,16 @@ from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
-from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quotas
+from topk_bandit.lab.faults.virtual_time import Pace
 from topk_bandit.learning.policy import Limits
+from topk_bandit.studies.administration import Studies
+from topk_bandit.studies.designer import Designer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import Prior
     from topk_bandit.lab.faults.line import Line
 
 __all__ = ["LIMITS", "Alarms", "Worker", "start_worker"]
@@ -30,6 +30,9 @@ LIMITS = Limits(rows=32, pending_rows=4)
 """Few rows, so that folding is cheap, and a refit and a snapshot come often."""
 
 IDLE_SECONDS = 600.0
+STUDY_BYTES = 2**20
+LOOK_SECONDS = 10.0
+"""Workers look for unfinished designs so rarely, because each look costs as much as a call."""
 
 
 class Alarms(Hooks):
@@ -47,21 +50,6 @@ class Alarms(Hooks):
         self.raised.append("a model is not the one that was kept for the same log position")
 
 
-class _NoStudies:
-    """Has no priors."""
-
-    async def prior(self, tenant: str, study: str, *, context_dim: int) -> Prior:  # noqa: ARG002
-        raise InvalidArgumentError("prior_study", f"there is no study {study}")
-
-
-class _NoThreads(Executor):
-    """Stands for threads, which a virtual loop does not ask for anything."""
-
-    def submit(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - as its parent
-        """Refuse work."""
-        raise RuntimeError("work is for the loop")
-
-
 @dataclass
 class Worker:
     """A worker that lives until `kill`."""
@@ -71,18 +59,26 @@ class Worker:
     residents: Residents
     recommender: Recommender
     bandits: Bandits
+    studies: Studies
+    designer: Designer
 
     async def kill(self) -> None:
         """End without a word to anybody."""
         self.line.die()
-        await self.residents.stop()
+        await asyncio.gather(self.residents.stop(), self.designer.stop())
 
 
 def start_worker(
-    number: int, line: Line, *, hooks: Hooks, clock_ms: Callable[[], int], new_id: Callable[[], str]
+    number: int,
+    line: Line,
+    *,
+    hooks: Hooks,
+    clock_ms: Callable[[], int],
+    new_id: Callable[[], str],
+    design_seconds: Callable[[], float],
 ) -> Worker:
-    """Start a worker; `clock_ms` is its machine's clock."""
-    loop, store, threads = asyncio.get_running_loop(), line.as_store(), _NoThreads()
+    """Start a worker; `clock_ms` is its machine's clock, and `design_seconds` draws how long a design takes."""
+    loop, store, threads = asyncio.get_running_loop(), line.as_store(), Pace()
     residents = Residents(
         store,
         threads,
@@ -95,17 +91,32 @@ def start_worker(
     )
     residents.start()
     quotas = TenantQuotas(store, Quotas({}), now=loop.time)
+    designer = _start_designer(line, Pace(design_seconds), hooks=hooks, new_id=new_id)
+    studies = Studies(
+        line.as_study_store(), designer, threads, hooks=hooks, quotas=Quotas({}), new_id=new_id, most_bytes=STUDY_BYTES
+    )
     return Worker(
         number=number,
         line=line,
         residents=residents,
         recommender=Recommender(store, residents, threads, quotas=quotas, hooks=hooks, new_id=new_id),
         bandits=Bandits(
-            store,
-            residents,
-            default_exploration=DEFAULT_EXPLORATION,
-            quotas=quotas,
-            new_id=new_id,
-            priors=_NoStudies(),
+            store, residents, default_exploration=DEFAULT_EXPLORATION, quotas=quotas, new_id=new_id, priors=studies
         ),
+        studies=studies,
+        designer=designer,
     )
+
+
+def _start_designer(line: Line, threads: Pace, *, hooks: Hooks, new_id: Callable[[], str]) -> Designer:
+    designer = Designer(
+        line.as_study_store(),
+        threads,
+        threads=1,
+        hooks=hooks,
+        owner=new_id(),
+        new_reference=new_id,
+        look_seconds=LOOK_SECONDS,
+    )
+    designer.start()
+    return designer
