@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from topk_bandit.lab.faults.virtual_time import run
+from topk_bandit.lab.faults.virtual_time import Pace, run
 
 
 def test_a_day_passes_at_once_and_in_order() -> None:
@@ -36,6 +36,10 @@ def test_work_takes_its_time_and_is_done_on_the_loop() -> None:
         with pytest.raises(ZeroDivisionError):
             await loop.run_in_executor(None, lambda: 1 // 0)
         assert loop.time() == 4.0
+        await loop.run_in_executor(Pace(), lambda: None)
+        assert loop.time() == 6.0
+        await loop.run_in_executor(Pace(lambda: 7.0), lambda: None)
+        assert loop.time() == 13.0
 
     run(main(), computing_seconds=lambda: 2.0)
 

@@ -7,15 +7,15 @@ study may be deleted and created again, and what was acknowledged is in the log 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from topk_bandit.domain.bandits import Imported
+from topk_bandit.domain.bandits import Imported, PastSlate
 from topk_bandit.lab.faults.ledger import Told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import PastSlate
     from topk_bandit.domain.studies import PastAnswer
     from topk_bandit.lab.faults.ledger import Deletion, Ledger, SentRows, Sought
     from topk_bandit.lab.faults.server import Archive
@@ -26,13 +26,16 @@ UNDER_WAY_SECONDS = 10.0
 """A call may be carried out so long after its caller has begun to wait, or has given up."""
 
 
+Row: TypeAlias = "PastSlate | PastAnswer"
+
+
 class LoggedRows(NamedTuple):
     """Rows that a log has, of one event."""
 
     position: int
     import_id: str
     first_row: int
-    rows: tuple[PastSlate | PastAnswer, ...]
+    rows: tuple[Row, ...]
 
 
 def check_past_slates(ledger: Ledger, archive: Archive) -> Iterator[str]:
@@ -42,11 +45,24 @@ def check_past_slates(ledger: Ledger, archive: Archive) -> Iterator[str]:
         for logged in archive.events
         if isinstance(logged.event, Imported)
     ]
-    yield from check_imports(ledger, [log], kind="rows", deletions=())
+    yield from check_imports(ledger, [log], kind="rows", may_lack=partial(_may_lack, ledger))
+
+
+def _may_lack(ledger: Ledger, part: SentRows, row: Row) -> bool:
+    """Tell whether a row has an item that the bandit need not have had when the row was sent."""
+    items = row.slate if isinstance(row, PastSlate) else ()
+    return any(
+        item in ledger.leaving or item not in ledger.added or ledger.added[item] > part.began_at for item in items
+    )
 
 
 def check_imports(
-    ledger: Ledger, logs: Sequence[Iterable[LoggedRows]], *, kind: str, deletions: Sequence[Deletion]
+    ledger: Ledger,
+    logs: Sequence[Iterable[LoggedRows]],
+    *,
+    kind: str,
+    deletions: Sequence[Deletion] = (),
+    may_lack: Callable[[SentRows, Row], bool] = lambda *_: False,
 ) -> Iterator[str]:
     """Yield what is broken of the imports of a kind, whose ids begin with it.
 
@@ -54,6 +70,8 @@ def check_imports(
     ----------
     deletions
         Of what the rows were sent to.
+    may_lack
+        Whether a row may be left out, where the caller has bad ones skipped.
     """
     by_import = [_by_import(log) for log in logs]
     sent = {one: parts for one, parts in ledger.imports.items() if one.startswith(kind)}
@@ -62,9 +80,10 @@ def check_imports(
     for one, parts in sent.items():
         there = [log[one] for log in by_import if one in log]
         for logged in there:
-            yield from _check_logged(one, logged, parts)
+            yield from _check_logged(one, logged, parts, may_lack)
         for part in parts:
-            yield from _check_told(part, parts, there, deletions)
+            yield from _check_kept(part, there, may_lack)
+            yield from _check_refusal(part, parts, deletions)
         for sought in ledger.sought:
             if sought.import_id == one:
                 yield from _check_sought(sought, parts, deletions)
@@ -77,11 +96,13 @@ def _by_import(log: Iterable[LoggedRows]) -> Mapping[str, list[LoggedRows]]:
     return found
 
 
-def _check_logged(one: str, logged: Sequence[LoggedRows], parts: Sequence[SentRows]) -> Iterator[str]:
+def _check_logged(
+    one: str, logged: Sequence[LoggedRows], parts: Sequence[SentRows], may_lack: Callable[[SentRows, Row], bool]
+) -> Iterator[str]:
     """Yield what is wrong with the rows that one log has of an import."""
     end, has_gaps = 0, any(part.skips for part in parts)
     for rows in logged:
-        fitting = [part for part in parts if _fits(part, rows)]
+        fitting = [part for part in parts if _fits(part, rows, may_lack)]
         if not fitting:
             yield f"rows from {rows.first_row} on of {one} are learned otherwise than anybody sent them"
             return
@@ -92,33 +113,45 @@ def _check_logged(one: str, logged: Sequence[LoggedRows], parts: Sequence[SentRo
         end = max(end, min(part.next_row for part in fitting))
 
 
-def _fits(part: SentRows, logged: LoggedRows) -> bool:
+def _fits(part: SentRows, logged: LoggedRows, may_lack: Callable[[SentRows, Row], bool]) -> bool:
     """Tell whether a log's rows are what was sent, in its order, but for what may be left out."""
-    if part.first_row != logged.first_row:
-        return False
-    left = iter(part.rows)
-    return logged.rows == part.rows or (part.skips and all(row in left for row in logged.rows))
+    left = list(logged.rows)
+    for row in part.rows:
+        if left and left[0] == row:
+            del left[0]
+        elif not (part.skips and may_lack(part, row)):
+            return False
+    return part.first_row == logged.first_row and not left
 
 
-def _check_told(
-    part: SentRows, parts: Sequence[SentRows], there: Sequence[Sequence[LoggedRows]], deletions: Sequence[Deletion]
+def _check_kept(
+    part: SentRows, there: Sequence[Sequence[LoggedRows]], may_lack: Callable[[SentRows, Row], bool]
 ) -> Iterator[str]:
-    """Yield what is wrong with what a caller was told of rows."""
-    name = f"rows {part.first_row} to {part.next_row} of {part.import_id}"
-    if part.outcome == "accepted":
-        found = [rows for log in there for rows in log if rows.position == part.position and _fits(part, rows)]
-        if part.accepted and not any(len(rows.rows) == part.accepted for rows in found):
-            yield f"{name} were acknowledged, and are lost"
-        if not part.accepted and any(rows.first_row == part.first_row for log in there for rows in log):
-            yield f"{name} were called empty, and are learned"
+    """Yield what is wrong with rows that were acknowledged to a caller."""
+    if part.outcome != "accepted":
+        return
+    name, logged = _name(part), [rows for log in there for rows in log if rows.first_row == part.first_row]
+    found = [rows for rows in logged if rows.position == part.position and _fits(part, rows, may_lack)]
+    if part.accepted and not any(len(rows.rows) == part.accepted for rows in found):
+        yield f"{name} were acknowledged, and are lost"
+    if not part.accepted and (logged or not all(may_lack(part, row) for row in part.rows)):
+        yield f"{name} were all left out, and can be learned"
+
+
+def _check_refusal(part: SentRows, parts: Sequence[SentRows], deletions: Sequence[Deletion]) -> Iterator[str]:
+    """Yield what is wrong with the reason for which rows were refused."""
     others = [other for other in parts if other is not part and _overlap(other, part)]
     is_same = all((other.first_row, other.rows) == (part.first_row, part.rows) for other in others)
     if part.outcome == "IMPORT_REUSED" and is_same:
-        yield f"{name} are called other ones, and nobody sent others"
+        yield f"{_name(part)} are called other ones, and nobody sent others"
     if part.outcome == "IMPORT_GAP" and not _was_deleted(deletions, part.ended_at):
         reached = max((one.next_row for one in parts if _was_told_before(one, part.began_at)), default=0)
         if reached >= part.first_row:
-            yield f"{name} are said to have a gap before them, which was acknowledged"
+            yield f"{_name(part)} are said to have a gap before them, which was acknowledged"
+
+
+def _name(part: SentRows) -> str:
+    return f"rows {part.first_row} to {part.next_row} of {part.import_id}"
 
 
 def _overlap(one: SentRows, other: SentRows) -> bool:

@@ -179,7 +179,17 @@ class Deletion:
 
 @dataclass
 class Ledger:
-    """All calls of a run, and the items that were retired, with the time when the caller was told so."""
+    """All calls of a run.
+
+    Attributes
+    ----------
+    added
+        The items that were added, with the time when the caller was told so.
+    leaving
+        Those that somebody has asked to retire.
+    retired
+        Those that were retired, with the time when the caller was told so.
+    """
 
     asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
     posted: dict[str, list[Posted]] = field(default_factory=lambda: defaultdict(list))
@@ -190,6 +200,8 @@ class Ledger:
     questioned: dict[str, list[Questioned]] = field(default_factory=lambda: defaultdict(list))
     answers: dict[str, list[SentAnswer]] = field(default_factory=lambda: defaultdict(list))
     deletions: list[Deletion] = field(default_factory=list)
+    added: dict[str, float] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
     retired: dict[str, float] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
 

@@ -131,6 +131,7 @@ class Shop:
         await bandits.create_bandit(NAME, self.settings)
         self.items = [self._new_item() for _ in range(FIRST_ITEMS)]
         await bandits.upsert_items(NAME, [Item(item_id) for item_id in self.items])
+        self.ledger.added |= dict.fromkeys(self.items, self.now())
 
     def begin(self, action: Action) -> None:
         """Begin an action, which goes on beside the others."""
@@ -219,7 +220,8 @@ class Shop:
         if worker := self.any_worker(rng):
             new = [self._new_item() for _ in range(min(2, MOST_ITEMS - len(self.items)))]
             call = worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in new])
-            await self._change(action, rng, worker, call, f"adds {','.join(new)}")
+            if await self._change(action, rng, worker, call, f"adds {','.join(new)}"):
+                self.ledger.added |= dict.fromkeys(new, self.now())
             self.items += new
 
     async def _retire(self, action: Action, rng: np.random.Generator) -> None:
@@ -227,6 +229,7 @@ class Shop:
         if worker is None or len(self.items) <= self.settings.slate_size + 3:
             return
         item_id = self.items.pop(int(rng.integers(len(self.items))))
+        self.ledger.leaving.add(item_id)
         call = worker.bandits.retire_items(NAME, [item_id])
         if await self._change(action, rng, worker, call, f"retires {item_id}"):
             self.ledger.retired[item_id] = self.now()
