@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import re
+import ssl
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -123,6 +126,48 @@ def test_identities_are_changed_while_it_serves(service: Service, files: Files, 
     told = [record for record in service.records if record.get("logger") == "topk_bandit.audit"]
     assert {record["key"] for record in told} == {"URI:spiffe://shop.example/checkout"}
     assert [record["method"].rpartition("/")[2] for record in told] == ["CreateBandit", "UpsertItems"]
+
+
+def test_a_name_that_is_taken_out_is_refused_on_the_connection_that_it_has(service: Service, files: Files) -> None:
+    """Over HTTP as well as over gRPC, and at every call; a certificate of another name goes on."""
+    shown = {name: files.authority.issue(name, f"URI:spiffe://shop.example/{name}") for name in ("checkout", "till")}
+    text = TEXT + TEXT.partition('["DNS')[0].replace("checkout", "till")
+    files.identities.write_text(text)
+    until_logged(service, "client_identities was read again")
+    with Client(target(service), tenant="shop", tls=files.tls(shown["checkout"]), timeout=20.0) as shop:
+        shop.create_bandit("home", slate_size=2, item_capacity=9)
+        shop.upsert_items("home", ["tea", "coffee", "milk"])
+        webs = {name: connect(service, files, pair) for name, pair in shown.items()}
+        sockets = {name: web.sock for name, web in webs.items()}
+        assert [recommend(web) for web in webs.values()] == [200, 200]
+        files.identities.write_text(text.replace("checkout", "nobody"))
+        until_logged(service, "client_identities was read again", 2 * WORKERS)
+        assert {name: web.sock for name, web in webs.items()} == sockets
+        for _ in range(3):  # the first of these is on the connection of before, which the service closes then
+            assert [recommend(web) for web in webs.values()] == [401, 200]
+            with pytest.raises(Unauthenticated, match=r"not URI:spiffe://shop\.example/checkout$"):
+                shop.recommend("home")
+        assert webs["till"].sock is sockets["till"]
+    for web in webs.values():
+        web.close()
+
+
+def connect(service: Service, files: Files, shown: tuple[Path, Path]) -> http.client.HTTPSConnection:
+    context = ssl.create_default_context(cafile=files.certificate)
+    context.load_cert_chain(*shown)
+    port = int(service.http_address.rpartition(":")[2])
+    connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=20)
+    connection.connect()
+    return connection
+
+
+def recommend(web: http.client.HTTPSConnection) -> int:
+    """Return the status of a call on a connection, which stays open."""
+    body = json.dumps({"bandit": "tenants/shop/bandits/home"})
+    web.request("POST", "/topk_bandit.v1.RecommenderService/Recommend", body, {"Content-Type": "application/json"})
+    response = web.getresponse()
+    response.read()
+    return response.status
 
 
 def test_the_asynchronous_client_shows_its_certificate(service: Service, files: Files) -> None:
