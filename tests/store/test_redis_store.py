@@ -238,7 +238,7 @@ def test_a_bandit_arrives_once_though_replies_were_lost(valkey: RunningServer, s
 
 
 def test_a_part_of_an_import_that_is_undone_while_it_is_looked_for_is_not_recorded(valkey: RunningServer) -> None:
-    """A failover comes between the two steps of the search: whoever is told of the part would believe to have sent it."""
+    """A failover comes between the two steps of the search; whoever is told of the part believes to have sent it."""
     stores = RedisStores(valkey.url)
     imports = KeySpace(stores.prefix).bandit(NAME).imports
 

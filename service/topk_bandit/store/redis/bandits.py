@@ -436,7 +436,7 @@ class RedisStore(Store):
         status, *_ = await self._bandits.ask(scripts.FIND_IMPORT, name, (keys.meta, keys.imports), sought)
         if status == b"at":
             return None
-        # Recorded already, which is found again, and waited for as the first time; unless a failover has undone it since.
+        # Recorded already, which is found again, and waited for as the first time, unless a failover has undone it.
         outcome = await self.record_import(name, part, None, incarnation="", items_position=0)
         return outcome if outcome.status is RecordStatus.REPEATED else None
 
