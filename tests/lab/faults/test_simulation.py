@@ -133,7 +133,7 @@ def test_every_kind_of_action_is_planned_and_leaving_some_out_moves_no_other() -
 @pytest.mark.slow
 @pytest.mark.long_form
 def test_runs_have_faults_that_matter() -> None:
-    outcomes = [simulate(seed, hours=usual_or_long(8, long=20)) for seed in (0, 1, 2)]
+    outcomes = [simulate(seed, hours=usual_or_long(8, long=20)) for seed in (0, 5, 6)]
     told = "\n".join(words for outcome in outcomes for _, _, words in outcome.trace)
     for word in (
         "is killed",
