@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -25,7 +25,8 @@ from topk_bandit.store.codec import decode_event
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from topk_bandit.store.log import Store
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.log import Store, TextSlice
 
 
 async def trim(store: Store) -> list[int]:
@@ -150,6 +151,36 @@ def test_a_reader_hears_that_its_log_was_trimmed_or_is_another() -> None:
             with pytest.raises(NotReadyError) as raised:
                 await read_page(store, NAME, start=1, limit=9, incarnation=page.incarnation)
             assert raised.value.reason == "LOG_REPLACED"
+
+    run(stores, scenario)
+
+
+class CreatedAnew:
+    """A store in which a bandit is another one once a first part of its log was read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._is_read = False
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        if self._is_read:
+            await self._store.delete_bandit(name)
+            await self._store.create_bandit(name, SETTINGS, incarnation="another", quota=9)
+            await self._store.change_items(name, upserted=[Item("new")], retired=[])
+        self._is_read = True
+        return await self._store.read_texts(name, start=start, limit=limit)
+
+
+def test_a_page_ends_where_its_log_is_another_one_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "_EVENTS_PER_READ", 1)
+    stores = MemoryStores()
+
+    async def scenario(store: Store) -> None:
+        record = await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+        await store.change_items(NAME, upserted=[Item("old")], retired=[])
+        page = await read_page(cast("Store", CreatedAnew(store)), NAME, start=1, limit=2)
+        assert page.incarnation == record.incarnation
+        assert [event.position for event in page.events] == [1]
 
     run(stores, scenario)
 

@@ -7,12 +7,15 @@ holds up no call. Where to go on is a position of one incarnation, which is the 
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import EventPage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
     from topk_bandit.store.log import Store, TextSlice
@@ -22,9 +25,8 @@ __all__ = ["PAGE_BYTES", "read_page"]
 PAGE_BYTES = 1 << 20
 """A page ends with the event that makes it larger."""
 
-# They are read and checked on the event loop, where slates are waiting, and by a script in the store: less than a
-# millisecond of work in each.
-_EVENTS_PER_READ = 32
+# A script in the store reads them, for which all other calls of the store wait: half a millisecond of work.
+_EVENTS_PER_READ = 128
 
 
 async def read_page(store: Store, name: BanditName, *, start: int, limit: int, incarnation: str = "") -> EventPage:
@@ -44,21 +46,25 @@ async def read_page(store: Store, name: BanditName, *, start: int, limit: int, i
     NotReadyError
         LOG_TRIMMED: the log begins after `start`. LOG_REPLACED: the bandit was created anew.
     """
-    part = await store.read_texts(name, start=1, limit=0)
-    if incarnation and part.incarnation != incarnation:
+    position = start or (await store.read_texts(name, start=1, limit=0)).first_position
+    parts = await _read_parts(store, name, position, position + limit)
+    log = parts[0]
+    if incarnation and log.incarnation != incarnation:
         raise NotReadyError("LOG_REPLACED", f"{name} was created anew: its log is another one")
-    position = start or part.first_position
-    if position < part.first_position:
-        problem = f"the log begins at {part.first_position}: what was before is trimmed"
-        raise NotReadyError("LOG_TRIMMED", problem, first_position=part.first_position)
-    events = await _read_events(store, name, position, limit)
-    return EventPage(part.incarnation, tuple(events), position + len(events), part.log_position)
+    if position < log.first_position:
+        problem = f"the log begins at {log.first_position}: what was before is trimmed"
+        raise NotReadyError("LOG_TRIMMED", problem, first_position=log.first_position)
+    events = _page_of(parts)
+    return EventPage(log.incarnation, events, position + len(events), log.log_position)
 
 
-async def _read_events(store: Store, name: BanditName, start: int, limit: int) -> list[EventText]:
-    """Return up to `limit` events, fewer where they end or are large; the store is one part ahead of what is read."""
-    events: list[EventText] = []
-    size, first, end = 0, start, start + limit
+async def _read_parts(store: Store, name: BanditName, start: int, end: int) -> list[TextSlice]:
+    """Return a log in parts from `start` to before `end`, one at least, until they are a page or the log ends.
+
+    The store is one part ahead of what is read.
+    """
+    parts: list[TextSlice] = []
+    size, first = 0, start
     following: asyncio.Task[TextSlice] | None = _asked(store, name, first, end)
     try:
         while following is not None:
@@ -66,17 +72,28 @@ async def _read_events(store: Store, name: BanditName, start: int, limit: int) -
             first += wanted
             following = _asked(store, name, first, end) if first < end else None
             part = await asked
-            for told in part.events:
-                events.append(told)
-                size += len(told.text)
-                if size >= PAGE_BYTES:
-                    return events
-            if len(part.events) < wanted:
-                return events
-        return events
+            if parts and part.incarnation != parts[0].incarnation:
+                break
+            parts.append(part)
+            size += sum(len(event.text) for event in part.events)
+            if size >= PAGE_BYTES or len(part.events) < wanted:
+                break
+        return parts
     finally:
         if following is not None:
             await _left(following)
+
+
+def _page_of(parts: Sequence[TextSlice]) -> tuple[EventText, ...]:
+    """Return the events of parts up to the one that fills a page."""
+    events: list[EventText] = []
+    size = 0
+    for event in chain.from_iterable(part.events for part in parts):
+        events.append(event)
+        size += len(event.text)
+        if size >= PAGE_BYTES:
+            break
+    return tuple(events)
 
 
 def _asked(store: Store, name: BanditName, first: int, end: int) -> asyncio.Task[TextSlice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
@@ -63,6 +64,7 @@ _MOST_SLATES = 100
 _DEFAULT_ENTRIES = 100
 _MOST_ENTRIES = 1000
 _EVENTS = 1000
+_EVENTS_AT_ONCE = 100
 _DIGITS = 18
 _LAST_POSITION = 2**63 - 1
 _REASON_BYTES = 512
@@ -324,13 +326,15 @@ def event_page(request: pb.ExportEventsRequest) -> tuple[BanditName, int, int, s
     return name, int(position), limit, incarnation
 
 
-def events_to_proto(page: EventPage) -> pb.ExportEventsResponse:
-    """Return a page of a log."""
+async def events_to_proto(page: EventPage) -> pb.ExportEventsResponse:
+    """Return a page of a log, made of a few events in each turn of the event loop."""
     cursor = fields.to_page_token(f"{page.next_position}/{page.incarnation}")
     response = pb.ExportEventsResponse(next_cursor=cursor, log_position=page.log_position)
     # A page has a thousand of them: each is made in its place, by as few calls as can be.
     add = response.events.add
-    for event in page.events:
+    for number, event in enumerate(page.events):
+        if number and number % _EVENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
         time = add(position=event.position, event_json=event.text.decode()).time
         time.seconds, millis = divmod(event.at_ms, 1000)
         time.nanos = millis * 1_000_000

@@ -88,7 +88,7 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         """Return a page of a log."""
         name, start, limit, incarnation = converters.event_page(request)
         page = await self._use_cases.export_events(name, start=start, limit=limit, incarnation=incarnation)
-        return converters.events_to_proto(page)
+        return await converters.events_to_proto(page)
 
     async def ExportState(self, request: pb.ExportStateRequest, _context: Context) -> pb.ExportStateResponse:
         """Return a page of what there is of a bandit beside its log."""

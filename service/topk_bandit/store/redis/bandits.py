@@ -486,7 +486,7 @@ class RedisStore(Store):
         """See `Store.read_texts`."""
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
-        return read_texts(*parts[:4], start=start, version=self.data_version)
+        return await read_texts(parts, start=start, version=self.data_version)
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""

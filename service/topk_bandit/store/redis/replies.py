@@ -5,6 +5,7 @@ An answer that stands for no value raises `CorruptDataError`, and a slice of a l
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
@@ -19,7 +20,7 @@ from topk_bandit.store.codec import decode_event, decode_item, decode_recommenda
 from topk_bandit.store.log import Appended, BanditRecord, Holdings, LogSlice, TextSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from topk_bandit.domain.bandits import BanditName, Item, Recommendation
 
@@ -43,6 +44,8 @@ _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
 _Event = TypeVar("_Event", LoggedEvent, LoggedStudyEvent, EventText)
 _CHECKSUM_DIGITS = 16
+# Slates wait for the event loop: these take less than a quarter of a millisecond of it.
+_TEXTS_AT_ONCE = 32
 _NO_DEADLINE = b"-"
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
 
@@ -116,7 +119,7 @@ def read_slice(parts: Sequence[Any], *, start: int) -> LogSlice:
     `NewerDataError`.
     """
     incarnation, first_position, log_position, entries, skipped, revision = parts
-    events = _readable(entries, _read_event, start=start)
+    events = tuple(_readable(entries, _read_event, start=start))
     return LogSlice(
         incarnation=incarnation.decode(),
         first_position=int(first_position),
@@ -149,34 +152,36 @@ def _read_appended(incarnation: bytes, revision: bytes, before: bytes, *entries:
     )
 
 
+async def read_texts(parts: Sequence[Any], *, start: int, version: int) -> TextSlice:
+    """Return part of a log as JSON of a data version, a few events in each turn of the event loop; see `read_slice`."""
+    incarnation, first_position, log_position, entries, *_ = parts
+    events: list[EventText] = []
+    for event in _readable(entries, partial(_read_text, version=version), start=start):
+        events.append(event)
+        if len(events) % _TEXTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return _text_slice(incarnation, first_position, log_position, events)
+
+
 @verified
-def read_texts(
-    incarnation: bytes,
-    first_position: bytes,
-    log_position: bytes,
-    entries: Sequence[bytes],
-    *,
-    start: int,
-    version: int,
+def _text_slice(
+    incarnation: bytes, first_position: bytes, log_position: bytes, events: Sequence[EventText]
 ) -> TextSlice:
-    """Return part of a log as JSON of a data version; see `read_slice`."""
-    events = _readable(entries, partial(_read_text, version=version), start=start)
-    return TextSlice(incarnation.decode(), int(first_position), int(log_position), events)
+    return TextSlice(incarnation.decode(), int(first_position), int(log_position), tuple(events))
 
 
-def _readable(entries: Sequence[bytes], read: Callable[[bytes], _Event], *, start: int) -> tuple[_Event, ...]:
-    events: list[_Event] = []
+def _readable(entries: Sequence[bytes], read: Callable[[bytes], _Event], *, start: int) -> Iterator[_Event]:
+    """Yield events up to the first one that can't be read, or raise what is wrong if that is the first of all."""
     for position, entry in enumerate(entries, start):
         try:
             event = read(entry)
             if event.position != position:
                 raise _gap_after(position)
         except (CorruptDataError, NewerDataError):
-            if not events:
+            if position == start:
                 raise
-            break
-        events.append(event)
-    return tuple(events)
+            return
+        yield event
 
 
 def without_gaps(events: Sequence[_Event], *, start: int) -> tuple[_Event, ...]:

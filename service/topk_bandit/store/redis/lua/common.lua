@@ -113,8 +113,9 @@ end
 -- Return an entry of a log as one text, because a reader takes each value of a reply one by one:
 -- "checksum position-0 at_ms deadline_ms event", with "-" for what it does not have.
 local function entry_text(entry)
-  local at_ms, event, checksum, deadline_ms = entry[2][2], entry[2][4], entry[2][6], entry[2][8]
-  return table.concat({checksum or '-', entry[1], at_ms or '-', deadline_ms or '-', event or '-'}, ' ')
+  local fields = entry[2]
+  local at_ms, event, checksum, deadline_ms = fields[2], fields[4], fields[6], fields[8]
+  return (checksum or '-') .. ' ' .. entry[1] .. ' ' .. (at_ms or '-') .. ' ' .. (deadline_ms or '-') .. ' ' .. (event or '-')
 end
 
 -- Do what `commit` does, and add to the answer what the caller needs to know of what was appended, if anything was, as if

@@ -33,7 +33,9 @@ end
 while start >= tonumber(bandit[2]) and left > 0 and bytes < 8388608 do
   local found = redis.call('XRANGE', KEYS[2], text(start) .. '-0', '+', 'COUNT', math.min(left, 8))
   for _, entry in ipairs(found) do
-    if entry[1] == text(start) .. '-0' and skipped[text(start)] then
+    if #positions == 0 then
+      add(entry_text(entry))
+    elseif entry[1] == text(start) .. '-0' and skipped[text(start)] then
       add(skipped[text(start)])
     else
       add_skipped()
