@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.faults.service import COMMAND, clean_environment, commands
 from tests.servers import running_server, valkey_binary
+from tests.store.proxy import lossy_proxy
 
 from topk_bandit.commands.cli import main
 from topk_bandit.process.settings import Settings
@@ -140,6 +142,7 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     assert "sample decision: 6 of 50 items" in embedded.stdout
     assert re.search(r"data folder: .* GiB free, a write is on the disk after \d", embedded.stdout)
     assert "compiled code: kept " in embedded.stdout
+    assert "writes: " not in embedded.stdout  # the store that is tried is on another disk than the service's own
     assert re.search(r"All \d+ checks passed\.", embedded.stdout)
     assert "data version: none yet, so that the first service begins with" in embedded.stdout
     assert leftovers(tmp_path) == []
@@ -147,6 +150,7 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     with running_server(valkey_binary()) as server:
         given = run("doctor", f"--redis-url={server.url}")
         assert given.returncode == 0, given.stdout
+        assert re.search(r"writes: acknowledged after [\d.]+ ms, .* memory is awaited", given.stdout)
         with server.client() as client:
             assert client.dbsize() == 0
 
@@ -186,6 +190,41 @@ def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_al
         full = run("doctor", f"--redis-url={server.url}")
     assert full.returncode == 1
     assert "raise maxmemory, or delete bandits" in full.stdout
+
+
+def written_after(told: str) -> tuple[float, float]:
+    """Return the median and the longest time of a write that the doctor tells, in milliseconds."""
+    found = re.search(r"writes: acknowledged after ([\d.]+) ms, the slowest of 5 after ([\d.]+) ms, fsync", told)
+    assert found, told
+    return float(found[1]), float(found[2])
+
+
+@pytest.mark.slow
+def test_the_doctor_tells_how_long_a_write_takes_from_here_and_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        with running_server(valkey_binary(), config=["appendfsync always"]) as server, server.client() as client:
+            async with lossy_proxy(server.port) as proxy:
+                proxy.delay_seconds = 0.12
+                far = ("--durability=fsync", f"--redis-url=redis://127.0.0.1:{proxy.port}", "--store-timeout-seconds=6")
+                done = await asyncio.to_thread(run, "doctor", *far)
+            assert client.dbsize() == 0
+            assert client.info("commandstats")["cmdstat_hset"]["calls"] >= 5
+        median, worst = written_after(done.stdout)
+        assert 120.0 <= median <= worst
+        assert done.returncode == 1
+        assert "each reward waits for that: look at the way to the store and its disk" in done.stdout
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_the_doctor_tells_that_no_write_is_acknowledged() -> None:
+    with running_server(valkey_binary(), config=["appendfsync always"]) as server, server.client() as client:
+        done = run("doctor", "--durability=replicated:1", f"--redis-url={server.url}")
+        assert client.dbsize() == 0
+    assert done.returncode == 1
+    assert "writes: not acknowledged, replicated:1 is awaited" in done.stdout
+    assert "rewards are refused: written, but only 0 of 1 replicas have it in time" in done.stdout
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A TCP proxy that can lose replies: the request is carried out, and its sender never hears of it."""
+"""A TCP proxy that can lose replies, or be slow: a request is carried out, and its sender hears of it never or late."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ class LossyProxy:
         Where clients connect.
     lost
         How many replies were lost, each with its connection.
+    delay_seconds
+        How long each reply is held back.
     """
 
     def __init__(self, server_port: int) -> None:
         self.port = 0
         self.lost = 0
+        self.delay_seconds = 0.0
         self._server_port = server_port
         self._marks: tuple[bytes, ...] = ()
         self._losses = 0
@@ -78,6 +81,7 @@ class LossyProxy:
                         return
                     else:
                         asked = b""
+                        await asyncio.sleep(self.delay_seconds)
                         to_client.write(part)
                     reading[asyncio.create_task(source.read(1 << 16))] = source
         finally:

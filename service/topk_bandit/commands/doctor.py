@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,7 @@ from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.process.settings import Settings
@@ -45,6 +45,7 @@ MOST_TOLD = 20
 _LEAST_FREE_BYTES = 1 << 30
 _LONGEST_WRITE_SECONDS = 0.1
 _FULLEST_SHARE = 0.8
+_WRITES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +152,17 @@ def _memory(report: StoreReport) -> _Finding:
 
 def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
-        url = settings.redis_url or _running(settings.data_dir) or _embedded(settings, stack).url
+        used = settings.redis_url or _running(settings.data_dir)
+        url = used or _embedded(settings, stack).url
         before = time.time()
         report, seconds, version, damaged, lost = asyncio.run(_reported(settings, url))
+        # A store that was started for this is on another disk; the data folder's own is looked at by itself.
+        writes = asyncio.run(_writes(settings, url)) if used else None
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
+    if writes:
+        yield writes
     yield _memory(report)
     yield _data_version(version)
     yield _damage(damaged)
@@ -213,9 +219,8 @@ def _lost(lost: Sequence[BanditName]) -> _Finding:
     return _Finding("lists", f"{len(lost)} bandits are missing", f"{named}. {remedy}")
 
 
-async def _reported(
-    settings: Settings, url: str
-) -> tuple[StoreReport, float, int | None, Sequence[Damage], Sequence[BanditName]]:
+@asynccontextmanager
+async def _connected(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
     store = await RedisStore.connect(
         url,
         prefix=settings.key_prefix,
@@ -223,14 +228,36 @@ async def _reported(
         durability=settings.awaited,
     )
     try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _reported(
+    settings: Settings, url: str
+) -> tuple[StoreReport, float, int | None, Sequence[Damage], Sequence[BanditName]]:
+    async with _connected(settings, url) as store:
         start = time.perf_counter()
         report = await store.check()
         seconds = time.perf_counter() - start
         damaged = [damage async for damage in store.find_damaged()]
         lost = [name async for name in store.find_unlisted()]
         return report, seconds, await store.programs("", about="").read(), damaged, lost
-    finally:
-        await store.close()
+
+
+async def _writes(settings: Settings, url: str) -> _Finding:
+    """Write to the store as a reward does, again and again, and tell how long each is waited for here."""
+    awaited = settings.awaited
+    async with _connected(settings, url) as store:
+        try:
+            took = sorted(await store.time_writes(count=_WRITES))
+        except TopkBanditError as error:
+            return _Finding("writes", f"not acknowledged, {awaited} is awaited", f"rewards are refused: {error}")
+    median, worst = took[len(took) // 2], took[-1]
+    found = f"acknowledged after {median * 1e3:.1f} ms, the slowest of {len(took)} after {worst * 1e3:.1f} ms"
+    waits = ["the way to the store", *["its disk"] * awaited.synced, *["its replicas"] * bool(awaited.replicas)]
+    slow = f"each reward waits for that: look at {' and '.join(waits)}" if median > _LONGEST_WRITE_SECONDS else ""
+    return _Finding("writes", f"{found}, {awaited} is awaited", slow)
 
 
 def _decision(settings: Settings) -> Iterator[_Finding]:

@@ -78,6 +78,7 @@ from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
 from topk_bandit.store.redis.unlisted import find_unlisted
+from topk_bandit.store.redis.write_times import time_writes
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
 if TYPE_CHECKING:
@@ -642,6 +643,10 @@ class RedisStore(Store):
             mode=self._link.mode,
             clock_ms=seconds * 1000 + microseconds // 1000,
         )
+
+    async def time_writes(self, *, count: int) -> Sequence[float]:
+        """Return how long writes take; see `topk_bandit.store.redis.write_times`."""
+        return await time_writes(self._link, self._keys, count=count)
 
     async def close(self) -> None:
         """See `Store.close`."""

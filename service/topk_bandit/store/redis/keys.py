@@ -28,6 +28,7 @@
     {prefix}:{t}:study_reservations  hash     study id -> "incarnation at_ms" of the attempt to create it
     {prefix}:tenants                 zset     ids of tenants that have bandits or studies, all with score 0
     {prefix}:programs                hash     data_version; worker -> "data_version at_ms about" of those that run
+    {prefix}:probe:<random>          hash     what topk-bandit doctor writes and removes in one step
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  "t/b writer" of a bandit whose log grew, or that was deleted; without a
                                               writer unless it is told by an answer what was appended
@@ -196,6 +197,10 @@ class KeySpace:
     def programs(self) -> str:
         """Where the data version in force is, and which workers run."""
         return f"{self.prefix}:programs"
+
+    def probe(self, name: str) -> str:
+        """Return the key of a write that is timed."""
+        return f"{self.prefix}:probe:{name}"
 
     @property
     def designs(self) -> str:

@@ -87,6 +87,7 @@ UPDATE_SETTINGS = _load("bandit/update_settings")
 
 FINALIZE = _load("programs/finalize")
 NOTE_PROGRAM = _load("programs/note")
+PROBE = _load("programs/probe")
 
 STUDY_ANSWER = _load("study/answer")
 STUDY_ASK = _load("study/ask")
