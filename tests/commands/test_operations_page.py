@@ -1,0 +1,219 @@
+"""The commands of docs/operations.md: each is shown with what it prints, and what it prints has that shape."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import tempfile
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import redis
+from tests.faults.service import serving
+from tests.long_forms import LONG
+from tests.servers import running_server, valkey_binary
+
+from topk_bandit.commands.cli import main
+from topk_bandit.store.embedded import EmbeddedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.faults.service import Service
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+TOLD_ID = "e49006cf37c15923466499af5fffe3b2"
+KEY_ID = "5f0c1e2d"
+STORE = "redis://localhost:6379/0"
+DAMAGED = "/srv/topk-bandit"
+ITEMS = [f"i{number}" for number in range(6)]
+
+ELSEWHERE = {
+    "serve ": "runs until it is stopped; tests/faults have it",
+    "finalize-upgrade ": "shown as a program of a later data version has it; tests/faults/test_upgrade.py",
+    f"doctor --redis-url {STORE}\nok    data version": "the same",
+    "events skip ": "needs a damaged event; tests/faults/test_damaged_event.py",
+}
+"""What is not run here: how a command, or it and what it prints, begins, and where else it is run."""
+
+
+class Shown(NamedTuple):
+    """A command of the page, without `topk-bandit`; what is set before it, and what it prints."""
+
+    words: str
+    variables: dict[str, str]
+    lines: tuple[str, ...]
+
+    @property
+    def is_run_elsewhere(self) -> bool:
+        told = "\n".join([self.words, *(line for line in self.lines if line != "...")])
+        return any(told.startswith(start) for start in ELSEWHERE)
+
+
+def shown() -> Iterator[Shown]:
+    """Yield the commands of the page, in their order."""
+    for block in re.findall(r"(?:^ {4,}.*\n|^\n(?= {4}))+", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        lines = [line.strip() for line in block.rstrip().splitlines()]
+        starts = [place for place, line in enumerate(lines) if re.match(r"\$ (\w+=\S+ )*topk-bandit ", line)]
+        for start, end in pairwise([*starts, len(lines)]):
+            before, _, words = lines[start].removeprefix("$ ").partition("topk-bandit ")
+            variables = dict(one.split("=") for one in before.split())
+            yield Shown(words, variables, tuple(line for line in lines[start + 1 : end] if line))
+
+
+COMMANDS = list(shown())
+
+
+def test_each_command_is_shown_with_what_it_prints() -> None:
+    silent = {"events export acme/home --out home.jsonl", "serve --console-listen 127.0.0.1:50091"}
+    assert {one.words for one in COMMANDS if not one.lines} == silent
+    assert len(COMMANDS) > 35
+    assert sum(one.is_run_elsewhere for one in COMMANDS) == 8
+
+
+def shape(line: str) -> tuple[str, ...]:
+    """Return a line without what differs from run to run: numbers, times, ids, digests and paths."""
+    if line.startswith("{"):
+        return ("an event", *re.findall(r'"(\w+)":', line))
+    cells = re.split(r"\s{2,}", line)
+    if len(cells) == 1 or cells[0] in {"ok", "wrong"}:
+        return (re.sub(r"\b[0-9a-f]{8}\.\S+|\b[0-9a-f]{8,}\b|\d[\d.,:]*", "#", " ".join(cells)),)
+    return tuple("#" if re.search(r"\d|^-$|^/", cell) else cell for cell in cells)
+
+
+def is_like(shown: tuple[str, ...], told: tuple[str, ...]) -> bool:
+    """Whether a line may be shown so; of an event the page has the first fields."""
+    return shown == (told[: len(shown)] if told[0] == "an event" else told)
+
+
+def shapes(lines: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the shapes of lines, once where rows of a table have the same one after the other."""
+    found: list[tuple[str, ...]] = []
+    for line in lines:
+        if line.strip() and (not found or shape(line.strip()) != found[-1]):
+            found.append(shape(line.strip()))
+    return found
+
+
+def fits(shown: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) -> bool:
+    """Whether lines are shown, all or, where the page has three dots, some of them."""
+    if not shown:
+        return not told
+    if shown[0] == ("...",):
+        return any(fits(shown[1:], told[place:]) for place in range(len(told) + 1))
+    return bool(told) and is_like(shown[0], told[0]) and fits(shown[1:], told[1:])
+
+
+def test_shapes_are_compared() -> None:
+    told = ["name  count", "a1    7", "a2    -", "all of 9 are good"]
+    for page in (["name  count", "b1    8", "all of 3 are good"], ["name  count", "..."], ["...", "all of 1 are good"]):
+        assert fits(shapes(page), shapes(told)), page
+    for page in (["name  counts", "..."], ["name  count"], ["...", "all of 1 are bad"], ["a1  b  7", "..."], []):
+        assert not fits(shapes(page), shapes(told)), page
+    event = '{"position":1,"event":{"v":1,"type":"rewarded"}}'
+    assert fits(shapes(['{"position":9,"event":{...}}']), shapes([event]))
+    assert not fits(shapes(['{"place":9}']), shapes([event]))
+
+
+def trade(service: Service) -> str:
+    """Have acme and shop trade; return the id of a slate that was the best one found."""
+    with service.client(tenant="shop") as client:
+        client.create_bandit("home", slate_size=1, item_capacity=2)
+        client.upsert_items("home", ["tea", "milk"])
+    with service.client(tenant="acme") as client:
+        client.create_study("taste", ["tea", "milk", "salt"], answer_kind="pair", budget=20)
+        client.create_bandit("cart", slate_size=1, item_capacity=2)
+        client.create_bandit("home", slate_size=2, item_capacity=9, context_dimension=2)
+        client.upsert_items("home", ITEMS)
+        position, best = 0, ""
+        for number in range(20):
+            slate = client.recommend("home", [1.0, number / 20], ITEMS[:5], f"r{number}", min_model_version=position)
+            position = client.reward("home", slate.id, float(ITEMS.index(slate.items[0]))).log_position
+            best = best if slate.explored else slate.id
+        for _ in range(2):
+            client.recommend("home", [1.0, 0.5])
+        client.stats("home")
+        client.wait_for_design("taste")
+    return best
+
+
+def damage(folder: Path) -> None:
+    """Leave an embedded store's log in a folder, of which the first half is good."""
+    with EmbeddedStore.start(folder) as store, redis.Redis.from_url(store.url) as client:
+        for position in range(1, 121):
+            client.xadd("log", {"event": "x" * 50}, id=f"{position}-0")
+    (file,) = folder.glob("appendonlydir/*.incr.aof")
+    written = bytearray(file.read_bytes())
+    written[len(written) // 2] ^= 1
+    file.write_bytes(written)
+
+
+class Operator:
+    """Runs the page's commands, with names of this machine in the place of the page's."""
+
+    def __init__(self, service: Service, names: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+        self._service = service
+        self._names = names
+        self._capsys = capsys
+        self._restored = 0
+
+    def prepare(self, words: str) -> None:
+        """Do what the page says has happened before a command."""
+        self._restored += words.startswith("restore ")
+        with self._service.client(tenant="acme") as client:
+            if words == "restore 2026-11-23" and self._restored == 1:
+                client.delete_bandit("cart")
+                client.delete_bandit("home")
+                client.delete_study("taste")
+                with self._service.client(tenant="shop") as other:
+                    other.delete_bandit("home")
+            elif "a byte of a file was changed" in words:
+                file = Path("2026-11-23") / "acme+home.jsonl"
+                file.write_bytes(file.read_bytes().replace(b"1", b"2", 1))
+            elif words == "events export acme/home --out home.jsonl":
+                client.recommend("home", [1.0, 0.5])  # else it would be the import that it was restored by
+
+    def run(self, words: str) -> list[str]:
+        """Return the lines that a command prints."""
+        for ours, theirs in self._names.items():
+            words = words.replace(ours, theirs)
+        main(shlex.split(words, comments=True))
+        told = self._capsys.readouterr()
+        lines = [*told.out.splitlines(), *told.err.splitlines()]
+        if words.startswith("keys create"):
+            self._names[KEY_ID] = lines[0].partition(".")[0]
+        return [line.replace(self._names[DAMAGED], DAMAGED) for line in lines]
+
+
+@pytest.mark.long_form
+@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="a service, a store and forty commands take more time than CI has")
+def test_what_is_shown_is_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    damaged, wrong = Path(tempfile.mkdtemp(prefix="tkb-")), []
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, damaged)
+        damage(damaged)
+        service = stack.enter_context(serving(tmp_path / "data"))
+        remote = stack.enter_context(running_server(valkey_binary()))
+        monkeypatch.setenv("TOPK_BANDIT_ADDRESS", service.address)
+        names = {TOLD_ID: trade(service), STORE: remote.url, DAMAGED: str(damaged)}
+        operator = Operator(service, names, capsys)
+        capsys.readouterr()
+        for command in COMMANDS:
+            if command.is_run_elsewhere:
+                continue
+            operator.prepare(command.words)
+            with monkeypatch.context() as variables:
+                for name, value in command.variables.items():
+                    variables.setenv(name, value)
+                told = operator.run(command.words)
+            if not fits(shapes(command.lines), shapes(told)):
+                wrong.append("\n".join([f"$ topk-bandit {command.words}", *command.lines, "prints", *told]))
+    assert not wrong, "\n\n".join(wrong)
