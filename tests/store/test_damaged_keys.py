@@ -214,6 +214,7 @@ async def use_programs(store: RedisStore) -> None:
     for worker in ("one", "two"):
         await store.programs(worker, about="me").note()
     await store.programs("one", about="me").finalize()
+    await store.time_writes(count=1)
 
 
 async def use_everything(url: str) -> None:
