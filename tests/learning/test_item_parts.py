@@ -13,7 +13,7 @@ from tests.learning.dense import assert_close, rankings_of
 from tests.learning.test_context_posterior import replaced
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning import item_parts, observed_rows
+from topk_bandit.learning import observed_rows
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.item_parts import ItemParts, LeavingRows
@@ -306,7 +306,7 @@ def test_each_row_that_leaves_gives_every_item_its_exact_marginal(shape: Shape) 
             to = np.einsum("cd,f->cdf", np.eye(CONTEXT_DIM), model.thetas[theta]).reshape(CONTEXT_DIM, -1)
             means[theta], covariances[theta] = to @ mean, to @ covariance @ to.T
     leaving = LeavingRows(contexts, rankings, np.stack([rewards, np.ones(5)]), noise)
-    absorbed = parts.absorb(kernel, leaving, noise_variance=NOISE)
+    absorbed = parts.absorb(kernel, leaving, noise_variance=NOISE, most_items=N_ITEMS)
     known = absorbed.known(kernel, NOISE)
     told = np.array([theta for theta in range(1 + N_ITEMS) if theta == 0 or theta - 1 in absorbed.items])
     place = known.place[told - 1]
@@ -322,7 +322,7 @@ def test_what_is_left_of_rows_that_leave_tells_of_the_offset() -> None:
     sure = replace(parts, precisions=1e9 * parts.precisions, shifts=0.0 * parts.shifts)
     contexts, rankings, _ = rows_of(9, 40)
     leaving = LeavingRows(contexts, rankings, np.stack([np.full(40, 3.5), np.ones(40)]), np.ones(40))
-    products = sure.absorb(kernel, leaving, noise_variance=NOISE).products
+    products = sure.absorb(kernel, leaving, noise_variance=NOISE, most_items=N_ITEMS).products
     assert products[0, 1] / products[1, 1] == pytest.approx(3.5)
 
 
@@ -377,13 +377,16 @@ def test_a_prior_mean_is_taken_off_as_far_as_items_are_known() -> None:
     assert without.parts.shifts.tobytes() == sure.parts.shifts.tobytes()
 
 
-def test_items_beyond_the_room_are_as_unknown_as_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_parts, "MOST_BYTES", 8 * CONTEXT_DIM * (CONTEXT_DIM + 1) * 4)
+def test_items_beyond_the_room_are_as_unknown_as_at_first() -> None:
+    most_items = Limits(part_bytes=8 * CONTEXT_DIM * (CONTEXT_DIM + 1) * 3).most_items(CONTEXT_DIM)
     kernel, (contexts, rankings, rewards) = kernel_of(SHAPES[0]), rows_of(15, 12)
     leaving = LeavingRows(contexts, rankings, np.stack([rewards, np.ones(12)]), np.ones(12))
-    parts = ItemParts.none(CONTEXT_DIM, 2).absorb(kernel, leaving, noise_variance=NOISE)
-    assert len(parts.items) == 3
-    assert parts.absorb(kernel, leaving, noise_variance=NOISE).items.tolist() == parts.items.tolist()
+    parts = ItemParts.none(CONTEXT_DIM, 2).absorb(kernel, leaving, noise_variance=NOISE, most_items=most_items)
+    assert len(parts.items) == most_items == 3
+    assert (
+        parts.absorb(kernel, leaving, noise_variance=NOISE, most_items=most_items).items.tolist()
+        == parts.items.tolist()
+    )
     fewer = parts.without(parts.items[1:2])
     assert fewer.items.tolist() == [parts.items[0], parts.items[2]]
     assert fewer.precisions.tobytes() == parts.precisions[[0, 1, 3]].tobytes()

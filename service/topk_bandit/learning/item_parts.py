@@ -34,17 +34,9 @@ if TYPE_CHECKING:
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "most_items_of"]
+__all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "Told"]
 
 FloatArray = NDArray[np.float64]
-
-MOST_BYTES = 2 * 2**20
-"""Of all items' precisions and shifts; items beyond them have none, and are as unknown as at first."""
-
-
-def most_items_of(context_dim: int) -> int:
-    """Return of how many items so much is kept."""
-    return MOST_BYTES // (8 * context_dim * (context_dim + 1)) - 1
 
 
 class LeavingRows(NamedTuple):
@@ -189,7 +181,7 @@ class ItemParts:
         products = self.products / max(self.observations, 1.0)
         return Told(self.known(kernel, noise_variance), precisions, shifts, units, products)
 
-    def absorb(self, kernel: KendallKernel, rows: LeavingRows, *, noise_variance: float) -> ItemParts:
+    def absorb(self, kernel: KendallKernel, rows: LeavingRows, *, noise_variance: float, most_items: int) -> ItemParts:
         """Return these and what some rows tell, one after the other.
 
         Parameters
@@ -200,8 +192,10 @@ class ItemParts:
             Each of observations of one ranking.
         noise_variance
             sigma^2.
+        most_items
+            Of more items nothing is kept: they stay as unknown as at first.
         """
-        wider = self._with_items(np.unique(rows.rankings))
+        wider = self._with_items(np.unique(rows.rankings), most_items)
         known = wider.known(kernel, noise_variance)
         weight, unit = kernel.part_weight, kernel.item_variance
         norm, units = float(np.linalg.norm(weight)), np.full(len(wider.precisions), unit)
@@ -217,9 +211,9 @@ class ItemParts:
         count = self.observations + len(rows.rankings)
         return ItemParts(wider.items, precisions, shifts, self.products + left, count)
 
-    def _with_items(self, items: NDArray[np.int32]) -> ItemParts:
+    def _with_items(self, items: NDArray[np.int32], most_items: int) -> ItemParts:
         """Return these with places for more items, as far as there is room."""
-        new = np.setdiff1d(items, self.items)[: max(most_items_of(self.context_dim) - len(self.items), 0)]
+        new = np.setdiff1d(items, self.items)[: max(most_items - len(self.items), 0)]
         every = np.concatenate([self.items, new])
         order, more = np.argsort(every, kind="stable"), (0, len(new))
         precisions, shifts = (

@@ -83,12 +83,12 @@ def condense(
     most_rows: int,
     noise_variance: float,
     leaving: NDArray[np.int32] = NO_ITEMS,
-    absorb: bool = False,
+    most_items: int = 0,
 ) -> ObservedRows:
     """Return at most `most_rows` rows that say as much as so many can: all of it, where that is known to be possible.
 
-    Rows of an adaptive kernel are the same under the whole family up to `MOST_ROWS` of them. `leaving` and `absorb` are
-    as for `project`.
+    Rows of an adaptive kernel are the same under the whole family up to `MOST_ROWS` of them. `leaving` and `most_items`
+    are as for `project`.
     """
     if rows.noise_shape is None:
         rows = fold_by_ranking(rows)
@@ -96,7 +96,9 @@ def condense(
             return rows
     if rows.n_rows <= most_rows:
         return compact(kernel, rows)
-    return project(kernel, rows, most_rows=most_rows, noise_variance=noise_variance, leaving=leaving, absorb=absorb)
+    return project(
+        kernel, rows, most_rows=most_rows, noise_variance=noise_variance, leaving=leaving, most_items=most_items
+    )
 
 
 def choice_is_due(rows: ObservedRows, *, observations: int, compared: int) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ from topk_bandit.learning.item_parts import ItemParts, LeavingRows
 from topk_bandit.learning.rankings import NO_ITEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from topk_bandit.learning.item_parts import KnownParts, Told
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
@@ -308,7 +311,7 @@ def project(
     most_rows: int,
     noise_variance: float,
     leaving: NDArray[np.int32] = NO_ITEMS,
-    absorb: bool = False,
+    most_items: int = 0,
 ) -> ObservedRows:
     """Return at most `most_rows` rows, the basis B: those of `rows` that the others tell least about, for their noise.
 
@@ -332,13 +335,14 @@ def project(
         sigma^2 > 0.
     leaving
         Items that are never shown again: rows that show them come into the basis after all others.
-    absorb
-        Whether the parts of items, if there are any, take in what rows tell; else all rows are projected.
+    most_items
+        Of so many items parts may be kept, if there are any; with 0 all rows are projected, and parts stay as they are.
     """
     if rows.n_rows <= most_rows:
         return rows
-    if absorb and rows.parts is not None:
-        rows = _absorb_oldest(kernel, rows, rows.parts, rows.n_rows - most_rows, noise_variance)
+    if most_items and rows.parts is not None:
+        parts = partial(rows.parts.absorb, kernel, noise_variance=noise_variance, most_items=most_items)
+        rows = _absorb_oldest(rows, parts, rows.n_rows - most_rows)
         if rows.n_rows <= most_rows:
             return rows
     covariance = covariance_of(kernel, rows, noise_variance=noise_variance)
@@ -353,15 +357,12 @@ def outgrows(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> bo
     return bool(rows.contexts.shape[1] * len(np.unique(rows.rankings)) > _OUTGROWN * most_rows)
 
 
-def _absorb_oldest(
-    kernel: KendallKernel, rows: ObservedRows, parts: ItemParts, count: int, noise_variance: float
-) -> ObservedRows:
+def _absorb_oldest(rows: ObservedRows, absorb: Callable[[LeavingRows], ItemParts], count: int) -> ObservedRows:
     """Return the rows without the oldest ones whose noise is their own, which tell of their items from then on."""
     folded = 0 if rows.noise_shape is None else _count_shared(rows.noise_shape)
     leave = np.arange(folded, min(folded + count, rows.n_rows))
     own = np.ones(rows.n_rows) if rows.noise_shape is None else np.diag(rows.noise_shape)
-    leaving = LeavingRows(rows.contexts[leave], rows.rankings[leave], rows.targets[:, leave], own[leave])
-    parts = parts.absorb(kernel, leaving, noise_variance=noise_variance)
+    parts = absorb(LeavingRows(rows.contexts[leave], rows.rankings[leave], rows.targets[:, leave], own[leave]))
     return replace(rows.select(np.delete(np.arange(rows.n_rows), leave)), parts=parts)
 
 

@@ -78,13 +78,16 @@ class Limits:
     pending_rows
         Pending slates that count for the variance; the oldest stop counting first, and are still learned from when
         their reward comes.
+    part_bytes
+        Beside all that: what is kept of single items, and again as much for what predictions take of it.
     """
 
     rows: int = 512
     pending_rows: int = 128
+    part_bytes: int = 3 * 2**19
 
     def __post_init__(self) -> None:
-        for name in ("rows", "pending_rows"):
+        for name in ("rows", "pending_rows", "part_bytes"):
             if getattr(self, name) < 1:
                 raise InvalidArgumentError(name, f"expected at least 1, got {getattr(self, name)}")
 
@@ -93,6 +96,8 @@ class Limits:
         cls, memory_bytes: int, *, context_dim: int, slate_size: int, n_features: int = 0, pending_rows: int = 128
     ) -> Limits:
         """Return the limits with the most rows whose state always fits into so many bytes.
+
+        What is known of single items takes half as much beside them, where items are many (`item_parts`).
 
         Raises
         ------
@@ -111,7 +116,11 @@ class Limits:
                 too_many = rows
         if not fits:
             raise InvalidArgumentError("memory_bytes", f"{memory_bytes} bytes leave no room for rows")
-        return cls(fits, pending_rows)
+        return cls(fits, pending_rows, memory_bytes // 4)
+
+    def most_items(self, context_dim: int) -> int:
+        """Return of how many items parts may be kept, in contexts of so many numbers with what all share."""
+        return self.part_bytes // (8 * context_dim * (context_dim + 1))
 
 
 def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int, n_features: int = 0) -> int:
@@ -576,7 +585,7 @@ class State:
             noise_variance=noise_variance,
             leaving=self.leaving,
             # What items' features say is learned by the rows, of whatever items.
-            absorb=kernel.counted_content is None,
+            most_items=0 if kernel.counted_content else self.limits.most_items(posterior.context_dim),
         )
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
