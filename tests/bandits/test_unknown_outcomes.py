@@ -22,6 +22,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
 )
 from topk_bandit.domain.errors import NotFoundError, NotReadyError, UnavailableError
+from topk_bandit.lab.faults.interviews import STUDY, draw_study
 from topk_bandit.lab.faults.line import Trouble
 from topk_bandit.lab.faults.running import as_it_is
 from topk_bandit.lab.faults.server import Server
@@ -45,9 +46,11 @@ REQUEST = RecommendationRequest("r", (1.0, 0.5), None)
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[Shop]:
-    server = Server(NAME, now=asyncio.get_running_loop().time, wrap=as_it_is)
-    shop = Shop(server, n_workers=2, settings=SETTINGS, rng=np.random.default_rng(1))
-    await shop.open()
+    server = Server(NAME, STUDY, now=asyncio.get_running_loop().time, wrap=as_it_is)
+    shop = Shop(
+        server, n_workers=2, settings=SETTINGS, study=draw_study(np.random.default_rng(2)), rng=np.random.default_rng(1)
+    )
+    await shop.open(begins_warm=False)
     yield shop
     await shop.close()
 

@@ -171,7 +171,9 @@ class ItemParts:
         place = np.full(kernel.n_items + 1, -1, dtype=np.int32)
         place[self.items] = np.arange(1, len(self.items) + 1, dtype=np.int32)
         place[-1] = 0
-        return KnownParts(place, units * eye - left, means, np.append(kernel.part_weight, 1.0))
+        taken = np.concatenate([units * eye - left, np.zeros((1, *left.shape[1:]))])
+        means = np.concatenate([means, np.zeros((len(means), 1, self.context_dim))], axis=1)
+        return KnownParts(place, taken, means, np.append(kernel.part_weight, 1.0))
 
     def told(self, kernel: KendallKernel, noise_variance: float) -> Told:
         """Return `known`, and what it comes from."""
@@ -201,9 +203,10 @@ class ItemParts:
         norm, units = float(np.linalg.norm(weight)), np.full(len(wider.precisions), unit)
         units[0] = kernel.constant
         precisions, shifts = _weigh(wider.precisions, wider.shifts, norm)
+        s_of_items = units[:, None, None] * np.eye(self.context_dim) - known.taken[:-1]
         beside = max(1.0 - unit * float(weight @ weight), 0.0)
         left = compiled.absorb(
-            *(precisions, shifts, units[:, None, None] * np.eye(self.context_dim) - known.taken, known.means.copy()),
+            *(precisions, shifts, s_of_items, np.ascontiguousarray(known.means[:, :-1])),
             *(known.place[known.with_all(rows.rankings)], rows.contexts, rows.targets),
             *(noise_variance * rows.noise, noise_variance, known.weights, beside, unit),
         )
@@ -274,9 +277,9 @@ class KnownParts:
     place
         Of each of the n items among the m, from 1 on, -1 for the others, and 0 for theta_all; shape (n + 1,).
     taken
-        kappa I - S of theta_all, kappa_0 I - S_i of the items, shape (1 + m, C, C).
+        kappa I - S of theta_all, kappa_0 I - S_i of the items, and zeros for all others, shape (m + 2, C, C).
     means
-        Of rewards, ones and h, shape (T, 1 + m, C).
+        Of rewards, ones and h, likewise, shape (T, m + 2, C).
     weights
         g by position, and 1, shape (k + 1,).
     """
@@ -309,8 +312,7 @@ class KnownParts:
 
     def of_rows(self, contexts: FloatArray, rankings: Rankings) -> FloatArray:
         """Return what is expected of the targets of rows (N,), shape (T, N)."""
-        values = (self._means_of(self.with_all(rankings)) @ contexts[:, :, None])[:, :, :, 0]
-        return np.asarray(values @ self.weights, dtype=np.float64)
+        return np.asarray(compiled.expected(self.with_all(rankings), contexts, self.means, self.place, self.weights))
 
     def of_items(self, context: FloatArray, items: NDArray[np.integer], centre: FloatArray) -> FloatArray:
         """Return what is expected of the parts of some items in a context, in the shape of `items`.
@@ -318,7 +320,7 @@ class KnownParts:
         `centre` is what each target counts: 1, -b and, if there is a prior mean, -s.
         """
         means = np.tensordot(centre, self.means @ context, 1)
-        return np.asarray(np.append(means, 0.0)[self.place[items]], dtype=np.float64)
+        return np.asarray(means[self.place[items]], dtype=np.float64)
 
     def of_slates(
         self, context: FloatArray, rankings: Rankings, centre: FloatArray, *, with_constant: bool
@@ -339,7 +341,7 @@ class KnownParts:
 
         It is zero for items of which nothing is known.
         """
-        taken = np.append((self.taken @ context) @ context, 0.0)
+        taken = self._images(context) @ context
         return np.asarray(np.maximum(taken[self.place[items]], 0.0), dtype=np.float64)
 
     def variances_of_slates(self, context: FloatArray, rankings: Rankings, *, with_constant: bool) -> FloatArray:
@@ -349,9 +351,7 @@ class KnownParts:
 
     def of_entries(self, contexts: FloatArray, rankings: Rankings, context: FloatArray) -> FloatArray:
         """Return g_p c' (kappa_0 I - S_i) c_0 of each item of each row, c_0 being a context; shape (N, k)."""
-        images = np.concatenate([self.taken @ context, np.zeros((1, len(context)))])
-        values = (images[self.place[rankings]] @ contexts[:, :, None])[:, :, 0]
-        return np.asarray(values * self.weights[: rankings.shape[1]], dtype=np.float64)
+        return np.asarray(compiled.entries(rankings, contexts, self._images(context), self.place, self.weights))
 
     def cross(
         self, contexts: FloatArray, rankings: Rankings, context: FloatArray, orders: Rankings, *, with_constant: bool
@@ -367,10 +367,9 @@ class KnownParts:
         shown = self.with_all(rankings)
         return np.asarray(compiled.gram_of_parts(shown, contexts, self.taken, self.place, self.weights))
 
-    def _means_of(self, items: NDArray[np.integer]) -> FloatArray:
-        """Return the means of all targets of some items, zero where nothing is known, shape (T, ..., C)."""
-        nothing = np.zeros((len(self.means), 1, self.means.shape[2]))
-        return np.asarray(np.concatenate([self.means, nothing], axis=1)[:, self.place[items]], dtype=np.float64)
+    def _images(self, context: FloatArray) -> FloatArray:
+        """Return `taken` times a context, shape (m + 2, C)."""
+        return np.asarray((self.taken.reshape(-1, len(context)) @ context).reshape(-1, len(context)), dtype=np.float64)
 
 
 def _weigh(precisions: FloatArray, shifts: FloatArray, norm: float) -> tuple[FloatArray, FloatArray]:

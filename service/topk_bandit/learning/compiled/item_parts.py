@@ -13,7 +13,7 @@ from numba import njit
 
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
-__all__ = ["absorb", "add_up_shared", "gram_of_parts"]
+__all__ = ["absorb", "add_up_shared", "entries", "expected", "gram_of_parts"]
 
 
 @njit(**FOR_LOOPS)
@@ -99,6 +99,30 @@ def absorb(
                     own[a], noise_variance,
                 )  # fmt: skip
     return products
+
+
+@njit(**FOR_PYTHON)
+def expected(rankings, contexts, means, place, weights):
+    """Return what is expected of the targets of rows (N,), shape (T, N), by `means` (T, m + 1, C), zeros last."""
+    out = np.zeros((means.shape[0], rankings.shape[0]))
+    for t in range(means.shape[0]):
+        for row in range(rankings.shape[0]):
+            for a in range(rankings.shape[1]):
+                out[t, row] += weights[a] * _dot(means[t, place[rankings[row, a]]], contexts[row])
+    return out
+
+
+@njit(**FOR_PYTHON)
+def entries(rankings, contexts, images, place, weights):
+    """Return g_p times the product of the row's context with the image of each of its items, (N, k).
+
+    Images are (m + 1, C), zeros last.
+    """
+    out = np.empty(rankings.shape)
+    for row in range(rankings.shape[0]):
+        for a in range(rankings.shape[1]):
+            out[row, a] = weights[a] * _dot(images[place[rankings[row, a]]], contexts[row])
+    return out
 
 
 @njit(**FOR_PYTHON)
