@@ -116,7 +116,7 @@ def test_no_other_slate_gets_the_id_of_one_that_may_be_recorded() -> None:
         async with opened() as shop:
             worker, other = shop.workers[0], shop.workers[1]
             await worker.residents.follow(NAME)
-            call = worker.line._call
+            call = worker.line.send
 
             async def loses_records(method: str, *rest: object) -> object:
                 reply = await call(method, *rest)
@@ -125,7 +125,7 @@ def test_no_other_slate_gets_the_id_of_one_that_may_be_recorded() -> None:
                     raise UnavailableError("the store is away: no reply")
                 return reply
 
-            worker.line._call = loses_records
+            worker.line.send = loses_records
             asked = asyncio.ensure_future(worker.recommender.recommend(NAME, REQUEST))
             await asyncio.sleep(0.2)
             assert len(events(shop, Recommended)) == 1
