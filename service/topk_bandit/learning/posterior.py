@@ -522,7 +522,7 @@ class Posterior:
             whitened.append(pending.whitened.T @ cross)
         explained = sum((part * part).sum(axis=0) for part in whitened)
         # Rounding can push an almost certain slate a hair below zero.
-        prior = self._prior_variances(point, orders, with_constant=with_constant)
+        prior = self._prior_variances(point, float(point @ point), orders, with_constant=with_constant)
         variance = np.maximum(prior - explained, 0.0)
         mean = self.offset + self._centre_weights() @ cross[:n]
         if self._known is not None:
@@ -683,9 +683,14 @@ class Posterior:
             own -= self._known.cross(contexts, rankings, context, orders, with_constant=with_constant)
         return np.asarray(own, dtype=np.float64)
 
-    def _prior_variances(self, context: FloatArray, orders: Rankings, *, with_constant: bool = True) -> FloatArray:
-        """Return the variances of rankings (A, k) in a context before the rows, at an amplitude of one, (A,)."""
-        prior = float(context @ context) * self.kernel.variances(orders, with_constant=with_constant)
+    def _prior_variances(
+        self, context: FloatArray, square: float, orders: Rankings, *, with_constant: bool = True
+    ) -> FloatArray:
+        """Return the variances of rankings (A, k) before the rows, in a context and its square, at an amplitude of one.
+
+        Their shape is (A,).
+        """
+        prior = square * self.kernel.variances(orders, with_constant=with_constant)
         if self._known is not None:
             prior -= self._known.variances_of_slates(context, orders, with_constant=with_constant)
         return prior
@@ -761,8 +766,9 @@ class Posterior:
         covariance = self._cross(context, ranking[None])[:, 0]
         whitener = rows.whitener[:n, :n]
         ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
-        noise = self.noise_variance + NOISE_FLOOR * float(context @ context)
-        square = float(self._prior_variances(context, ranking[None])[0])
+        square = float(context @ context)
+        noise = self.noise_variance + NOISE_FLOOR * square
+        square = float(self._prior_variances(context, square, ranking[None])[0])
         # In exact arithmetic at least the noise is left.
         diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
         row = np.ones(len(covariance) + 1)
