@@ -19,7 +19,7 @@ from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.item_parts import ItemParts, LeavingRows
 from topk_bandit.learning.kendall import Shape, adaptive_kendall
 from topk_bandit.learning.mean_parts import split_mean
-from topk_bandit.learning.observed_rows import Observations, ObservedRows
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, fold_by_ranking, outgrows
 from topk_bandit.learning.policy import Limits, PastRows, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
@@ -434,6 +434,25 @@ def test_it_goes_on_learning_where_no_basis_spans_the_items(monkeypatch: pytest.
     projected, _, _ = errors_of(learned_from(0, 1500), 0)
     assert np.std(errors) < 0.35 * np.std(truth)
     assert np.std(errors) < 0.8 * np.std(projected)
+
+
+def test_it_counts_the_directions_in_which_contexts_vary() -> None:
+    """64 numbers that vary in two directions are two; a common number is one more; folded rows count as they did."""
+    rng = np.random.default_rng(0)
+    kernel, rankings = adaptive_kendall(40, SLATE_SIZE), rankings_of(40, SLATE_SIZE, 400, rng)
+    flat = np.column_stack([rng.normal(size=(400, 2)) @ rng.normal(size=(2, 63)), np.full(400, 5.0)])
+    full = np.column_stack([rng.normal(size=(400, 63)), np.full(400, 5.0)])
+    for contexts, directions in ((flat, 3.0), (full, 64.0)):
+        rows = ObservedRows.of(Observations(contexts, rankings, rng.normal(size=400)))
+        for most_rows, outgrown in ((int(directions * 40 / 3), True), (int(directions * 40 / 1.4), False)):
+            if most_rows < 400:
+                assert outgrows(kernel, rows, most_rows=most_rows) == outgrown
+    repeated = ObservedRows.of(Observations(np.tile(full, (2, 1)), np.tile(rankings, (2, 1)), rng.normal(size=800)))
+    assert fold_by_ranking(repeated).n_rows < 800
+    for most_rows in (100, 300):
+        assert outgrows(kernel, fold_by_ranking(repeated), most_rows=most_rows) == outgrows(
+            kernel, repeated, most_rows=most_rows
+        )
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ _LAST = 1e-5
 """Rows that are to leave are weighed by this where a basis is chosen: they come after next to all others."""
 
 _OUTGROWN = 2
-"""A basis of so many times fewer rows than there are numbers of items' parts spans little of them."""
+"""Of items' parts with so many times as many directions as there are rows too little is spanned by these."""
 
 _FADED = 1e-4
 """A row of less weight than this counts for next to nothing."""
@@ -354,7 +354,19 @@ def outgrows(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> bo
     """Tell whether rows have to leave and a basis of the others could not span the parts of all of their items."""
     if rows.n_rows <= most_rows or not kernel.item_weight.any() or kernel.counted_content is not None:
         return False
-    return bool(rows.contexts.shape[1] * len(np.unique(rows.rankings)) > _OUTGROWN * most_rows)
+    return _count_directions(rows) * len(np.unique(rows.rankings)) > _OUTGROWN * most_rows
+
+
+def _count_directions(rows: ObservedRows) -> float:
+    """Return in how many directions contexts vary, one more for what they have in common.
+
+    It is the participation ratio of their covariance: that many of equal variance, fewer where some vary more.
+    """
+    ones = rows.targets[1]
+    around = rows.contexts - np.multiply.outer(ones, ones @ rows.contexts / max(float(ones @ ones), 1.0))
+    covariance = around.T @ around
+    squares = float((covariance * covariance).sum())
+    return 1.0 + (float(np.trace(covariance)) ** 2 / squares if squares > 0.0 else 0.0)
 
 
 def _absorb_oldest(rows: ObservedRows, absorb: Callable[[LeavingRows], ItemParts], count: int) -> ObservedRows:
