@@ -342,7 +342,7 @@ def test_the_evidence_of_what_was_told_is_that_of_gaussian_factors() -> None:
             prior = unit / ratio * np.eye(CONTEXT_DIM)
             total += multivariate_normal(cov=variance * (prior + noise)).logpdf(pseudo)
         expected.append(total)
-    found = parts.told(kernel, NOISE).log_evidence(ratios, np.zeros(3))
+    found = parts.told(kernel, NOISE, parts.spectrum).log_evidence(ratios, np.zeros(3))
     np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-8)
 
 
@@ -453,6 +453,22 @@ def test_it_counts_the_directions_in_which_contexts_vary() -> None:
         assert outgrows(kernel, fold_by_ranking(repeated), most_rows=most_rows) == outgrows(
             kernel, repeated, most_rows=most_rows
         )
+
+
+@pytest.mark.parametrize("level", [0.0, 0.7])
+def test_rewards_that_differ_for_the_first_time_after_others_left_are_learned(level: float) -> None:
+    """Rare clicks: what left was all equal, and tells nothing of noise and of how much items differ."""
+    contexts, rankings, _, _ = large_shop(4, 260)
+    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=ROOM)
+    for row in range(260):
+        reward = level + (row > 200 and 5 in rankings[row])
+        state = state.rewarded(str(row), contexts[row], rankings[row], reward=reward)
+    posterior = state.refit().posterior
+    assert posterior.observed_rows.parts is not None
+    assert math.isfinite(posterior.noise_variance)
+    assert math.isfinite(posterior.amplitude)
+    means = posterior.item_means(state.encode(np.array([1.0, 0.0])), np.arange(LARGE))
+    assert int(np.argmax(means)) == 5
 
 
 @pytest.mark.slow

@@ -34,9 +34,13 @@ if TYPE_CHECKING:
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "Told"]
+__all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "Spectrum", "Told"]
 
 FloatArray = NDArray[np.float64]
+
+
+_EQUAL_SQUARES = 1e-12
+"""So much of their squares is left by rounding of rewards that were all equal."""
 
 
 class LeavingRows(NamedTuple):
@@ -58,6 +62,13 @@ class KnownAtContext(NamedTuple):
     taken: FloatArray
 
 
+class Spectrum(NamedTuple):
+    """Eigenvalues of precisions, (1 + m, C), and shifts in the coordinates of their vectors, (T, 1 + m, C)."""
+
+    values: FloatArray
+    shifts: FloatArray
+
+
 class Told(NamedTuple):
     """What a kernel is chosen by: what is known of items under it, and what that comes from.
 
@@ -65,8 +76,8 @@ class Told(NamedTuple):
     ----------
     known
         As of `ItemParts.known`.
-    precisions, shifts
-        As of `ItemParts`, of the kernel's own parts.
+    spectrum
+        Of the precisions of the kernel's own parts.
     units
         Their prior variances, shape (1 + m,).
     products
@@ -74,8 +85,7 @@ class Told(NamedTuple):
     """
 
     known: KnownParts
-    precisions: FloatArray
-    shifts: FloatArray
+    spectrum: Spectrum
     units: FloatArray
     products: FloatArray
 
@@ -83,23 +93,21 @@ class Told(NamedTuple):
         """Return the log density of what was told, at some ratios of noise to amplitude, up to a constant: shape (G,).
 
         The density of a Gaussian factor under a prior of variance kappa_0 / r in units of the noise: without it nothing
-        but the rows that are kept would tell how much items differ.
+        but the rows that are kept would tell how much items differ. Rewards that were all equal tell nothing.
 
         Parameters
         ----------
         ratios, slopes
             r, and the slopes of the prior mean there, both (G,).
         """
-        if self.products[1, 1] <= 0.0:
+        centres = [self._centre(slope) for slope in slopes] if self.products[1, 1] > 0.0 else []
+        noise = [float(centre @ self.products @ centre) for centre in centres]
+        if not noise or min(noise) <= _EQUAL_SQUARES * self.products[0, 0]:
             return np.zeros(len(ratios))
-        values, vectors = np.linalg.eigh(self.precisions)
-        rotated = (vectors.transpose(0, 2, 1) @ self.shifts[:, :, :, None])[:, :, :, 0]
-        units, values = self.units[:, None], np.maximum(values, 0.0)
+        units, (values, shifts) = self.units[:, None], self.spectrum
         evidence = np.empty(len(ratios))
-        for g, (ratio, slope) in enumerate(zip(ratios, slopes, strict=True)):
-            centre = self._centre(slope)
-            variance = float(centre @ self.products @ centre)
-            squares = np.tensordot(centre, rotated, 1) ** 2 / variance
+        for g, (ratio, centre, variance) in enumerate(zip(ratios, centres, noise, strict=True)):
+            squares = np.tensordot(centre, shifts, 1) ** 2 / variance
             explained = (squares * units / (units * values + ratio)).sum()
             evidence[g] = 0.5 * (explained - np.log1p(units * values / ratio).sum())
         return evidence
@@ -175,13 +183,20 @@ class ItemParts:
         means = np.concatenate([means, np.zeros((len(means), 1, self.context_dim))], axis=1)
         return KnownParts(place, taken, means, np.append(kernel.part_weight, 1.0))
 
-    def told(self, kernel: KendallKernel, noise_variance: float) -> Told:
+    @property
+    def spectrum(self) -> Spectrum:
+        """That of the precisions: it takes the cube of C for each item, and is the same for all kernels."""
+        values, vectors = np.linalg.eigh(self.precisions)
+        shifts = (vectors.transpose(0, 2, 1) @ self.shifts[:, :, :, None])[:, :, :, 0]
+        return Spectrum(np.maximum(values, 0.0), shifts)
+
+    def told(self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum) -> Told:
         """Return `known`, and what it comes from."""
-        precisions, shifts = _weigh(self.precisions, self.shifts, float(np.linalg.norm(kernel.part_weight)))
-        units = np.full(len(precisions), kernel.item_variance)
+        units = np.full(len(self.precisions), kernel.item_variance)
         units[0] = kernel.constant
+        own = Spectrum(*_weigh(spectrum.values, spectrum.shifts, float(np.linalg.norm(kernel.part_weight))))
         products = self.products / max(self.observations, 1.0)
-        return Told(self.known(kernel, noise_variance), precisions, shifts, units, products)
+        return Told(self.known(kernel, noise_variance), own, units, products)
 
     def absorb(self, kernel: KendallKernel, rows: LeavingRows, *, noise_variance: float, most_items: int) -> ItemParts:
         """Return these and what some rows tell, one after the other.

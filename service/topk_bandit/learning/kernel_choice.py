@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.learning.hyperparameters import NoiseFit, SlopePrior
+    from topk_bandit.learning.item_parts import Spectrum
     from topk_bandit.learning.kendall import FloatArray, KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.prior_mean import PriorMean
@@ -136,6 +137,7 @@ class _Compared:
         self._noise_variance = noise_variance
         self._factor = noise_factor(rows)
         self._grams: dict[tuple[float, float], FloatArray] = {}
+        self._spectra: dict[float, Spectrum] = {}
         self._fits: dict[tuple[Shape | None, float], NoiseFit] = {}
 
     def fit(self, choice: Choice) -> NoiseFit:
@@ -146,9 +148,17 @@ class _Compared:
             if self._prior_mean is not None and choice.kernel is not self._first.kernel:
                 rows = rows.with_prior_mean(self._prior_mean.with_kernel(choice.kernel))
             gram, to_own = self._gram(choice.kernel), choice.kernel.variance_to_own(rows.rankings)
-            told = rows.told_parts(choice.kernel, self._noise_variance)
+            told = rows.told_parts(choice.kernel, self._noise_variance, self._spectrum(rows, choice.shared))
             self._fits[key] = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior, told=told)
         return self._fits[key]
+
+    def _spectrum(self, rows: ObservedRows, shared: float) -> Spectrum | None:
+        """Return that of what is known of the items of rows whose contexts share so much."""
+        if rows.parts is None:
+            return None
+        if shared not in self._spectra:
+            self._spectra[shared] = rows.parts.spectrum
+        return self._spectra[shared]
 
     def _gram(self, kernel: KendallKernel) -> FloatArray:
         """Return the kernel's values; kernels that differ by constant and content alone have the others in common."""

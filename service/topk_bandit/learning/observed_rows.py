@@ -37,7 +37,7 @@ from topk_bandit.learning.rankings import NO_ITEMS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.learning.item_parts import KnownParts, Told
+    from topk_bandit.learning.item_parts import KnownParts, Spectrum, Told
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
@@ -223,9 +223,11 @@ class ObservedRows:
         """Return what is known of single items under a kernel and sigma^2, if anything is."""
         return None if self.parts is None else self.parts.known(kernel, noise_variance)
 
-    def told_parts(self, kernel: KendallKernel, noise_variance: float) -> Told | None:
-        """Return that, and what it comes from."""
-        return None if self.parts is None else self.parts.told(kernel, noise_variance)
+    def told_parts(self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum | None = None) -> Told | None:
+        """Return that, and what it comes from; `spectrum` is that of the parts, for those who have it already."""
+        if self.parts is None:
+            return None
+        return self.parts.told(kernel, noise_variance, spectrum or self.parts.spectrum)
 
     def centre_on(self, known: KnownParts | None) -> ObservedRows:
         """Return the same rows with targets less what is expected of them."""
