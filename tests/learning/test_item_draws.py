@@ -11,8 +11,9 @@ from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, fitted, sample
 from tests.learning.shaped import kind_of
 
 from topk_bandit.domain.bandits import REGRET_CONFIDENCE
-from topk_bandit.learning.item_draws import ItemDraws
-from topk_bandit.learning.kendall import Shape
+from topk_bandit.learning.item_draws import ItemDraws, _largest
+from topk_bandit.learning.kendall import Shape, adaptive_kendall
+from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
 
 N_ITEMS, SLATE_SIZE, CONTEXT_DIM, NOISE = 6, 3, 2, 0.3
@@ -136,3 +137,36 @@ def test_a_context_of_zeros_has_no_draws() -> None:
     draws = ItemDraws(posterior.at(np.zeros(2), ITEMS))
     assert not draws.draw(3, np.random.default_rng(0)).any()
     assert draws.regret_of(SLATES[0], SLATES[1], np.random.default_rng(0)) == (0.0, 0.0)
+
+
+def test_items_that_stand_for_more_are_the_best_of_them() -> None:
+    """Regret told by 5 of 300 items that were never shown is that of all 300."""
+    n_items, k, context = 300, 3, np.array([1.0, -0.4])
+    kernel, rng = adaptive_kendall(n_items, k), np.random.default_rng(0)
+    shown = np.array([rng.permutation(12)[:k] for _ in range(40)], dtype=np.int32)
+    posterior = Posterior.prior(kernel, context_dim=2, noise_variance=0.3)
+    posterior = posterior.observe(rng.normal(size=(40, 2)), shown, rng.normal(size=40))
+    every, slate = np.arange(n_items, dtype=np.int32), np.array([0, 1, 2], dtype=np.int32)
+    few = np.concatenate([every[:12], every[100:105]])
+    of_all, of_few = ItemDraws(posterior.at(context, every)), ItemDraws(posterior.at(context, few))
+    standing = np.arange(12, 17)
+    figures = {
+        "all": [of_all.regret_of(slate, slate, np.random.default_rng(seed)) for seed in range(40)],
+        "few": [of_few.regret_of(slate, slate, np.random.default_rng(seed), standing, 288) for seed in range(40)],
+        "no more": [of_few.regret_of(slate, slate, np.random.default_rng(seed)) for seed in range(40)],
+    }
+    means = {name: np.mean([figure.estimate for figure in found]) for name, found in figures.items()}
+    assert means["few"] == pytest.approx(means["all"], rel=0.1)
+    assert means["no more"] < 0.85 * means["all"]
+    bounds = {name: np.mean([figure.bound for figure in found]) for name, found in figures.items()}
+    assert bounds["few"] == pytest.approx(bounds["all"], rel=0.1)
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (3, 3), (5, 40)])
+def test_the_largest_of_many_normal_numbers_are_drawn_as_they_are(size: int, count: int) -> None:
+    rng = np.random.default_rng(1)
+    drawn = _largest(20_000, size, count, rng)
+    expected = -np.sort(-rng.standard_normal((20_000, count)), axis=1)[:, :size]
+    np.testing.assert_allclose(drawn.mean(axis=0), expected.mean(axis=0), atol=0.04)
+    np.testing.assert_allclose(drawn.std(axis=0), expected.std(axis=0), atol=0.03)
+    assert (np.diff(drawn, axis=1) <= 0.0).all()

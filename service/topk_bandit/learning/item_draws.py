@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from topk_bandit.domain.bandits import REGRET_CONFIDENCE
 from topk_bandit.learning.compiled.regret import regrets
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ItemDraws", "RegretFigures"]
 
 FloatArray = NDArray[np.float64]
+
+_NONE_STANDS = np.zeros(0, dtype=np.intp)
 
 _FIGURE_DRAWS = 24
 """Each has a slate that is best in it; to know the variance of more of these would take longer than to decide."""
@@ -108,7 +111,14 @@ class ItemDraws:
         of_features = content @ (_factor_of_features(self._at, self._n_columns) @ rng.standard_normal(content.shape[1]))
         return np.asarray((drawn + shape.content * of_features) / (1.0 + shape.content), dtype=np.float64)
 
-    def regret_of(self, shown: NDArray[np.int32], best: NDArray[np.int32], rng: np.random.Generator) -> RegretFigures:
+    def regret_of(
+        self,
+        shown: NDArray[np.int32],
+        best: NDArray[np.int32],
+        rng: np.random.Generator,
+        standing: NDArray[np.intp] = _NONE_STANDS,
+        count: int = 0,
+    ) -> RegretFigures:
         """Return figures of the regret of one slate.
 
         In each of some draws the slate is compared with `best` and with the slates of the items that are best in one
@@ -118,9 +128,15 @@ class ItemDraws:
         ----------
         shown, best
             Slates, as positions in the items, both (k,).
+        standing, count
+            Positions of items that stand for `count` which are alike, themselves among them, and are not shown: in each
+            draw they are the best of these.
         """
         at, draws = self._at, self.draw(_FIGURE_DRAWS, rng)
         normals = rng.standard_normal((_FIGURE_DRAWS, _FIGURE_DRAWS + 2))
+        if 0 < len(standing) < count:
+            deviations = np.sqrt(np.maximum(self.covariance.diagonal()[standing], 0.0))
+            draws[:, standing] = deviations * _largest(_FIGURE_DRAWS, len(standing), count, rng)
         regret = regrets(
             *(at.contraction, self.covariance, draws, normals, shown, best, self._n_columns, at.prior, at.amplitude),
             *at.position_weights,
@@ -129,6 +145,15 @@ class ItemDraws:
         estimate = float(regret.mean())
         beyond = max(_quantile(regret, REGRET_CONFIDENCE) - estimate, 0.0)
         return RegretFigures(estimate, estimate + _BOUND_MARGIN * beyond)
+
+
+def _largest(n_draws: int, size: int, count: int, rng: np.random.Generator) -> FloatArray:
+    """Draw the `size` largest of `count` standard normal numbers, the largest first, shape (n_draws, size).
+
+    The largest of n uniform numbers is distributed as the n-th root of one, and the others below it as n - 1 of them.
+    """
+    roots = rng.random((n_draws, size)) ** (1.0 / (count - np.arange(size)))
+    return np.asarray(ndtri(np.cumprod(roots, axis=1)), dtype=np.float64)
 
 
 def _quantile(ascending: FloatArray, probability: float) -> float:

@@ -958,6 +958,8 @@ class Search(NamedTuple):
         As of the upper confidence bound.
     draws
         The items' parts, without the draw.
+    unseen
+        Those of `items` that stand for more which no row has shown, and for how many.
     evaluations
         Rankings that were evaluated.
     """
@@ -968,7 +970,15 @@ class Search(NamedTuple):
     drawn: ContextPosterior
     beta: float
     draws: ItemDraws
+    unseen: StandIns
     evaluations: int
+
+
+class StandIns(NamedTuple):
+    """Items that stand for `total`, themselves among them: all alike as far as is known. There may be none."""
+
+    items: NDArray[np.int32]
+    total: int
 
 
 def search_best(
@@ -993,7 +1003,17 @@ def search_best(
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
     found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
-    return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, found.evaluations)
+    unseen = _unseen_among(state.posterior, items, eligible, shown_counts)
+    return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, unseen, found.evaluations)
+
+
+def _unseen_among(
+    posterior: Posterior, items: NDArray[np.int32], eligible: NDArray[np.int32], shown_counts: NDArray[np.intp]
+) -> StandIns:
+    """Return which of the searched items stand for more of the eligible ones; none where these differ."""
+    alike = posterior.prior_mean is None and posterior.kernel.counted_content is None
+    new = items[shown_counts[items] == 0] if alike else NO_ITEMS
+    return StandIns(new, int(np.count_nonzero(shown_counts[eligible] == 0)))
 
 
 def _with_slope_drawn(state: State, eligible: NDArray[np.int32]) -> Posterior:
@@ -1037,8 +1057,11 @@ def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: 
             items = np.union1d(items, shown)
             draws = ItemDraws(state.posterior.at(context, items))
         places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
+    # Those that are shown are no longer any of many: their parts are drawn as they are.
+    new = np.setdiff1d(best.unseen.items, shown)
+    standing = np.searchsorted(items, new), best.unseen.total - (len(best.unseen.items) - len(new))
     # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
-    return draws.without_pending().regret_of(places, best_places, _rng_of(state, items, _OF_FIGURES))
+    return draws.without_pending().regret_of(places, best_places, _rng_of(state, items, _OF_FIGURES), *standing)
 
 
 MOST_ITEMS_TO_SEARCH = 256
