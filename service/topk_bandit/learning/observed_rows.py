@@ -365,7 +365,7 @@ def _count_directions(rows: ObservedRows) -> float:
     It is the participation ratio of their covariance: that many of equal variance, fewer where some vary more.
     """
     ones = rows.targets[1]
-    around = rows.contexts - np.multiply.outer(ones, ones @ rows.contexts / max(float(ones @ ones), 1.0))
+    around = rows.contexts - ones[:, None] * (ones @ rows.contexts / max(float(ones @ ones), 1.0))
     covariance = around.T @ around
     squares = float((covariance * covariance).sum())
     return 1.0 + (float(np.trace(covariance)) ** 2 / squares if squares > 0.0 else 0.0)

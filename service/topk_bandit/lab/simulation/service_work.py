@@ -103,6 +103,8 @@ class ServiceApproach:
     def _projecting(self, rows: Rankings, basis: int, context_dim: int) -> int:
         n, m, rest = len(rows), basis, len(rows) - basis
         choosing = self._covariance(rows, context_dim) + 2 * n * n + of_cholesky(n) + _inverse(m) + rest * m * m
+        # Whether contexts vary in so many directions that rows are not projected.
+        varying = n * (1 + 2 * context_dim + context_dim**2) + context_dim + context_dim**2
         left = n * m + n + (2 * n if self._is_projected else 0)
         # What was projected before has noise in common: as many rows as then.
         shared = m if self._is_projected else 0
@@ -111,6 +113,7 @@ class ServiceApproach:
         self._is_projected = True
         return (
             choosing
+            + varying
             + left
             + whitening
             + n * m * m
