@@ -59,6 +59,7 @@ __all__ = [
     "Limits",
     "PastRows",
     "Search",
+    "StandIns",
     "State",
     "decide",
     "kernel_of",
