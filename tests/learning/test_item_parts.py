@@ -342,7 +342,7 @@ def test_the_evidence_of_what_was_told_is_that_of_gaussian_factors() -> None:
             prior = unit / ratio * np.eye(CONTEXT_DIM)
             total += multivariate_normal(cov=variance * (prior + noise)).logpdf(pseudo)
         expected.append(total)
-    found = parts.told(kernel, NOISE, parts.spectrum).log_evidence(ratios, np.zeros(3))
+    found = parts.told(kernel, NOISE, parts.spectrum).log_evidence(ratios)
     np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-8)
 
 
@@ -469,6 +469,25 @@ def test_rewards_that_differ_for_the_first_time_after_others_left_are_learned(le
     assert math.isfinite(posterior.amplitude)
     means = posterior.item_means(state.encode(np.array([1.0, 0.0])), np.arange(LARGE))
     assert int(np.argmax(means)) == 5
+
+
+@pytest.mark.parametrize("since", [0, 400])
+def test_a_study_of_a_large_catalogue_leads_nowhere(since: int) -> None:
+    """Utilities with as much noise as they tell, from the start or later: no slope runs away, and means are right."""
+    contexts, rankings, rewards, worth = large_shop(0, 900)
+    kernel, rng = adaptive_kendall(LARGE, SLATE_SIZE), np.random.default_rng(1)
+    utilities = worth[:, 0] + rng.normal(size=LARGE), np.column_stack([np.zeros(LARGE), worth[:, 1]])
+    prior = PriorMean.of(kernel, *utilities, np.arange(LARGE))
+    state = State.initial(kernel, context_dim=LARGE_DIM, limits=ROOM, prior_mean=None if since else prior)
+    for row in range(900):
+        if since and row == since:
+            state = state.with_prior_mean(prior)
+        state = state.rewarded(str(row), contexts[row], rankings[row], reward=float(rewards[row]))
+    errors, deviations, truth = errors_of(state, 0)
+    assert state.posterior.has_item_parts
+    assert abs(state.posterior.slope) < 4.0
+    assert np.std(errors) < 0.5 * np.std(truth)
+    assert (np.abs(errors) < 2.0 * deviations).mean() > 0.85
 
 
 @pytest.mark.slow

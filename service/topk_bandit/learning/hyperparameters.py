@@ -264,7 +264,7 @@ def fit_noise(
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
     if told is not None:
-        log_density += told.log_evidence(RELATIVE_NOISE_GRID * unit, profile.slope)
+        log_density += told.log_evidence(RELATIVE_NOISE_GRID * unit)
     best = int(np.argmax(log_density > log_density.max() - _TIE))
     amplitudes = np.exp(log_density - log_density[best]) * profile.amplitude
     ratio = float(amplitudes @ RELATIVE_NOISE_GRID) / float(amplitudes.sum())

@@ -39,6 +39,9 @@ __all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "Spectrum
 FloatArray = NDArray[np.float64]
 
 
+_LEAST_SQUARE_OF_H = 0.05
+"""h has unit variance: where parts leave less than this of it, slopes are taken for small."""
+
 _EQUAL_SQUARES = 1e-12
 """So much of their squares is left by rounding of rewards that were all equal."""
 
@@ -89,7 +92,7 @@ class Told(NamedTuple):
     units: FloatArray
     products: FloatArray
 
-    def log_evidence(self, ratios: FloatArray, slopes: FloatArray) -> FloatArray:
+    def log_evidence(self, ratios: FloatArray) -> FloatArray:
         """Return the log density of what was told, at some ratios of noise to amplitude, up to a constant: shape (G,).
 
         The density of a Gaussian factor under a prior of variance kappa_0 / r in units of the noise: without it nothing
@@ -97,26 +100,30 @@ class Told(NamedTuple):
 
         Parameters
         ----------
-        ratios, slopes
-            r, and the slopes of the prior mean there, both (G,).
+        ratios
+            r, shape (G,).
         """
-        centres = [self._centre(slope) for slope in slopes] if self.products[1, 1] > 0.0 else []
-        noise = [float(centre @ self.products @ centre) for centre in centres]
-        if not noise or min(noise) <= _EQUAL_SQUARES * self.products[0, 0]:
+        if self.products[1, 1] <= 0.0:
+            return np.zeros(len(ratios))
+        centre = self._centre()
+        variance = float(centre @ self.products @ centre)
+        if variance <= _EQUAL_SQUARES * self.products[0, 0]:
             return np.zeros(len(ratios))
         units, (values, shifts) = self.units[:, None], self.spectrum
-        evidence = np.empty(len(ratios))
-        for g, (ratio, centre, variance) in enumerate(zip(ratios, centres, noise, strict=True)):
-            squares = np.tensordot(centre, shifts, 1) ** 2 / variance
+        evidence, squares = np.empty(len(ratios)), np.tensordot(centre, shifts, 1) ** 2 / variance
+        for g, ratio in enumerate(ratios):
             explained = (squares * units / (units * values + ratio)).sum()
             evidence[g] = 0.5 * (explained - np.log1p(units * values / ratio).sum())
         return evidence
 
-    def _centre(self, slope: float) -> FloatArray:
-        """Return what each target counts at the best offset beside a slope."""
-        targets = np.array([1.0, 0.0, -slope][: len(self.products)])
-        targets[1] = -float(targets @ self.products[1]) / self.products[1, 1]
-        return targets
+    def _centre(self) -> FloatArray:
+        """Return what each target counts at the offset and the slope that these rows tell of."""
+        (_, y1, *_), (_, one, *_), *of_h = self.products
+        if not of_h:
+            return np.array([1.0, -y1 / one])
+        yh, h1, hh = of_h[0]
+        slope = (yh - y1 * h1 / one) / (hh - h1 * h1 / one + _LEAST_SQUARE_OF_H)
+        return np.array([1.0, -(y1 - slope * h1) / one, -slope])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

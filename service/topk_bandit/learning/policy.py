@@ -814,8 +814,10 @@ def _rescale(posterior: Posterior) -> Posterior:
     if prior is None:
         return posterior.rescaled(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
     best = scaling(posterior.centred_products, prior, amplitude=None if varied else 1.0)
-    slope = float(best.slope)
-    return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=float(best.amplitude))
+    amplitude, slope = float(best.amplitude), float(best.slope)
+    if posterior.has_item_parts:
+        slope = float(scaling(posterior.slope_products, prior, amplitude=amplitude).slope)
+    return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=amplitude)
 
 
 def _slope_prior(prior_mean: PriorMean | None, rows: ObservedRows | Posterior) -> SlopePrior | None:
@@ -830,7 +832,7 @@ def _spread_of_slope(posterior: Posterior) -> float:
     prior = _slope_prior(posterior.prior_mean, posterior)
     if prior is None:
         return 0.0
-    return float(scaling(posterior.centred_products, prior, amplitude=posterior.amplitude).spread)
+    return float(scaling(posterior.slope_products, prior, amplitude=posterior.amplitude).spread)
 
 
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:

@@ -312,6 +312,24 @@ class Posterior:
             self._sums.observations,
         )
 
+    @property
+    def has_item_parts(self) -> bool:
+        """Whether rows have left that told of single items."""
+        return self._fitted.parts is not None
+
+    @property
+    def slope_products(self) -> Products:
+        """The same with all that rows which left told of the slope."""
+        parts = self._fitted.parts
+        if parts is None:
+            return self.centred_products
+        all_rows = self._sums._replace(
+            products=self._sums.products + parts.products / self.noise_variance,
+            observations=self._sums.observations + parts.observations,
+        )
+        rows = replace(self._fitted, parts=None)
+        return replace(self, _sums=all_rows, _fitted=rows).centred_products
+
     def _mean_of(self, target: int) -> float:
         """Return the generalised least squares mean of a target; 0 without rows."""
         products, parts = self._sums.products, self._fitted.parts
