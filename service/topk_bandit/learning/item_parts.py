@@ -177,8 +177,7 @@ class ItemParts:
 
     def known(self, kernel: KendallKernel, noise_variance: float) -> KnownParts:
         """Return what is known under an uncentred kernel and sigma^2, at an amplitude of one."""
-        eye, units = np.eye(self.context_dim), np.full((len(self.precisions), 1, 1), kernel.item_variance)
-        units[0] = kernel.constant
+        eye, units = np.eye(self.context_dim), _units(kernel, len(self.precisions))[:, None, None]
         precisions, shifts = _weigh(self.precisions, self.shifts, float(np.linalg.norm(kernel.part_weight)))
         left = units * np.linalg.inv(eye + units / noise_variance * precisions)
         left = 0.5 * (left + left.transpose(0, 2, 1))
@@ -199,11 +198,9 @@ class ItemParts:
 
     def told(self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum) -> Told:
         """Return `known`, and what it comes from."""
-        units = np.full(len(self.precisions), kernel.item_variance)
-        units[0] = kernel.constant
         own = Spectrum(*_weigh(spectrum.values, spectrum.shifts, float(np.linalg.norm(kernel.part_weight))))
         products = self.products / max(self.observations, 1.0)
-        return Told(self.known(kernel, noise_variance), own, units, products)
+        return Told(self.known(kernel, noise_variance), own, _units(kernel, len(self.precisions)), products)
 
     def absorb(self, kernel: KendallKernel, rows: LeavingRows, *, noise_variance: float, most_items: int) -> ItemParts:
         """Return these and what some rows tell, one after the other.
@@ -222,10 +219,9 @@ class ItemParts:
         wider = self._with_items(np.unique(rows.rankings), most_items)
         known = wider.known(kernel, noise_variance)
         weight, unit = kernel.part_weight, kernel.item_variance
-        norm, units = float(np.linalg.norm(weight)), np.full(len(wider.precisions), unit)
-        units[0] = kernel.constant
+        norm = float(np.linalg.norm(weight))
         precisions, shifts = _weigh(wider.precisions, wider.shifts, norm)
-        s_of_items = units[:, None, None] * np.eye(self.context_dim) - known.taken[:-1]
+        s_of_items = _units(kernel, len(wider.precisions))[:, None, None] * np.eye(self.context_dim) - known.taken[:-1]
         beside = max(1.0 - unit * float(weight @ weight), 0.0)
         left = compiled.absorb(
             *(precisions, shifts, s_of_items, np.ascontiguousarray(known.means[:, :-1])),
@@ -400,3 +396,10 @@ def _weigh(precisions: FloatArray, shifts: FloatArray, norm: float) -> tuple[Flo
     precisions[1:] *= norm * norm
     shifts[:, 1:] *= norm
     return precisions, shifts
+
+
+def _units(kernel: KendallKernel, count: int) -> FloatArray:
+    """Return the prior variances of theta_all and of items' parts under a kernel, shape (count,)."""
+    units = np.full(count, kernel.item_variance)
+    units[0] = kernel.constant
+    return units

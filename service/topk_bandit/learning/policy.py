@@ -577,17 +577,7 @@ class State:
         """Return the state of these rows, aged until then, and of these pending slates, beginning with a kernel."""
         posterior, shared = self.posterior, self.shared
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
-        if outgrows(kernel, rows, most_rows=self.limits.rows):
-            kernel, rows = kernel.uncentred(), rows.with_parts()
-        rows = condense(
-            kernel,
-            rows,
-            most_rows=self.limits.rows,
-            noise_variance=noise_variance,
-            leaving=self.leaving,
-            # What items' features say is learned by the rows, of whatever items.
-            most_items=0 if kernel.counted_content else self.limits.most_items(posterior.context_dim),
-        )
+        kernel, rows = self._condense(kernel, rows)
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
         prior, noise = _slope_prior(prior_mean, rows), None
         enough = rows.n_rows and self.remembered >= _FEWEST_TO_CHOOSE_BY
@@ -617,6 +607,22 @@ class State:
             recent=(),
             usual_before=self.usual,
         )
+
+    def _condense(self, kernel: KendallKernel, rows: ObservedRows) -> tuple[KendallKernel, ObservedRows]:
+        """Return as few rows as there is room for; with an uncentred kernel, if items are told of beside them."""
+        if outgrows(kernel, rows, most_rows=self.limits.rows):
+            kernel, rows = kernel.uncentred(), rows.with_parts()
+        # What items' features say is learned by the rows, of whatever items.
+        most_items = 0 if kernel.counted_content else self.limits.most_items(rows.contexts.shape[1])
+        rows = condense(
+            kernel,
+            rows,
+            most_rows=self.limits.rows,
+            noise_variance=self.posterior.noise_variance,
+            leaving=self.leaving,
+            most_items=most_items,
+        )
+        return kernel, rows
 
     def forget(self, kernel: KendallKernel, at: float = 0.0) -> State:
         """Return the state, refit, of a bandit that begins anew: what was learned of rewards is gone.
