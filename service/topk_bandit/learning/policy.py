@@ -3,9 +3,9 @@
 A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the
 same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
 counts, it is `refit`: rows that are sums of others are folded into them, those beyond the budget are projected onto the
-others, kernel, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A state that was
-just refit is a function of its `Checkpoint`: its rows, its pending slates, its counts and what was chosen. That is what
-a snapshot keeps.
+others or kept item by item, kernel, noise and scale are chosen anew, and the posterior is rebuilt from its rows. A
+state that was just refit is a function of its `Checkpoint`: its rows, its pending slates, its counts and what was
+chosen. That is what a snapshot keeps.
 """
 
 from __future__ import annotations
@@ -1093,7 +1093,7 @@ def _items_to_search(
     are those with the largest means, the others the least shown.
     """
     counts, k = shown_counts[eligible], posterior.kernel.slate_size
-    most_new = NEW_PER_PLACE * k if _differ_unseen(posterior) else k
+    most_new = NEW_PER_PLACE * k if _looks_at_more(posterior) else k
     known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(new) <= most_new and len(known) <= MOST_ITEMS_TO_SEARCH:
         return eligible
@@ -1120,7 +1120,7 @@ def _stand_ins(
     Means differ by a prior mean or by content. Where content counts, or items are many, more stand for the rest, and a
     quarter are any: what is believed of features is uncertain, and so are the means.
     """
-    k, more = posterior.kernel.slate_size, _differ_unseen(posterior)
+    k, more = posterior.kernel.slate_size, _looks_at_more(posterior)
     count = NEW_PER_PLACE * k if more else k
     if posterior.prior_mean is None and posterior.kernel.counted_content is None:
         return np.asarray(rng.choice(new, size=count, replace=False, shuffle=False))
@@ -1132,7 +1132,7 @@ def _stand_ins(
     return np.asarray(drawn[np.concatenate([best, rest[: count - len(best)]])])
 
 
-def _differ_unseen(posterior: Posterior) -> bool:
+def _looks_at_more(posterior: Posterior) -> bool:
     """Tell whether many items that were never shown are looked at: by features, or one by one where there are many.
 
     Of one that is drawn for the first time the draw is all that there is: among five few are ever tried.

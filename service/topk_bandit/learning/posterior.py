@@ -298,19 +298,12 @@ class Posterior:
 
     def whitened_square(self, offset: float) -> float:
         """Return z'z of the rewards centred on `offset`, at an amplitude of one."""
-        products = self._sums.products
-        return float(products[0, 0] - 2.0 * offset * products[0, 1] + offset * offset * products[1, 1])
+        return _square(self._sums.products, offset)
 
     @property
     def centred_products(self) -> Products:
         """S_yy, S_yh and S_hh of a posterior with a prior mean, at an amplitude of one."""
-        products, mean_y, mean_h = self._sums.products, self._mean_of(0), self._mean_of(2)
-        return Products(
-            np.float64(self.whitened_square(mean_y)),
-            products[0, 2] - mean_y * products[1, 2],
-            products[2, 2] - mean_h * products[1, 2],
-            self._sums.observations,
-        )
+        return self._centre_products(self._sums.products, self._sums.observations)
 
     @property
     def has_item_parts(self) -> bool:
@@ -321,20 +314,28 @@ class Posterior:
     def slope_products(self) -> Products:
         """The same with all that rows which left told of the slope."""
         parts = self._fitted.parts
-        if parts is None:
-            return self.centred_products
-        all_rows = self._sums._replace(
-            products=self._sums.products + parts.products / self.noise_variance,
-            observations=self._sums.observations + parts.observations,
+        gone = 0.0 if parts is None else parts.observations
+        return self._centre_products(self._all_products, self._sums.observations + gone)
+
+    def _centre_products(self, products: FloatArray, observations: float) -> Products:
+        """Return S_yy, S_yh and S_hh of products of the targets."""
+        mean_y, mean_h = self._mean_of(0), self._mean_of(2)
+        return Products(
+            np.float64(_square(products, mean_y)),
+            products[0, 2] - mean_y * products[1, 2],
+            products[2, 2] - mean_h * products[1, 2],
+            observations,
         )
-        rows = replace(self._fitted, parts=None)
-        return replace(self, _sums=all_rows, _fitted=rows).centred_products
+
+    @property
+    def _all_products(self) -> FloatArray:
+        """Products of the targets, of rows that are here and of those that left."""
+        products, parts = self._sums.products, self._fitted.parts
+        return products if parts is None else products + parts.products / self.noise_variance
 
     def _mean_of(self, target: int) -> float:
         """Return the generalised least squares mean of a target; 0 without rows."""
-        products, parts = self._sums.products, self._fitted.parts
-        if parts is not None:
-            products = products + parts.products / self.noise_variance
+        products = self._all_products
         return float(products[1, target] / products[1, 1]) if self.n_rows else 0.0
 
     def observe(self, contexts: ArrayLike, rankings: ArrayLike, rewards: ArrayLike) -> Posterior:
@@ -851,6 +852,11 @@ class Posterior:
             observed_rows.n_observations,
             observed_rows.context_square * observed_rows.n_observations,
         )
+
+
+def _square(products: FloatArray, offset: float) -> float:
+    """Return the square of rewards that are centred on an offset, from the products of the targets."""
+    return float(products[0, 0] - 2.0 * offset * products[0, 1] + offset * offset * products[1, 1])
 
 
 def _sizes_of(kernel: KendallKernel, context_dim: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import add_up
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["absorb", "add_up_shared", "entries", "expected", "gram_of_parts"]
@@ -152,8 +153,7 @@ def _listed(rankings, place, n_places):
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             starts[place[rankings[row, a]] + 1] += place[rankings[row, a]] >= 0
-    for i in range(n_places):
-        starts[i + 1] += starts[i]
+    starts = add_up(starts)
     ends = starts.copy()
     rows, positions = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1], dtype=np.int64)
     for row in range(rankings.shape[0]):
