@@ -1066,11 +1066,14 @@ def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: 
             items = np.union1d(items, shown)
             draws = ItemDraws(state.posterior.at(context, items))
         places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
-    # Those that are shown are no longer any of many: their parts are drawn as they are.
-    new = np.setdiff1d(best.unseen.items, shown)
-    standing = np.searchsorted(items, new), best.unseen.total - (len(best.unseen.items) - len(new))
+    new, count = best.unseen
+    if len(new):
+        # Those that are shown are no longer any of many: their parts are drawn as they are.
+        new = np.setdiff1d(new, shown)
+        count -= len(best.unseen.items) - len(new)
     # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
-    return draws.without_pending().regret_of(places, best_places, _rng_of(state, items, _OF_FIGURES), *standing)
+    rng, standing = _rng_of(state, items, _OF_FIGURES), np.searchsorted(items, new)
+    return draws.without_pending().regret_of(places, best_places, rng, standing, count)
 
 
 MOST_ITEMS_TO_SEARCH = 256

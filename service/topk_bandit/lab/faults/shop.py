@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,9 @@ TROUBLES = {
     "send twice": "sent_twice",
     "lose hints": "hint_lost",
 }
+
+
+_Act: TypeAlias = "Callable[[Action, np.random.Generator], Coroutine[None, None, None]]"
 
 
 class Shop:
@@ -91,7 +94,11 @@ class Shop:
         self._hidden = ""
         self._n_items = 0
         self._interviews = Interviews(self, study)
-        self._acts: dict[str, Callable[[Action, np.random.Generator], Coroutine[None, None, None]]] = {
+        self._acts = self._all_acts(study)
+
+    def _all_acts(self, study: StudySettings) -> dict[str, _Act]:
+        """Return what each kind of action does."""
+        return {
             "recommend": self._recommend,
             "recommend again": self._recommend_again,
             "reuse a request id": self._reuse,
