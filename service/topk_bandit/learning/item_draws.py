@@ -33,9 +33,10 @@ _NONE_STANDS = np.zeros(0, dtype=np.intp)
 _FIGURE_DRAWS = 24
 """Each has a slate that is best in it; to know the variance of more of these would take longer than to decide."""
 
-_BOUND_MARGIN = 3.0
+_BOUND_MARGIN = 6.0
 """So many times as far from the estimate as the draws' quantile is the bound: draws take the kernel's choice, the noise
-and the scale for known, and in shops with rare clicks or effects of pairs their quantile held in half of the rounds."""
+and the scale for known and preferences for constant, and in shops where they are not the quantile held in half of the
+rounds."""
 
 _JITTER = 1e-5
 """Of the prior variance: features are float32 numbers."""
