@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.process.assembly import _connected
+from topk_bandit.process.assembly import _connect
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.settings import Settings
 
@@ -33,7 +33,7 @@ def test_a_start_waits_for_the_replicas_of_its_class(caplog: pytest.LogCaptureFi
     ):
 
         async def start() -> None:
-            task = asyncio.create_task(_connected(settings(primary.url), primary.url, asyncio.Event(), metrics()))
+            task = asyncio.create_task(_connect(settings(primary.url), primary.url, asyncio.Event(), metrics()))
             while not caplog.messages and not task.done():
                 await asyncio.sleep(0.02)
             assert not task.done()
@@ -51,6 +51,6 @@ def test_a_start_waits_for_the_replicas_of_its_class(caplog: pytest.LogCaptureFi
 
 def test_a_store_that_can_not_keep_the_class_is_refused() -> None:
     with running_server(valkey_binary()) as server, pytest.raises(ConfigurationError) as refusal:
-        asyncio.run(_connected(settings(server.url), server.url, asyncio.Event(), metrics()))
+        asyncio.run(_connect(settings(server.url), server.url, asyncio.Event(), metrics()))
     assert "min-replicas-to-write is 0" in str(refusal.value)
     assert "appendfsync is everysec" in str(refusal.value)

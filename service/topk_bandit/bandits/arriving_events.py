@@ -47,13 +47,13 @@ def check_arriving(settings: BanditSettings, arriving: Event | Recorded) -> None
     InvalidArgumentError
         On ``context``, ``features``, ``slate`` or ``reward``: it could not, for that.
     """
-    for context, slate in _shown(arriving):
+    for context, slate in _find_slates(arriving):
         _check_shown(settings, context, slate)
     for reward in _rewards(arriving):
         _check_number("reward", reward, _LARGEST_SUM)
 
 
-def _shown(arriving: Event | Recorded) -> Iterator[tuple[Context, Sequence[str]]]:
+def _find_slates(arriving: Event | Recorded) -> Iterator[tuple[Context, Sequence[str]]]:
     match arriving:
         case Recommended(request, recommendation):
             yield request.context, recommendation.slate

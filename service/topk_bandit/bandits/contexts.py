@@ -136,10 +136,10 @@ _MOST_CHARACTERS = 60
 
 
 def _list_names(schema: FeatureSchema) -> str:
-    return _cut(", ".join(feature.name for feature in schema))
+    return _shorten(", ".join(feature.name for feature in schema))
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 
@@ -209,4 +209,6 @@ def _check_kind(before: FeatureKind, after: FeatureKind, path: str, name: str) -
         raise InvalidArgumentError(path, f'changes the buckets of "{name}": its values would be taken for others')
     gone = [value for value in before.values if value not in after.values]
     if gone:
-        raise InvalidArgumentError(path, f'lacks {_cut(repr(gone[0]))} of "{name}": values can be added, not removed')
+        raise InvalidArgumentError(
+            path, f'lacks {_shorten(repr(gone[0]))} of "{name}": values can be added, not removed'
+        )

@@ -65,12 +65,12 @@ async def _read_parts(store: Store, name: BanditName, start: int, end: int) -> l
     """
     parts: list[TextSlice] = []
     size, first = 0, start
-    following: asyncio.Task[TextSlice] | None = _asked(store, name, first, end)
+    following: asyncio.Task[TextSlice] | None = _begin_read(store, name, first, end)
     try:
         while following is not None:
             asked, wanted = following, min(_EVENTS_PER_READ, end - first)
             first += wanted
-            following = _asked(store, name, first, end) if first < end else None
+            following = _begin_read(store, name, first, end) if first < end else None
             part = await asked
             if parts and part.incarnation != parts[0].incarnation:
                 break
@@ -81,7 +81,7 @@ async def _read_parts(store: Store, name: BanditName, start: int, end: int) -> l
         return parts
     finally:
         if following is not None:
-            await _left(following)
+            await _await_unwanted(following)
 
 
 def _page_of(parts: Sequence[TextSlice]) -> tuple[EventText, ...]:
@@ -96,12 +96,12 @@ def _page_of(parts: Sequence[TextSlice]) -> tuple[EventText, ...]:
     return tuple(events)
 
 
-def _asked(store: Store, name: BanditName, first: int, end: int) -> asyncio.Task[TextSlice]:
+def _begin_read(store: Store, name: BanditName, first: int, end: int) -> asyncio.Task[TextSlice]:
     """Begin to read a part of what is wanted."""
     return asyncio.create_task(store.read_texts(name, start=first, limit=min(_EVENTS_PER_READ, end - first)))
 
 
-async def _left(asked: asyncio.Task[TextSlice]) -> None:
+async def _await_unwanted(asked: asyncio.Task[TextSlice]) -> None:
     """Await what nobody wants: a call of the store that is cancelled would take its connection with it."""
     await asyncio.wait({asked})
     if not asked.cancelled():

@@ -97,10 +97,10 @@ class History:
         numbers = np.append(self.numbers, self.current)
         history = History(self.width_ms, number, numbers, np.vstack([self.totals, totals]))
         while len(history.numbers) > MOST_POINTS:
-            history = history._halved()
+            history = history._widen_intervals()
         return history
 
-    def _halved(self) -> History:
+    def _widen_intervals(self) -> History:
         """Return the history with intervals of twice the width."""
         numbers, current = self.numbers // 2, self.current // 2
         is_last = np.append(numbers[1:] != numbers[:-1], numbers[-1] != current)

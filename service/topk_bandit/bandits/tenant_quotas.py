@@ -81,7 +81,7 @@ class TenantQuotas:
             With what is added it would have more than its quota.
         """
         limits = {quota: limit for quota in added if (limit := self.limit(tenant, quota)) < UNLIMITED}
-        known = await self._known(tenant) if limits else None
+        known = await self._find_measured(tenant) if limits else None
         if known is None:
             return
         refusal = _find_refusal(tenant, known, limits, added)
@@ -101,7 +101,7 @@ class TenantQuotas:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _known(self, tenant: str) -> _Measured | None:
+    async def _find_measured(self, tenant: str) -> _Measured | None:
         """Return what is known of a tenant, which is measured anew beside; wait for that only if nothing is known."""
         known = self._measured.get(tenant)
         due_at = max(known.due_at if known else 0.0, self._failed.get(tenant, 0.0))
@@ -113,12 +113,12 @@ class TenantQuotas:
 
     def _begin(self, tenant: str) -> asyncio.Task[None]:
         task = self._measuring[tenant] = asyncio.create_task(
-            self._measure(tenant, self._added(tenant)), context=Context()
+            self._measure(tenant, self._count_added(tenant)), context=Context()
         )
         task.add_done_callback(lambda _: self._measuring.pop(tenant, None))
         return task
 
-    def _added(self, tenant: str) -> int:
+    def _count_added(self, tenant: str) -> int:
         known = self._measured.get(tenant)
         return 0 if known is None else known.added
 
@@ -135,7 +135,7 @@ class TenantQuotas:
         ended = self._now()
         due_at = ended + max(MEASURED_SECONDS, (ended - begun) / MEASURED_SHARE)
         # What was added meanwhile may have been measured or not: rather twice, until the next time, than never.
-        self._measured[tenant] = _Measured(use, due_at, self._added(tenant) - added_before)
+        self._measured[tenant] = _Measured(use, due_at, self._count_added(tenant) - added_before)
         if use == TenantUse():  # it has no bandit, and anybody can make up names of tenants
             del self._measured[tenant]
 

@@ -98,8 +98,8 @@ class BaseClient:
         self._studies = StudyOperations(tenant, new_request_id=new_request_id)
         self._operators = OperatorOperations(tenant)
         self._metadata = _authorization(key)
-        self._timeout = _checked(timeout)
-        self._fallback_timeout = _checked(fallback_timeout)
+        self._timeout = _check_timeout(timeout)
+        self._fallback_timeout = _check_timeout(fallback_timeout)
         self._fallbacks = Fallbacks(breaker, clock=clock)
         self._late = LateRewards(raises=raise_late)
         self._retry = retry or RetryPolicy()
@@ -128,13 +128,13 @@ class BaseClient:
         return Attempts(
             self._retry,
             repeatable=operation.repeatable,
-            timeout=self._timeout if timeout is None else _checked(timeout),
+            timeout=self._timeout if timeout is None else _check_timeout(timeout),
             clock=self._clock,
             random=self._random,
         )
 
     def _waiting(self, timeout: float) -> Waiting:
-        return Waiting(_checked(timeout), clock=self._clock)
+        return Waiting(_check_timeout(timeout), clock=self._clock)
 
 
 class Waiting:
@@ -166,7 +166,7 @@ def _authorization(key: str | None) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {key}"),)
 
 
-def _checked(timeout: float) -> float:
+def _check_timeout(timeout: float) -> float:
     if not 0.0 < timeout < math.inf:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
     return timeout

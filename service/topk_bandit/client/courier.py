@@ -220,7 +220,7 @@ class Courier:
             raise
         except Exception as error:  # noqa: BLE001, a thread that ends would leave all that comes later undelivered
             self._batch = max(self._batch // 2, 1)  # a service that is slow may answer for fewer in time
-            return self._failed(taken, error)
+            return self._note_failure(taken, error)
         self._batch = min(2 * self._batch, _MAX_BATCH)
         self._failures = 0
         if troubles:
@@ -305,7 +305,7 @@ class Courier:
             what = "a reward" if isinstance(call, KeptReward) else "an activation"
             _log.warning("%s of %s is not taken: %s (this is said once, status() counts)", what, kind[0], error)
 
-    def _failed(self, calls: Sequence[KeptCall], error: Exception) -> float:
+    def _note_failure(self, calls: Sequence[KeptCall], error: Exception) -> float:
         pause = self._retry.pause(self._failures, random=self._random)
         self._failures += 1
         self._hold(calls, error, pause)

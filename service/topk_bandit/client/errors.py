@@ -245,7 +245,7 @@ def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, th
     It says all that the gRPC error says, so that it can be raised without it.
     """
     try:
-        found = _found(call.trailing_metadata() or ())
+        found = _find_details(call.trailing_metadata() or ())
     except DecodeError:  # not the service's own doing: the code still tells what there is to tell
         found = {}
     code, message = call.code(), call.details() or "no message"
@@ -257,7 +257,7 @@ def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, th
     return _error(ErrorDetails(code.name, message, **found))
 
 
-def _found(metadata: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _find_details(metadata: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in metadata:
         if key == _STATUS_KEY:

@@ -41,13 +41,13 @@ class AsyncHedged:
 
     async def __call__(self, request: Any, *, timeout: float, metadata: Any) -> Any:
         """Return the first answer, or raise the last error."""
-        attempts = {_started(self._first(request, timeout=timeout, metadata=metadata))}
+        attempts = {_start_attempt(self._first(request, timeout=timeout, metadata=metadata))}
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._after)
             if not done and timeout > self._after:
                 with suppress(grpc.aio.UsageError):  # the client was closed meanwhile: the first attempt tells
                     second = self._second(request, timeout=timeout - self._after, metadata=metadata)
-                    attempts.add(_started(second))
+                    attempts.add(_start_attempt(second))
             return await _first_answer(attempts)
         finally:
             for attempt in attempts:
@@ -55,7 +55,7 @@ class AsyncHedged:
             await asyncio.wait(attempts)
 
 
-def _started(call: Any) -> asyncio.Task[Any]:
+def _start_attempt(call: Any) -> asyncio.Task[Any]:
     async def ended() -> Any:
         return await call
 
@@ -66,12 +66,12 @@ async def _first_answer(attempts: Iterable[asyncio.Task[Any]]) -> Any:
     pending = set(attempts)
     while True:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for attempt in sorted(done, key=_failed):
-            if not (_failed(attempt) and pending):
+        for attempt in sorted(done, key=_has_failed):
+            if not (_has_failed(attempt) and pending):
                 return attempt.result()
 
 
-def _failed(attempt: asyncio.Task[Any]) -> bool:
+def _has_failed(attempt: asyncio.Task[Any]) -> bool:
     return attempt.cancelled() or attempt.exception() is not None
 
 

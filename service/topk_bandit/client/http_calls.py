@@ -131,17 +131,17 @@ def failure_of(http_status: int, body: bytes) -> HttpError:
         told = json.loads(body)
         status = Status(code=_NAMES[told["code"]], message=told.get("message", ""))
         for detail in told.get("details", ()):
-            status.details.add(type_url=_TYPES + detail["type"], value=_decoded(detail["value"]))
+            status.details.add(type_url=_TYPES + detail["type"], value=_decode_base64(detail["value"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         code = _CODES.get(http_status, grpc.StatusCode.UNKNOWN)
-        return HttpError(code, f"HTTP status {http_status}: {_shown(body)}")
+        return HttpError(code, f"HTTP status {http_status}: {_shorten_body(body)}")
     return HttpError(_STATUS_CODES[status.code], status.message, status)
 
 
-def _decoded(text: Any) -> bytes:  # noqa: ANN401 - whatever JSON has
+def _decode_base64(text: Any) -> bytes:  # noqa: ANN401 - whatever JSON has
     return b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
-def _shown(body: bytes) -> str:
+def _shorten_body(body: bytes) -> str:
     """Return the beginning of what somebody else answered."""
     return " ".join(body[:_MOST_TOLD].decode(errors="replace").split()) or "no message"

@@ -118,12 +118,12 @@ class OperatorOperations:
         request = pb.ImportEventsRequest(
             bandit=self._name(bandit), import_id=import_id, first_line=first_line, lines=lines
         )
-        return Operation(OperatorServiceStub, "ImportEvents", request, _imported)
+        return Operation(OperatorServiceStub, "ImportEvents", request, _read_imported)
 
     def skip(self, bandit: str, position: int, *, reason: str) -> Operation[SkippedEvent]:
         """Have an event passed over."""
         request = pb.SkipEventRequest(bandit=self._name(bandit), position=position, reason=reason)
-        return Operation(OperatorServiceStub, "SkipEvent", request, _skipped)
+        return Operation(OperatorServiceStub, "SkipEvent", request, _read_skipped)
 
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
@@ -143,18 +143,18 @@ def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:
 
 def _reasons(reasons: pb.Reasons) -> Reasons:
     return Reasons(
-        shown=_ranked(reasons.shown),
+        shown=_read_ranked(reasons.shown),
         offset=reasons.offset,
         context=reasons.context_part,
         items=tuple(ItemPart(one.item_id, one.position, one.own, one.content, one.prior) for one in reasons.items),
         pairs=tuple(PairPart(one.first_item_id, one.second_item_id, one.value) for one in reasons.pairs),
         beta=reasons.beta,
         chosen_again=reasons.chosen_again,
-        next_best=tuple(map(_ranked, reasons.next_best)),
+        next_best=tuple(map(_read_ranked, reasons.next_best)),
     )
 
 
-def _ranked(slate: pb.RankedSlate) -> RankedSlate:
+def _read_ranked(slate: pb.RankedSlate) -> RankedSlate:
     return RankedSlate(
         slate=tuple(slate.item_ids),
         mean=slate.mean,
@@ -165,7 +165,7 @@ def _ranked(slate: pb.RankedSlate) -> RankedSlate:
 
 
 def _top_slates(response: pb.ListTopSlatesResponse) -> TopSlates:
-    return TopSlates(tuple(map(_ranked, response.slates)), response.model_version)
+    return TopSlates(tuple(map(_read_ranked, response.slates)), response.model_version)
 
 
 def _tenants(response: pb.ListTenantsResponse) -> Page[str]:
@@ -241,11 +241,11 @@ def _state(response: pb.ExportStateResponse) -> Page[str]:
     return Page(tuple(response.lines), response.next_cursor)
 
 
-def _imported(response: pb.ImportEventsResponse) -> ImportedLines:
+def _read_imported(response: pb.ImportEventsResponse) -> ImportedLines:
     return ImportedLines(response.next_line, response.log_position)
 
 
-def _skipped(response: pb.SkipEventResponse) -> SkippedEvent:
+def _read_skipped(response: pb.SkipEventResponse) -> SkippedEvent:
     return SkippedEvent(response.model_version, response.log_position, response.problem)
 
 

@@ -160,7 +160,7 @@ class OutboxFile:
     def _add(self, *columns: str | float | None) -> None:
         with self._changing() as connection:
             if not self.is_in_place:
-                raise _failed(self._path, _DELETED)
+                raise _make_error(self._path, _DELETED)
             [(held,)] = connection.execute("SELECT calls FROM size")
             if held >= self._max_waiting:
                 raise _full(self._path, self._max_waiting)
@@ -234,13 +234,13 @@ class OutboxFile:
             try:
                 yield self._connection
             except sqlite3.Error as error:
-                raise _failed(self._path, error) from error
+                raise _make_error(self._path, error) from error
 
     def _open_again(self) -> sqlite3.Connection:
         if self._is_closed:
-            raise _failed(self._path, "is closed")
+            raise _make_error(self._path, "is closed")
         if not self.is_in_place:
-            raise _failed(self._path, _DELETED)
+            raise _make_error(self._path, _DELETED)
         return _open(self._path)
 
     @contextmanager
@@ -264,14 +264,14 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
-        raise _failed(path, error) from error
+        raise _make_error(path, error) from error
     try:
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # of macOS, where a plain sync does not reach the disk
     except sqlite3.Error as error:
         connection.close()
-        raise _failed(path, error) from error
+        raise _make_error(path, error) from error
     return connection
 
 
@@ -313,5 +313,5 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _failed(path: Path, error: sqlite3.Error | str) -> Unavailable:
+def _make_error(path: Path, error: sqlite3.Error | str) -> Unavailable:
     return Unavailable(ErrorDetails("UNAVAILABLE", f"the outbox {path}: {error}", reason="OUTBOX_FAILED"))

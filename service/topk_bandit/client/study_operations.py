@@ -160,7 +160,7 @@ class StudyOperations:
             request = pb.ImportAnswersRequest(
                 study=self._name(study), import_id=import_id, first_row=first_row, rows=map(_past_answer, part)
             )
-            yield Operation(PreferenceServiceStub, "ImportAnswers", request, partial(_imported, len(part)))
+            yield Operation(PreferenceServiceStub, "ImportAnswers", request, partial(_count_imported, len(part)))
             first_row += len(part)
 
     def get_answer_import(self, study: str, import_id: str) -> Operation[int]:
@@ -274,7 +274,7 @@ def _past_answer(past: PastAnswer) -> pb.PastAnswer:
     return row
 
 
-def _imported(count: int, response: pb.ImportAnswersResponse) -> ImportedAnswers:
+def _count_imported(count: int, response: pb.ImportAnswersResponse) -> ImportedAnswers:
     accepted = count if response.outcome == pb.ANSWER_OUTCOME_ACCEPTED else 0
     return ImportedAnswers(response.next_row, accepted, count - accepted)
 

@@ -65,12 +65,12 @@ def connect(given: argparse.Namespace, tenant: str) -> Client:
     ConfigurationError
         A file can't be read, the key is none, or nothing listens at the address.
     """
-    return _connected(Client, given, tenant)
+    return _make_client(Client, given, tenant)
 
 
 def connect_async(given: argparse.Namespace, tenant: str) -> AsyncClient:
     """Return an asynchronous client, as `connect` does; to be called inside the event loop that uses it."""
-    return _connected(AsyncClient, given, tenant)
+    return _make_client(AsyncClient, given, tenant)
 
 
 def key_of(given: argparse.Namespace) -> str | None:
@@ -78,7 +78,7 @@ def key_of(given: argparse.Namespace) -> str | None:
     return _read(given.key_file).decode(errors="replace").strip() if given.key_file else os.environ.get(KEY) or None
 
 
-def _connected(kind: type[T], given: argparse.Namespace, tenant: str) -> T:
+def _make_client(kind: type[T], given: argparse.Namespace, tenant: str) -> T:
     address = given.address or os.environ.get(ADDRESS) or _LOCAL
     key = key_of(given)
     _check_listens(address)

@@ -62,7 +62,7 @@ def examine(settings: Settings) -> int:
     console = Console(soft_wrap=True)
     findings = []
     for look in (_versions, _configuration, _access, _places, _store, _decision):
-        for finding in _looked(look, settings):
+        for finding in _try_look(look, settings):
             findings.append(finding)
             mark = "[red]wrong[/red]" if finding.problem else "[green]ok[/green]   "
             console.print(f"{mark} {finding.subject}: {finding.found}", highlight=False)
@@ -73,7 +73,7 @@ def examine(settings: Settings) -> int:
     return 1 if wrong else 0
 
 
-def _looked(look: Callable[[Settings], Iterator[_Finding]], settings: Settings) -> Iterator[_Finding]:
+def _try_look(look: Callable[[Settings], Iterator[_Finding]], settings: Settings) -> Iterator[_Finding]:
     try:
         yield from look(settings)
     except TopkBanditError as error:
@@ -153,9 +153,9 @@ def _memory(report: StoreReport) -> _Finding:
 def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         used = settings.redis_url or _running(settings.data_dir)
-        url = used or _embedded(settings, stack).url
+        url = used or _start_embedded(settings, stack).url
         before = time.time()
-        report, seconds, version, damaged, lost = asyncio.run(_reported(settings, url))
+        report, seconds, version, damaged, lost = asyncio.run(_examine_store(settings, url))
         # A store that was started for this is on another disk; the data folder's own is looked at by itself.
         writes = asyncio.run(_writes(settings, url)) if used else None
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
@@ -166,7 +166,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _memory(report)
     yield _data_version(version)
     yield _damage(damaged)
-    yield _lost(lost)
+    yield _describe_lost(lost)
     difference = report.clock_ms / 1e3 - before
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
@@ -195,7 +195,7 @@ def _data_version(version: int | None) -> _Finding:
     return _Finding("data version", str(version), problem)
 
 
-def _embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
+def _start_embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
     """Start the embedded store as serve would, but in a folder of its own: the real one is left as it is."""
     probe = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-doctor-")))
     return stack.enter_context(EmbeddedStore.start(probe, fsync=settings.fsync))
@@ -210,7 +210,7 @@ def _damage(damaged: Sequence[Damage]) -> _Finding:
     return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}{more}. {remedy}")
 
 
-def _lost(lost: Sequence[BanditName]) -> _Finding:
+def _describe_lost(lost: Sequence[BanditName]) -> _Finding:
     if not lost:
         return _Finding("lists", "every bandit is in the index of its tenant")
     more = f" and {len(lost) - MOST_TOLD} more" if len(lost) > MOST_TOLD else ""
@@ -220,7 +220,7 @@ def _lost(lost: Sequence[BanditName]) -> _Finding:
 
 
 @asynccontextmanager
-async def _connected(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
+async def _connect(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
     store = await RedisStore.connect(
         url,
         prefix=settings.key_prefix,
@@ -233,10 +233,10 @@ async def _connected(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
         await store.close()
 
 
-async def _reported(
+async def _examine_store(
     settings: Settings, url: str
 ) -> tuple[StoreReport, float, int | None, Sequence[Damage], Sequence[BanditName]]:
-    async with _connected(settings, url) as store:
+    async with _connect(settings, url) as store:
         start = time.perf_counter()
         report = await store.check()
         seconds = time.perf_counter() - start
@@ -248,7 +248,7 @@ async def _reported(
 async def _writes(settings: Settings, url: str) -> _Finding:
     """Write to the store as a reward does, again and again, and tell how long each is waited for here."""
     awaited = settings.awaited
-    async with _connected(settings, url) as store:
+    async with _connect(settings, url) as store:
         try:
             took = sorted(await store.time_writes(count=_WRITES))
         except TopkBanditError as error:

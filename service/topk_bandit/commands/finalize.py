@@ -32,7 +32,7 @@ def finalize(settings: Settings) -> int:
     """
     with ExitStack() as stack:
         url = settings.redis_url or stack.enter_context(reached(settings.data_dir, fsync=settings.fsync))
-        done = asyncio.run(_finalized(settings, url))
+        done = asyncio.run(_finalize_store(settings, url))
     if done.before is None:
         raise ConfigurationError("no service has used this store and key prefix yet: there is nothing to finalize")
     if done.older:
@@ -44,7 +44,7 @@ def finalize(settings: Settings) -> int:
     return 0
 
 
-async def _finalized(settings: Settings, url: str) -> Finalization:
+async def _finalize_store(settings: Settings, url: str) -> Finalization:
     store = await RedisStore.connect(
         url, prefix=settings.key_prefix, timeout=settings.store_timeout_seconds, durability=settings.awaited
     )

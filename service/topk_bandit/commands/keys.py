@@ -80,11 +80,11 @@ def _create(given: argparse.Namespace) -> int:
 
 def _list(given: argparse.Namespace) -> int:
     for key in read_keys(_file(given)).keys:
-        print(_shown(key))  # noqa: T201
+        print(_describe_key(key))  # noqa: T201
     return 0
 
 
-def _shown(key: Key) -> str:
+def _describe_key(key: Key) -> str:
     owner = "every tenant" if key.tenant == EVERY_TENANT else key.tenant
     return f"{key.id}  {owner}  {','.join(sorted(key.scopes))}  {key.created}"
 

@@ -41,13 +41,13 @@ def _repair(given: argparse.Namespace) -> int:
 
     report, copied = repair_log(given.data_dir) if given.yes else (examine_log(given.data_dir), None)
     cut = f"cut off {report.n_bytes - report.good_bytes} bytes; the log as it was is in {copied}"
-    print_lines([_told(report), *([cut] if copied else [])], sys.stdout)
+    print_lines([_describe_log(report), *([cut] if copied else [])], sys.stdout)
     if not (given.yes or report.is_good):
         raise InvalidArgumentError("--yes", "nothing was changed; what comes after that is lost then")
     return 0
 
 
-def _told(report: LogReport) -> str:
+def _describe_log(report: LogReport) -> str:
     if report.is_good:
         return f"{report.file}: {report.n_bytes} bytes, all of them good"
     return f"{report.file}: the first {report.good_bytes} of {report.n_bytes} bytes are good"

@@ -156,7 +156,7 @@ def profile_likelihood(
         Of the slope, if the rows have the h of a prior mean.
     """
     return _profile(
-        *_whitened(covariance, observed_rows, noise_factor(observed_rows)), observed_rows, ratios, prior=prior
+        *_whiten_observed(covariance, observed_rows, noise_factor(observed_rows)), observed_rows, ratios, prior=prior
     )
 
 
@@ -187,7 +187,7 @@ def noise_factor(observed_rows: ObservedRows) -> FloatArray | None:
     return None if observed_rows.noise_shape is None else np.asarray(np.linalg.cholesky(observed_rows.noise_shape))
 
 
-def _whitened(
+def _whiten_observed(
     covariance: FloatArray, observed_rows: ObservedRows, factor: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return W^-1 K_r W^-T, of which the lower triangle counts, and the targets times W^-T."""
@@ -254,7 +254,7 @@ def fit_noise(
         taken = told.known.gram(observed_rows.contexts, observed_rows.rankings)
         left = 1.0 - float(np.trace(taken)) / float(np.trace(covariance))
         covariance, observed_rows = covariance - taken, observed_rows.centre_on(told.known)
-    whitened, targets = _whitened(covariance, observed_rows, factor)
+    whitened, targets = _whiten_observed(covariance, observed_rows, factor)
     # Folding keeps this sum over all observations. Noise is relative to what there was before anything was known.
     unit = float(np.trace(whitened)) / (observed_rows.n_observations * to_own * left)
     unit = unit if unit > _SMALLEST_UNIT else 1.0

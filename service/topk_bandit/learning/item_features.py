@@ -102,7 +102,7 @@ class ItemFeatures:
         """Return the features under a schema that has all that the schema had; what is new is missing."""
         if schema == self.encoder.schema:
             return self
-        changed = self._recoded(self.encoder.with_schema(schema))
+        changed = self._recode_items(self.encoder.with_schema(schema))
         known = {feature.name for feature in self.encoder.schema}
         encoded, blank = changed.encoded.copy(), _blank_of(changed.encoder)
         for feature, block in zip(schema, find_blocks(schema), strict=True):
@@ -131,7 +131,7 @@ class ItemFeatures:
             new = self.encoder.encode(one).context
             if one.values and not np.allclose(new, self.encoded[place], rtol=_ROUNDING, atol=_ROUNDING):
                 encoder, taken = encoder.observe(one), taken + 1
-        changed = replace(self._recoded(encoder), taken=taken)
+        changed = replace(self._recode_items(encoder), taken=taken)
         encoded = changed.encoded.copy()
         for place, one in zip(places.tolist(), features, strict=True):
             encoded[place] = encoder.encode(one).context
@@ -140,7 +140,7 @@ class ItemFeatures:
         is_time = any(self.taken < count <= taken for count in COUNTS)
         return _centre(changed) if is_time or not encoder.encodes_alike(self.encoder) else changed
 
-    def _recoded(self, encoder: Encoder) -> ItemFeatures:
+    def _recode_items(self, encoder: Encoder) -> ItemFeatures:
         """Return what another encoder would have made of the same items, but for what was clamped."""
         if encoder.encodes_alike(self.encoder):
             return replace(self, encoder=encoder)

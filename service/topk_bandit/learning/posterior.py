@@ -355,7 +355,7 @@ class Posterior:
         InvalidArgumentError
             Shapes that do not fit, indices that are no ranking, numbers that are not finite.
         """
-        rows, orders = self._validated(contexts, rankings)
+        rows, orders = self._validate_rows(contexts, rankings)
         values = np.atleast_1d(_real(rewards, field="rewards"))
         if values.shape != (len(orders),):
             raise InvalidArgumentError("rewards", f"expected shape ({len(orders)},), got {np.shape(rewards)}")
@@ -376,7 +376,7 @@ class Posterior:
             As for `observe`.
         """
         posterior = self
-        for context, ranking in zip(*self._validated(contexts, rankings), strict=True):
+        for context, ranking in zip(*self._validate_rows(contexts, rankings), strict=True):
             posterior = posterior._with_pending(context, ranking)
         return posterior
 
@@ -401,7 +401,7 @@ class Posterior:
         n, old = self.n_rows, self._pending
         factor = old.factor.copy()
         rotations = kendall.rotate_to_front(factor, chosen)
-        whitened, first = _rotated(old.whitened, _moved(len(old.whitened), n + chosen, n), rotations, gone=0)
+        whitened, first = _rotate_rows(old.whitened, _move_row(len(old.whitened), n + chosen, n), rotations, gone=0)
         row = first[: n + 1]
         context, ranking = old.contexts[chosen], old.rankings[chosen]
         targets = self._targets_of(context, ranking, value)
@@ -466,7 +466,7 @@ class Posterior:
         factor = old.factor.copy()
         rotations = kendall.rotate_out(factor, chosen)
         others = np.delete(np.arange(len(old.whitened)), n + chosen)
-        whitened, _ = _rotated(old.whitened, others, rotations, gone=old.size - 1)
+        whitened, _ = _rotate_rows(old.whitened, others, rotations, gone=old.size - 1)
         return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened))
 
     def rescaled(self, *, offset: float, amplitude: float, slope: float = 0.0) -> Posterior:
@@ -773,7 +773,7 @@ class Posterior:
             raise InvalidArgumentError("contexts", "expected finite numbers")
         return array
 
-    def _validated(self, contexts: ArrayLike, rankings: ArrayLike) -> tuple[FloatArray, Rankings]:
+    def _validate_rows(self, contexts: ArrayLike, rankings: ArrayLike) -> tuple[FloatArray, Rankings]:
         orders = validated_rankings(rankings, n_items=self.kernel.n_items, slate_size=self.kernel.slate_size)
         rows = self._validated_contexts(contexts)
         if len(rows) != len(orders):
@@ -870,7 +870,7 @@ def _content_of(kernel: KendallKernel, rankings: Rankings) -> FloatArray:
     return np.zeros((len(rankings), 0)) if content is None else content.of_slates(rankings)
 
 
-def _moved(count: int, source: int, target: int) -> NDArray[np.intp]:
+def _move_row(count: int, source: int, target: int) -> NDArray[np.intp]:
     """Return 0 .. count - 1 with `source` taken out and put in again at place `target`, which is not after it."""
     order = np.arange(count)
     order[target + 1 : source + 1] = order[target:source]
@@ -878,7 +878,7 @@ def _moved(count: int, source: int, target: int) -> NDArray[np.intp]:
     return order
 
 
-def _rotated(
+def _rotate_rows(
     whitened: FloatArray, order: NDArray[np.intp], rotations: FloatArray, *, gone: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rows `order` of M', rotated: all columns but `gone`, and that one."""

@@ -112,11 +112,11 @@ def maximiser(function: SlateFunction, *, starts: Rankings, rng: np.random.Gener
         return np.array(best, dtype=np.int32)
     drawn = random_rankings(np.arange(n_items), slate_size=k, count=_RANDOM_STARTS, rng=rng)
     promising = starts[np.argsort(-function.values(starts), kind="stable")[:_GIVEN_STARTS]]
-    ends = _climbed(function, np.concatenate([promising.astype(np.int32), drawn]))
+    ends = _climb_from(function, np.concatenate([promising.astype(np.int32), drawn]))
     return np.asarray(ends[int(np.argmax(function.values(ends)))])
 
 
-def _climbed(function: SlateFunction, starts: Rankings) -> Rankings:
+def _climb_from(function: SlateFunction, starts: Rankings) -> Rankings:
     """Return where climbs from `starts` (A, k) end."""
     slates, pairs = starts.copy(), np.ascontiguousarray(function.pair_scores)
     singles, turned = np.ascontiguousarray(function.position_scores), np.ascontiguousarray(pairs.T)

@@ -102,13 +102,13 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         url = await _store_url(connection)
         stopped = asyncio.Event()
         loop.add_reader(connection.fileno(), stopped.set)
-        found = await _connected(settings, url, stopped, metrics) if url else None
+        found = await _connect(settings, url, stopped, metrics) if url else None
         if found is None:
             return
         connected, upgrades = found
         stack.push_async_callback(connected.close)
         stack.push_async_callback(upgrades.leave)
-        servers = _assembled(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
+        servers = _assemble_servers(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
@@ -120,12 +120,12 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
         _send(connection, Ready())
-        await _served(stopped, upgrades, connection)
+        await _await_stop(stopped, upgrades, connection)
         loop.remove_reader(connection.fileno())
         await servers.drain(settings.drain_seconds)
 
 
-async def _served(stopped: asyncio.Event, upgrades: UpgradeWatch, connection: Connection) -> None:
+async def _await_stop(stopped: asyncio.Event, upgrades: UpgradeWatch, connection: Connection) -> None:
     """Return once the supervisor says stop, or is told that the store's data are for newer programs."""
     stopping, watching = asyncio.create_task(stopped.wait()), asyncio.create_task(upgrades.run())
     await asyncio.wait({stopping, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -206,15 +206,15 @@ async def _store_url(connection: Connection) -> str:
     return message.url if isinstance(message, StoreAt) else ""
 
 
-async def _connected(
+async def _connect(
     settings: Settings, url: str, stopped: asyncio.Event, metrics: Metrics
 ) -> tuple[RedisStore, UpgradeWatch] | None:
     """Connect, however long the store is away: a worker that restarts meanwhile must not give up; None once stopped."""
     waits = False
     while not stopped.is_set():
         try:
-            connected = await _examined(await _opened(settings, url))
-            upgrades = await _noted(connected, metrics)
+            connected = await _examine_store(await _open_store(settings, url))
+            upgrades = await _note_worker(connected, metrics)
         except UnavailableError as error:
             if not waits:
                 _log.warning("waiting for the store: %s", error)
@@ -228,7 +228,7 @@ async def _connected(
     return None
 
 
-async def _opened(settings: Settings, url: str) -> RedisStore:
+async def _open_store(settings: Settings, url: str) -> RedisStore:
     return await RedisStore.connect(
         url,
         prefix=settings.key_prefix,
@@ -239,7 +239,7 @@ async def _opened(settings: Settings, url: str) -> RedisStore:
     )
 
 
-async def _examined(store: RedisStore) -> RedisStore:
+async def _examine_store(store: RedisStore) -> RedisStore:
     """Return a store that can keep its promises, or close it and raise: UnavailableError if it may be able to soon."""
     try:
         report = await store.check()
@@ -255,7 +255,7 @@ async def _examined(store: RedisStore) -> RedisStore:
     return store
 
 
-async def _noted(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
+async def _note_worker(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
     """Note this worker in a store whose data version it can write, or close the store and raise."""
     about = f"{metadata.version('topk-bandit')} on {platform.node()}/{os.getpid()}"
     upgrades = UpgradeWatch(store.programs(_new_id(), about=about), hooks=metrics)
@@ -267,7 +267,7 @@ async def _noted(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
     return upgrades
 
 
-def _assembled(
+def _assemble_servers(
     settings: Settings,
     spec: WorkerSpec,
     connected: RedisStore,

@@ -331,11 +331,11 @@ class Metrics(Hooks):
 
     def rpc_started(self, service: str, method: str) -> None:
         """Note that a call arrived."""
-        self._series(self._started, *self._known(service, method)).inc()
+        self._series(self._started, *self._name_method(service, method)).inc()
 
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call was answered with a status code, by name (``"NOT_FOUND"``), so long after it arrived."""
-        call = self._known(service, method)
+        call = self._name_method(service, method)
         self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
         self._series(self._handling, *call).observe(seconds, _exemplar_of_call())
         if not service.startswith(_PROBES):
@@ -353,7 +353,7 @@ class Metrics(Hooks):
         self._series(self._phases, "queue").observe(queue_seconds)
         self._series(self._phases, "encode").observe(encode_seconds)
 
-    def _known(self, service: str, method: str) -> tuple[str, str]:
+    def _name_method(self, service: str, method: str) -> tuple[str, str]:
         return (service, method) if (service, method) in self._methods else _UNKNOWN_METHOD
 
     def decided(self, recommendation: Recommendation, seconds: float) -> None:  # noqa: ARG002

@@ -41,10 +41,10 @@ def _quotas(tenant: str, table: Any) -> dict[Quota, int]:  # noqa: ANN401 - what
         raise ConfigurationError(f"{tenant!r} is no tenant: {TENANT_RULE}")
     if not isinstance(table, dict):
         raise ConfigurationError(f"{tenant} is no table; write [{tenant}], and its quotas below")
-    return {_named(tenant, name): _limit(f"{tenant}.{name}", value) for name, value in table.items()}
+    return {_parse_quota(tenant, name): _limit(f"{tenant}.{name}", value) for name, value in table.items()}
 
 
-def _named(tenant: str, name: str) -> Quota:
+def _parse_quota(tenant: str, name: str) -> Quota:
     if name not in list(Quota):
         hint = f'; quote a tenant with dots: ["{tenant}.{name}"]' if "." not in tenant else ""
         raise ConfigurationError(f"{tenant}.{name} is none of {', '.join(Quota)}{hint}")

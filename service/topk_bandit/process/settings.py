@@ -223,13 +223,13 @@ def _file(value: object) -> Path | None:
     return path
 
 
-def _listed(value: object) -> tuple[str, ...]:
+def _split_list(value: object) -> tuple[str, ...]:
     texts = value if isinstance(value, list | tuple) else _text(value).split(",")
     return tuple(text.strip() for text in texts if text.strip())
 
 
 def _origins(value: object) -> tuple[str, ...]:
-    origins = _listed(value)
+    origins = _split_list(value)
     for origin in origins:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise ValueError(f"{origin!r} is not an origin such as https://shop.example")
@@ -237,7 +237,7 @@ def _origins(value: object) -> tuple[str, ...]:
 
 
 def _tenants(value: object) -> tuple[str, ...]:
-    tenants = tuple(dict.fromkeys(_listed(value)))
+    tenants = tuple(dict.fromkeys(_split_list(value)))
     for tenant in tenants:
         if not TENANT.fullmatch(tenant):
             raise ValueError(f"{tenant!r} is no tenant: {TENANT_RULE}")
@@ -539,11 +539,11 @@ class Settings:
 
     def redacted(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""
-        shown = {name: _told(value) for name, value in _values_of(self).items()}
+        shown = {name: _write_value(value) for name, value in _values_of(self).items()}
         return shown | {"redis_url": str(StoreUrl.parse(self.redis_url)) if self.redis_url else ""}
 
 
-def _told(value: object) -> str:
+def _write_value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(value)
     return "" if value is None else str(value)
@@ -558,14 +558,14 @@ def _parse(declared: Field[object], value: object, *, origin: str | None) -> obj
     try:
         return _of(declared).parse(value)
     except ValueError as error:
-        raise ConfigurationError(f"{_named(declared.name, origin)}: {error}") from None
+        raise ConfigurationError(f"{_name_with_origin(declared.name, origin)}: {error}") from None
 
 
 def _of(declared: Field[object]) -> _About:
     return cast("_About", declared.metadata["about"])
 
 
-def _named(name: str, origin: str | None) -> str:
+def _name_with_origin(name: str, origin: str | None) -> str:
     return name if origin is None else f"{name} (from {origin})"
 
 
@@ -573,10 +573,12 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
     """Refuse values that are good by themselves and not together."""
     for one, other in (("tls_certificate", "tls_private_key"), ("tls_private_key", "tls_certificate")):
         if values.get(one) is not None and values.get(other) is None:
-            raise ConfigurationError(f"{_named(one, origins.get(one))}: {other} is missing; set both or neither")
+            raise ConfigurationError(
+                f"{_name_with_origin(one, origins.get(one))}: {other} is missing; set both or neither"
+            )
     most, all_of_them = values.get("bandit_memory_mib"), values.get("worker_memory_mib")
     if isinstance(most, int) and isinstance(all_of_them, int) and most > all_of_them:
-        name = _named("worker_memory_mib", origins.get("worker_memory_mib"))
+        name = _name_with_origin("worker_memory_mib", origins.get("worker_memory_mib"))
         raise ConfigurationError(f"{name}: {all_of_them} is less than bandit_memory_mib, {most}")
     _check_client_certificates(values, origins)
     _check_durability(values, origins)
@@ -588,7 +590,9 @@ def _check_together(values: Mapping[str, object], origins: Mapping[str, str]) ->
         if not isinstance(address, Address) or address.port == 0:
             continue
         if address in taken:
-            raise ConfigurationError(f"{_named(name, origins.get(name))}: {address} is where {taken[address]} served")
+            raise ConfigurationError(
+                f"{_name_with_origin(name, origins.get(name))}: {address} is where {taken[address]} served"
+            )
         taken[address] = what
 
 
@@ -596,7 +600,7 @@ def _check_client_certificates(values: Mapping[str, object], origins: Mapping[st
     """Refuse names of callers where nobody asks for them."""
     for one, needed in (("client_identities", "tls_client_ca"), ("tls_client_ca", "tls_certificate")):
         if values.get(one) is not None and values.get(needed) is None:
-            raise ConfigurationError(f"{_named(one, origins.get(one))}: needs {needed}")
+            raise ConfigurationError(f"{_name_with_origin(one, origins.get(one))}: needs {needed}")
 
 
 def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
@@ -604,7 +608,7 @@ def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) 
     wanted = values.get("durability")
     if not isinstance(wanted, Durability) or values.get("redis_url"):
         return
-    name = _named("durability", origins.get("durability"))
+    name = _name_with_origin("durability", origins.get("durability"))
     if wanted.replicas:
         raise ConfigurationError(f"{name}: the embedded store has no replicas for {wanted}; give a redis_url")
     if wanted.synced and values.get("fsync") == "everysec":
@@ -613,7 +617,7 @@ def _check_durability(values: Mapping[str, object], origins: Mapping[str, str]) 
 
 def _check_traces(values: Mapping[str, object], origins: Mapping[str, str]) -> None:
     """Refuse to send what needs packages that are not installed."""
-    name = _named("traces", origins.get("traces"))
+    name = _name_with_origin("traces", origins.get("traces"))
     if values.get("traces") and (problem := missing(_SENDS_TRACES, name, extra="traces")):
         raise ConfigurationError(problem)
 
@@ -625,7 +629,7 @@ def _check_call_quotas(values: Mapping[str, object], origins: Mapping[str, str])
         nobody = values.get("keys_file") is None and values.get("client_identities") is None
         if values.get(name) is not None and nobody:
             needed = "needs keys_file or client_identities, to know whose calls they are"
-            raise ConfigurationError(f"{_named(name, origins.get(name))}: {needed}")
+            raise ConfigurationError(f"{_name_with_origin(name, origins.get(name))}: {needed}")
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
@@ -671,7 +675,7 @@ class Setting(NamedTuple):
 
 def explain(namespace: Namespace, environ: Mapping[str, str]) -> list[Setting]:
     """Return each setting with its value and where that came from; see `load`."""
-    given = _given(namespace, environ)
+    given = _gather_values(namespace, environ)
     shown = _settings(given, environ).redacted()
     return [Setting(name, value, given[name][1] if name in given else "default") for name, value in shown.items()]
 
@@ -691,10 +695,10 @@ def load(namespace: Namespace, environ: Mapping[str, str]) -> Settings:
     ConfigurationError
         A value can't be used, or a key or variable is none of ours; the message says which and where it came from.
     """
-    return _settings(_given(namespace, environ), environ)
+    return _settings(_gather_values(namespace, environ), environ)
 
 
-def _given(namespace: Namespace, environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+def _gather_values(namespace: Namespace, environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     """Return the values that somebody gave, each with where it came from."""
     variables = _variables(environ)
     flags = {name: value for name in _names() if (value := getattr(namespace, name, None)) is not None}

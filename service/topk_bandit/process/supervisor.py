@@ -273,7 +273,7 @@ class Supervisor:
             else:
                 _log.error("worker %s died", one.spec.number, extra={"exit_code": one.process.exitcode})
                 self._restarts["died"] += 1
-            self._workers[index] = self._replaced(one)
+            self._workers[index] = self._replace_worker(one)
 
     def _hear(self, one: WorkerProcess) -> None:
         """Take in all that a worker says; raise if no worker of this program can serve any more."""
@@ -283,7 +283,7 @@ class Supervisor:
             if isinstance(message, GaveUp):
                 return
 
-    def _replaced(self, one: WorkerProcess) -> WorkerProcess:
+    def _replace_worker(self, one: WorkerProcess) -> WorkerProcess:
         one.process.kill()
         one.end(RESTART_PAUSE_SECONDS)
         forget_worker(one.spec.metrics_folder, worker=one.spec.number)

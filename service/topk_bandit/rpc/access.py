@@ -162,14 +162,14 @@ class Access:
         """Return whose call it is; None if it shows no key that is known, or more than one, nor a known certificate."""
         if self.keys is None and self.identities is None:
             return _ANYBODY
-        shown = _shown(caller)
+        shown = _read_authorization(caller)
         if not shown and self.identities is not None:
             return self.identities.find(names_in(caller.auth_context()))
         text = shown[0] if len(shown) == 1 else None
         return self.keys.find(text) if self.keys is not None and isinstance(text, str) else None
 
     def _unknown(self, caller: Caller) -> UnauthenticatedError:
-        by_certificate = self.identities is not None and not _shown(caller)
+        by_certificate = self.identities is not None and not _read_authorization(caller)
         return UnauthenticatedError(names_in(caller.auth_context()) if by_certificate else ())
 
     def admit(self, method: str, rule: Rule | None, caller: Caller) -> Admission:
@@ -192,7 +192,7 @@ class Access:
         return Admission(key, rule, method)
 
 
-def _shown(caller: Caller) -> list[str | bytes]:
+def _read_authorization(caller: Caller) -> list[str | bytes]:
     return [value for name, value in caller.invocation_metadata() or () if name == "authorization"]
 
 

@@ -103,7 +103,7 @@ def _pieces(body: bytes, bits: int) -> Iterator[bytes]:
         if unpacker.eof:
             unpacker, members = zlib.decompressobj(bits), members + 1
         part = left[at : at + PIECE_BYTES]
-        yield from _fed(unpacker, part)
+        yield from _unpack_piece(unpacker, part)
         at += len(part) - len(unpacker.unused_data)
         if members > MOST_MEMBERS:
             raise BrokenBodyError
@@ -111,7 +111,7 @@ def _pieces(body: bytes, bits: int) -> Iterator[bytes]:
         raise BrokenBodyError
 
 
-def _fed(unpacker: zlib._Decompress, packed: bytes | memoryview) -> Iterator[bytes]:
+def _unpack_piece(unpacker: zlib._Decompress, packed: bytes | memoryview) -> Iterator[bytes]:
     """Yield what a piece of a body adds, until it is used up or a member ends in it."""
     piece = b""
     while not unpacker.eof and (packed or len(piece) == PIECE_BYTES):

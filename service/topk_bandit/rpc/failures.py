@@ -68,10 +68,10 @@ class Failure:
     @property
     def message(self) -> str:
         """What a person reads."""
-        return _cut(f"{self.field}: {self.problem}" if self.field else self.problem)
+        return _shorten(f"{self.field}: {self.problem}" if self.field else self.problem)
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 3]}..."
 
 
@@ -147,7 +147,7 @@ def status(failure: Failure) -> status_pb2.Status:
 
 def _details(failure: Failure) -> Iterator[Message]:
     if failure.field:
-        blamed = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_cut(failure.problem))
+        blamed = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_shorten(failure.problem))
         yield error_details_pb2.BadRequest(field_violations=[blamed])
     if failure.reason:
         metadata = {name: str(number) for name, number in failure.numbers.items()}
@@ -161,7 +161,7 @@ def _details(failure: Failure) -> Iterator[Message]:
         delay.FromNanoseconds(round(failure.retry_after * 1e9))
         yield error_details_pb2.RetryInfo(retry_delay=delay)
     if failure.resource:
-        yield error_details_pb2.ResourceInfo(resource_name=_cut(failure.resource))
+        yield error_details_pb2.ResourceInfo(resource_name=_shorten(failure.resource))
 
 
 def reward_error(failure: Failure) -> pb.RewardError:

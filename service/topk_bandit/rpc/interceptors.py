@@ -264,9 +264,9 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
     ) -> Handler:
         """Return the method's handler with the guard around it."""
         known = self._handlers.get(details.method)
-        return known or self._guarded(details.method, await continuation(details))
+        return known or self._guard_handler(details.method, await continuation(details))
 
-    def _guarded(self, method: str, handler: Handler) -> Handler:
+    def _guard_handler(self, method: str, handler: Handler) -> Handler:
         streams = handler is not None and (handler.request_streaming or handler.response_streaming)
         if handler is None or (streams and method.startswith(_EXEMPT)):
             return handler
@@ -358,7 +358,7 @@ class GuardedMethod:
     ) -> bytes | Failure:
         outcome: bytes | Failure | None = None
         try:
-            outcome = await self._answered(payload, context, admission, started)
+            outcome = await self._answer_call(payload, context, admission, started)
         finally:
             # What is told is what was done, whether or not the client was there to hear it.
             call.resource = admission.resource[:LONGEST_NAME]
@@ -366,11 +366,11 @@ class GuardedMethod:
             admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
         return outcome
 
-    async def _answered(
+    async def _answer_call(
         self, payload: bytes, context: Context, admission: Admission, started: float
     ) -> bytes | Failure:
         try:
-            return await self._handled(payload, context, admission, started)
+            return await self._handle_request(payload, context, admission, started)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -382,10 +382,10 @@ class GuardedMethod:
         except Exception as error:  # noqa: BLE001, every error becomes a status here
             return self._failure(error)
 
-    async def _handled(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
+    async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
         clock = self._guard.clock
         begun = clock()
-        request = self._parsed(payload)
+        request = self._parse_request(payload)
         admission.permit(request)
         parsed = clock()
         response = await self._handler.unary_unary(request, context)
@@ -399,7 +399,7 @@ class GuardedMethod:
             self._guard.hooks.quota_refused(error.quota, error.tenant)
         return self._guard.failures.failure(error, call=self._full_name)
 
-    def _parsed(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
+    def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
         try:
             return self._handler.request_deserializer(payload)
         except DecodeError as error:

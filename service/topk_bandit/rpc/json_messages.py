@@ -95,14 +95,14 @@ def error_to_json(status: Status) -> tuple[int, bytes]:
             {
                 "type": detail.type_url.rpartition("/")[2],
                 "value": b64encode(detail.value).decode().rstrip("="),
-                "debug": _shown(detail),
+                "debug": _read_detail(detail),
             }
             for detail in status.details
         ]
     return HTTP_STATUS[code], text_of(told)
 
 
-def _shown(detail: Message) -> dict[str, Any]:
+def _read_detail(detail: Message) -> dict[str, Any]:
     """Return a detail as a person reads it."""
     return {name: value for name, value in json_format.MessageToDict(detail).items() if name != "@type"}
 

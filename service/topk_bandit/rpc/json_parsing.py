@@ -69,7 +69,7 @@ def parser_of(descriptor: Descriptor) -> Callable[[Any], Message]:
 
     def parse(told: Any) -> Message:  # noqa: ANN401 - whatever JSON holds
         values: dict[str, Any] = {}
-        for key, value in _checked(told, dict).items():
+        for key, value in _check_kind(told, dict).items():
             name, read = readers[key]
             if name in values:
                 raise ValueError("a field is there by both its names")
@@ -132,7 +132,7 @@ def _leave(_told: Any) -> Any:  # noqa: ANN401
     raise ValueError("a field of this kind is not read here")
 
 
-def _checked(told: Any, kind: type) -> Any:  # noqa: ANN401
+def _check_kind(told: Any, kind: type) -> Any:  # noqa: ANN401
     """Return what is of exactly this kind: to the message's own checks a boolean is a number, and a text a list."""
     if type(told) is not kind:
         raise TypeError("not of the kind that is usual")
@@ -140,28 +140,28 @@ def _checked(told: Any, kind: type) -> Any:  # noqa: ANN401
 
 
 def _read_list(read: Read, told: Any) -> list[Any]:  # noqa: ANN401
-    return [read(value) for value in _checked(told, list)]
+    return [read(value) for value in _check_kind(told, list)]
 
 
 def _read_numbers(told: Any) -> Any:  # noqa: ANN401
     """Return a list of numbers; what is no number can't be added, nor is a sum with one that is not finite."""
-    return _finite(told, sum(_checked(told, list)))
+    return _finite(told, sum(_check_kind(told, list)))
 
 
 def _read_map(read: Read, told: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {key: read(value) for key, value in _checked(told, dict).items()}
+    return {key: read(value) for key, value in _check_kind(told, dict).items()}
 
 
 def _read_text_of(message_class: type[Any], told: Any) -> Message:  # noqa: ANN401
     message: Message = message_class()
-    message.FromJsonString(_checked(told, str))  # type: ignore[attr-defined]
+    message.FromJsonString(_check_kind(told, str))  # type: ignore[attr-defined]
     return message
 
 
 def _read_whole_number(told: Any) -> int:  # noqa: ANN401
     if type(told) is str and len(told) <= _LONGEST_NUMBER and told.isascii() and told.isdigit():
         return int(told)
-    number: int = _checked(told, int)
+    number: int = _check_kind(told, int)
     return number
 
 
@@ -172,7 +172,7 @@ def _finite(told: Any, number: float) -> Any:  # noqa: ANN401
 
 
 _READERS: dict[int, Read] = {
-    FieldDescriptor.TYPE_STRING: lambda told: _checked(told, str),
-    FieldDescriptor.TYPE_BOOL: lambda told: _checked(told, bool),
+    FieldDescriptor.TYPE_STRING: lambda told: _check_kind(told, str),
+    FieldDescriptor.TYPE_BOOL: lambda told: _check_kind(told, bool),
     FieldDescriptor.TYPE_DOUBLE: lambda told: _finite(told, told),
 }

@@ -110,18 +110,18 @@ def _reasons(reasons: Reasons) -> pb.Reasons:
         for one in reasons.pairs
     )
     return pb.Reasons(
-        shown=_ranked(reasons.shown),
+        shown=_write_ranked(reasons.shown),
         offset=reasons.offset,
         context_part=reasons.context,
         items=items,
         pairs=pairs,
         beta=reasons.beta,
         chosen_again=reasons.chosen_again,
-        next_best=map(_ranked, reasons.next_best),
+        next_best=map(_write_ranked, reasons.next_best),
     )
 
 
-def _ranked(slate: RankedSlate) -> pb.RankedSlate:
+def _write_ranked(slate: RankedSlate) -> pb.RankedSlate:
     return pb.RankedSlate(
         item_ids=slate.slate,
         mean=slate.mean,
@@ -140,7 +140,7 @@ def top_slates_request(request: pb.ListTopSlatesRequest) -> tuple[BanditName, Co
 
 def top_slates_to_proto(version: int, slates: Sequence[RankedSlate]) -> pb.ListTopSlatesResponse:
     """Return the reply to a ListTopSlates."""
-    return pb.ListTopSlatesResponse(slates=map(_ranked, slates), model_version=version)
+    return pb.ListTopSlatesResponse(slates=map(_write_ranked, slates), model_version=version)
 
 
 def tenant_page(request: pb.ListTenantsRequest) -> PageRequest:

@@ -95,7 +95,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         taken = iter(await self._use_cases.submit_answers(name, good))
         response = pb.SubmitAnswersResponse()
         for index, entry in enumerate(entries):
-            outcome = entry if isinstance(entry, InvalidArgumentError) else _placed(index, next(taken))
+            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(index, next(taken))
             response.results.append(self._result(outcome))
         return response
 
@@ -136,7 +136,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         return pb.ImportStudyResponse(next_line=receipt.next_line, log_position=receipt.log_position)
 
 
-def _placed(index: int, outcome: AnswerOutcome | TopkBanditError) -> AnswerOutcome | TopkBanditError:
+def _place_problem(index: int, outcome: AnswerOutcome | TopkBanditError) -> AnswerOutcome | TopkBanditError:
     return converters.below_answer(index, outcome) if isinstance(outcome, InvalidArgumentError) else outcome
 
 

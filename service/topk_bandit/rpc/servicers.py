@@ -103,7 +103,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         outcomes = iter(await self._use_cases.rewards(name, posted) if posted else ())
         response = recommender_pb.BatchRewardResponse()
         for index, entry in enumerate(entries):
-            outcome = entry if isinstance(entry, InvalidArgumentError) else _placed(next(outcomes), index)
+            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), index)
             response.results.append(self._result(outcome))
         return response
 
@@ -114,7 +114,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
 
 
-def _placed(outcome: RewardReceipt | Exception, index: int) -> RewardReceipt | Exception:
+def _place_problem(outcome: RewardReceipt | Exception, index: int) -> RewardReceipt | Exception:
     """Return what became of an entry, with the path of the bad field as the caller wrote it."""
     if isinstance(outcome, InvalidArgumentError):
         return InvalidArgumentError(f"rewards[{index}].{outcome.field}", outcome.problem)

@@ -61,11 +61,11 @@ _UNKNOWN_ROWS = "0"
 
 def settings_of(arrival: Arrival) -> BanditSettings:
     """Return the settings of a bandit as of the newest event that has arrived."""
-    return _decoded(arrival.settings)
+    return _decode_settings(arrival.settings)
 
 
 @lru_cache(maxsize=64)
-def _decoded(text: str) -> BanditSettings:
+def _decode_settings(text: str) -> BanditSettings:
     return decode_settings(text.encode())
 
 
@@ -271,9 +271,9 @@ def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> 
         case RewardCollected(_, reward_id, value):
             _collect(after, reward_id, value, position=logged.position)
         case RewardAmended(_, value):
-            after = _amended(after, value, position=logged.position)
+            after = _amend_record(after, value, position=logged.position)
         case Rewarded(_, value, _):
-            after = _rewarded(after, value, logged)
+            after = _reward_record(after, value, logged)
         case Expired():
             after = replace(known, state=RecordState.EXPIRED, closed_ms=logged.at_ms)
         case Lapsed():
@@ -289,14 +289,14 @@ def _collect(recorded: Recorded, reward_id: str, value: float | None, *, positio
         recorded.rewards.append(PostedReward(reward_id, value, value, position))
 
 
-def _rewarded(recorded: Recorded, value: float, logged: LoggedEvent) -> Recorded:
+def _reward_record(recorded: Recorded, value: float, logged: LoggedEvent) -> Recorded:
     reward = PostedReward("", value, value, logged.position)
     return replace(
         recorded, state=RecordState.REWARDED, rewards=[reward], position=logged.position, closed_ms=logged.at_ms
     )
 
 
-def _amended(recorded: Recorded, value: float | None, *, position: int) -> Recorded:
+def _amend_record(recorded: Recorded, value: float | None, *, position: int) -> Recorded:
     for reward in recorded.rewards:
         reward.value = value
     return replace(recorded, state=RecordState.VOID if value is None else RecordState.REWARDED, position=position)

@@ -284,11 +284,11 @@ def _settings_document(settings: BanditSettings) -> Document:
         "reward_wait_ms": settings.reward_wait_ms,
         "default_reward": None if default is None else plain(default),
         "half_life_ms": settings.half_life_ms,
-        **_told(beside),
+        **_drop_nulls(beside),
     }
 
 
-def _told(document: Document) -> Document:
+def _drop_nulls(document: Document) -> Document:
     return {name: value for name, value in document.items() if value is not None}
 
 
@@ -390,7 +390,7 @@ def _request(request_id: str, context: ContextLayout, candidates: tuple[str, ...
     return RecommendationRequest(request_id, read_context(context), candidates)
 
 
-def _shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> Shown:
+def _make_shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> Shown:
     return Shown(read_context(context), slate, at_ms)
 
 
@@ -400,7 +400,7 @@ def _past_slate(
     return PastSlate(read_context(context), slate, reward, known(at_ms), known(propensity))
 
 
-def _expired(recommendation_id: str, default: float | None, shown: Shown | None) -> Expired:
+def _make_expired(recommendation_id: str, default: float | None, shown: Shown | None) -> Expired:
     if (shown is None) != (default is None):
         raise CorruptDataError("of the stored fields default_reward and shown one is null")
     return Expired(recommendation_id, default, shown)
@@ -415,7 +415,7 @@ _PARTS = {
 }
 _PARTS |= {
     "RecommendationRequest": derive(RecommendationRequest, of=_request, parts=_PARTS),
-    "Shown": derive(Shown, of=_shown, parts=_PARTS),
+    "Shown": derive(Shown, of=_make_shown, parts=_PARTS),
     "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity")),
 }
 _TAGS: dict[type[Event], str] = {
@@ -435,7 +435,9 @@ _TAGS: dict[type[Event], str] = {
 }
 _LEFT_OUT = ("prior",)
 _LAYOUTS = {
-    kind: derive(kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_expired if kind is Expired else kind)
+    kind: derive(
+        kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_make_expired if kind is Expired else kind
+    )
     for kind, tag in _TAGS.items()
 }
 _decode_event: Callable[[bytes], Event] = decoder(any_of(_LAYOUTS.values()))
@@ -453,12 +455,12 @@ _decode_features: Callable[[bytes], FeaturesLayout] = decoder(Annotated[Features
 
 def _event_document(event: Event) -> Document:
     values = ((name, getattr(event, name)) for name in event.__dataclass_fields__)
-    return {name: _written(value) for name, value in values if name not in _LEFT_OUT or value is not None}
+    return {name: _write_value(value) for name, value in values if name not in _LEFT_OUT or value is not None}
 
 
-def _written(value: Any) -> Any:  # noqa: ANN401, what events have
+def _write_value(value: Any) -> Any:  # noqa: ANN401, what events have
     if isinstance(value, tuple):
-        return [*map(_written, value)]
+        return [*map(_write_value, value)]
     write = _WRITERS.get(type(value))
     return write(value) if write else value
 
@@ -476,7 +478,7 @@ def _shown_document(shown: Shown) -> Document:
 def _past_document(slate: PastSlate) -> Document:
     # What is not known of a row is left out: there are many of them.
     propensity = None if slate.propensity is None else plain(slate.propensity)
-    beside = _told({"at_ms": slate.at_ms, "propensity": propensity})
+    beside = _drop_nulls({"at_ms": slate.at_ms, "propensity": propensity})
     return {"context": context_document(slate.context), "slate": slate.slate, "reward": plain(slate.reward), **beside}
 
 

@@ -377,11 +377,11 @@ class EmbeddedStore:
             if not self._owner.is_held:
                 raise ConfigurationError(self._told_stopped())
             try:
-                return self._restarted()
+                return self._try_restart()
             except OSError as error:
                 raise ConfigurationError(f"data folder {self.folder} can't be used: {error.strerror}") from error
 
-    def _restarted(self) -> bool:
+    def _try_restart(self) -> bool:
         lock = _Lock.acquire(self._server_lock)
         if lock is None:
             return False

@@ -85,10 +85,12 @@ else:
 
 def schema_document(schema: FeatureSchema) -> list[Document]:
     """Return the features of a schema in their order."""
-    return [{"name": feature.name, "kind": _KINDS[type(feature.kind)], **_declared(feature.kind)} for feature in schema]
+    return [
+        {"name": feature.name, "kind": _KINDS[type(feature.kind)], **_declare_kind(feature.kind)} for feature in schema
+    ]
 
 
-def _declared(kind: FeatureKind) -> Document:
+def _declare_kind(kind: FeatureKind) -> Document:
     said = asdict(kind)
     numbers = {name: plain(said[name]) for name in ("least", "most", "weight") if said.get(name) is not None}
     return {**said, **numbers}

@@ -204,7 +204,7 @@ class LineImports(ABC, Generic[_Name, _Progress, _Made]):
         """
         if (made := await self._imports.find_arrived(name, sent.import_id)) is not None:
             return Receipt(sent.first_line + len(sent.lines), made)
-        arrival = await self._reached(name, sent)
+        arrival = await self._find_progress(name, sent)
         if arrival is None or not arrival.complete:
             return Receipt(arrival.next_line if arrival else 0)
         return Receipt(arrival.next_line, await self.finish(name, arrival, sent))
@@ -221,13 +221,13 @@ class LineImports(ABC, Generic[_Name, _Progress, _Made]):
         """Return what work comes to that would keep the event loop for long."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    async def _reached(self, name: _Name, sent: Lines) -> _Progress | None:
+    async def _find_progress(self, name: _Name, sent: Lines) -> _Progress | None:
         """Return how far the import is, once the store has these lines; None for one that has not begun."""
         arrival = await self._imports.find_arrival(name)
         if not sent.lines:
             return arrival if arrival is not None and arrival.import_id == sent.import_id else None
         if arrival is None or (arrival.import_id, arrival.part) != (sent.import_id, sent.part):
-            return await self._record(name, self._expected(arrival, sent), sent)
+            return await self._record(name, self._expect_lines(arrival, sent), sent)
         return arrival
 
     async def _record(self, name: _Name, before: _Progress, sent: Lines) -> _Progress:
@@ -236,7 +236,7 @@ class LineImports(ABC, Generic[_Name, _Progress, _Made]):
             raise ConflictError("ARRIVAL_REPLACED", f"another import into {name} has begun, or this one went on")
         return arriving.arrival
 
-    def _expected(self, arrival: _Progress | None, sent: Lines) -> _Progress:
+    def _expect_lines(self, arrival: _Progress | None, sent: Lines) -> _Progress:
         """Return what the lines follow, or refuse them."""
         if arrival is None or (arrival.import_id != sent.import_id and sent.first_line == 0):
             arrival = self._begin(sent.import_id)

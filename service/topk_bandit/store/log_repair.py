@@ -68,10 +68,10 @@ def repair_log(folder: Path) -> tuple[LogReport, Path | None]:
     """
     with hold(_with_log(folder)):
         report = _check(_newest(folder))
-        return report, None if report.is_good else _cut(folder, report)
+        return report, None if report.is_good else _cut_log(folder, report)
 
 
-def _cut(folder: Path, report: LogReport) -> Path:
+def _cut_log(folder: Path, report: LogReport) -> Path:
     try:
         copied = _copy(folder)
         with report.file.open("r+b") as opened:

@@ -47,11 +47,11 @@ class _Timed:
         found = getattr(self._store, name)
         if name == "close" or not inspect.iscoroutinefunction(found):
             return found
-        call = self._measured(name, found)
+        call = self._measure_calls(name, found)
         setattr(self, name, call)
         return call
 
-    def _measured(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def _measure_calls(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(method)
         async def call(*given: object, **named: object) -> object:
             start, failed = time.perf_counter(), False

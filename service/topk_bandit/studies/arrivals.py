@@ -77,14 +77,14 @@ class StudyArrivals(LineImports[StudyName, StudyArrival, StudyRecord]):
             while found is None or found[0].log_position < arrival.position:
                 start = 1 if found is None else found[0].log_position + 1
                 events = await self._store.read_arrived(name, start=start, limit=EVENTS_PER_READ)
-                found = await self.compute(partial(_folded, name, arrival.incarnation, found, events))
+                found = await self.compute(partial(_fold_events, name, arrival.incarnation, found, events))
             await self.compute(partial(build_pool, found[1].settings))
         except (CorruptDataError, InvalidArgumentError) as error:
             raise InvalidArgumentError(f"lines[{last}]", str(error)) from None
         return found[0]
 
 
-def _folded(
+def _fold_events(
     name: StudyName,
     incarnation: str,
     found: tuple[StudyRecord, StudyModel] | None,
@@ -95,17 +95,17 @@ def _folded(
         raise CorruptDataError("a study without events can't be")
     if found is None:
         model = begin(incarnation, events[0])
-        found, events = (_created(name, model), model), events[1:]
+        found, events = (_create_record(name, model), model), events[1:]
     record, model = found
     for logged in events:
         model = fold(model, logged)
-        record = _ended(record, logged.event)
+        record = _end_design(record, logged.event)
     counts = len(model.questions), len(model.answers), len(model.imported)
     asked, answered, imported = counts
     return replace(record, asked=asked, answered=answered, imported=imported, log_position=model.version), model
 
 
-def _created(name: StudyName, model: StudyModel) -> StudyRecord:
+def _create_record(name: StudyName, model: StudyModel) -> StudyRecord:
     return StudyRecord(
         name=name,
         incarnation=model.incarnation,
@@ -123,7 +123,7 @@ def _created(name: StudyName, model: StudyModel) -> StudyRecord:
     )
 
 
-def _ended(record: StudyRecord, event: StudyEvent) -> StudyRecord:
+def _end_design(record: StudyRecord, event: StudyEvent) -> StudyRecord:
     """Return the study after an event about its design; other events leave it as it is."""
     match event:
         case DesignRestarted(attempt):

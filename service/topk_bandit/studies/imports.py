@@ -69,7 +69,7 @@ def read_import(settings: StudySettings, sent: RowsOfAnswers) -> tuple[ImportPar
 def _read_row(
     kind: AnswerKind, row: GivenPastAnswer, items: Mapping[str, int], queries: Mapping[str, int]
 ) -> PastAnswer:
-    path, shown = _shown(row)
+    path, shown = _find_shown(row)
     _check_count(path, len(shown), kind)
     for place, item_id in enumerate(shown):
         if item_id not in items:
@@ -81,7 +81,7 @@ def _read_row(
     return PastAnswer(listed, read_answer(row.answer, in_order, kind=kind))
 
 
-def _shown(row: GivenPastAnswer) -> tuple[str, Sequence[str]]:
+def _find_shown(row: GivenPastAnswer) -> tuple[str, Sequence[str]]:
     """Return which items were shown, and the field that says so."""
     match row.answer:
         case GivenRanking(item_ids) if not row.item_ids:

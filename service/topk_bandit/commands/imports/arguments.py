@@ -56,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
     )
     add_connection(parser)
-    parser.set_defaults(run=_called)
+    parser.set_defaults(run=_run_import)
 
 
-def _called(given: argparse.Namespace) -> int:
+def _run_import(given: argparse.Namespace) -> int:
     from topk_bandit.commands.imports import command  # noqa: PLC0415 - other commands need not wait for it
 
     return command.run(given)

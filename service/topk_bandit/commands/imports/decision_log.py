@@ -67,7 +67,7 @@ class DecisionLog:
     def passed_over(self, values: Mapping[str, Any]) -> list[str]:
         """Return the features of a row's context that the bandit does not have."""
         known = {feature.name for feature in self.schema}
-        return sorted(self._told(values).keys() - known)
+        return sorted(self._read_features(values).keys() - known)
 
     def read(self, values: Mapping[str, Any]) -> PastObservation:
         """Return the observation in a row: the reward is what the slots' costs come to, with the other sign."""
@@ -78,12 +78,12 @@ class DecisionLog:
         return PastObservation(
             items=tuple(self._id(choice.action) for choice in choices),
             reward=0.0 - math.fsum(choice.cost for choice in choices),
-            features=fitted(self._told(values), self.schema),
+            features=fitted(self._read_features(values), self.schema),
             time=None if time is None else _time(time),
             propensity=math.prod(choice.probability for choice in choices),
         )
 
-    def _told(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_features(self, values: Mapping[str, Any]) -> dict[str, Any]:
         shared = values.get("c")
         return flatten([_with_texts(shared)]) if isinstance(shared, dict) else {}
 

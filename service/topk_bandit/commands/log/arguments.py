@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ITEM,ITEM,...",
         help="ids of a slate to show always, best first; can be given again for another one",
     )
-    evaluate.set_defaults(run=_called, word="evaluate")
+    evaluate.set_defaults(run=_run_command, word="evaluate")
     for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):
         parsed.add_argument("--to", dest="last", type=int, metavar="POSITION", help="last event (default: all)")
-        parsed.set_defaults(run=_called, word=word)
+        parsed.set_defaults(run=_run_command, word=word)
     for parsed in (replay, diff):
         settings.add_arguments(parsed, names=_MODEL)
 
 
-def _called(given: argparse.Namespace) -> int:
+def _run_command(given: argparse.Namespace) -> int:
     from topk_bandit.commands.log import command  # noqa: PLC0415 - other commands need not wait for it
 
     run = {"dump": command.dump, "replay": command.replay, "diff": command.diff, "evaluate": command.evaluate}

@@ -39,7 +39,7 @@ def dump(given: argparse.Namespace) -> int:
     chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
     with ExitStack() as stack:
         url = chosen.redis_url or stack.enter_context(reached(chosen.data_dir, fsync=chosen.fsync))
-        written = asyncio.run(_dumped(chosen, url, name, first=given.first, last=given.last))
+        written = asyncio.run(_read_dump(chosen, url, name, first=given.first, last=given.last))
     if given.out is None:
         print_lines(dumps.lines(written), sys.stdout)
         return 0
@@ -88,12 +88,12 @@ def _differing_events(one: Dump, other: Dump, *, last: int) -> Iterable[str]:
     for logged in one.events:
         if logged.position <= last and logged != theirs.get(logged.position, logged):
             yield f"event {logged.position} is the first that differs"
-            yield f"  {_told(logged)}"
-            yield f"  {_told(theirs[logged.position])}"
+            yield f"  {_describe_event(logged)}"
+            yield f"  {_describe_event(theirs[logged.position])}"
             return
 
 
-def _told(logged: LoggedEvent) -> str:
+def _describe_event(logged: LoggedEvent) -> str:
     return f"at {logged.at_ms} ms: {encode_event(logged.event).decode()}"
 
 
@@ -126,7 +126,7 @@ def _limits(given: argparse.Namespace) -> Limits:
     return budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
 
 
-async def _dumped(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:
+async def _read_dump(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:
     patience = max(chosen.store_timeout_seconds, _PATIENCE_SECONDS)
     store = await RedisStore.connect(url, prefix=chosen.key_prefix, timeout=patience)
     try:

@@ -102,7 +102,7 @@ def read_file(path: Path) -> Dump:
         head, *rest = path.read_text(encoding="utf-8").splitlines() or [""]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} can't be read: {error}") from error
-    header = _parsed(path, 1, head)
+    header = _parse_line(path, 1, head)
     try:
         snapshot = header["snapshot"] and Snapshot(
             header["snapshot"]["position"], base64.b64decode(header["snapshot"]["payload"], validate=True)
@@ -114,7 +114,7 @@ def read_file(path: Path) -> Dump:
 
 
 def _event(path: Path, number: int, line: str) -> LoggedEvent:
-    document = _parsed(path, number, line)
+    document = _parse_line(path, number, line)
     try:
         event = decode_event(json.dumps(document["event"]).encode())
         return LoggedEvent(int(document["position"]), int(document["at_ms"]), event)
@@ -122,7 +122,7 @@ def _event(path: Path, number: int, line: str) -> LoggedEvent:
         raise CorruptDataError(f"{path}, line {number}: no event: {error}") from error
 
 
-def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_line(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         document = json.loads(line)
     except ValueError as error:

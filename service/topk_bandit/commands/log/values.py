@@ -39,7 +39,7 @@ def describe(logged: LoggedSlates, fixed: Sequence[Sequence[str]]) -> Iterator[s
     log, slates = logged.log, [_indices(logged, ids) for ids in fixed]
     yield from _counts(logged)
     yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
-    model = _learned(log)
+    model = _try_to_learn(log)
     yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model))
     for ids, slate in zip(fixed, slates, strict=True):
         could = _could_show(log, slate)
@@ -48,7 +48,7 @@ def describe(logged: LoggedSlates, fixed: Sequence[Sequence[str]]) -> Iterator[s
         yield from ("", f"always {','.join(ids)}" + (f", on the {len(part):,} requests that could" if missed else ""))
         if missed:
             yield _row("as shown there", on_policy(part))
-        yield from _rows(part, always(part, np.tile(slate, (len(part), 1))), _learned(part) if missed else model)
+        yield from _rows(part, always(part, np.tile(slate, (len(part), 1))), _try_to_learn(part) if missed else model)
 
 
 def _indices(logged: LoggedSlates, ids: Sequence[str]) -> NDArray[np.int32]:
@@ -84,7 +84,7 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         yield f"{left_out.before_snapshot:,} decided before the snapshot that the file begins with are left out"
 
 
-def _learned(log: SlateLog) -> RewardModel | InvalidArgumentError:
+def _try_to_learn(log: SlateLog) -> RewardModel | InvalidArgumentError:
     """Return the model of rewards, or why there is none."""
     try:
         return learn_rewards(log)

@@ -211,7 +211,7 @@ def rehearse(archive: Archive) -> None:
         limits = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
         with ThreadPoolExecutor(1) as executor:
             arrivals = Arrivals(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
-            await _rehearsed(archive, partial(arrivals.take, name))
+            await _rehearse_import(archive, partial(arrivals.take, name))
 
     asyncio.run(take_all())
 
@@ -223,12 +223,12 @@ def rehearse_study(archive: Archive) -> None:
         name = study_named(archive.name)
         with ThreadPoolExecutor(1) as executor:
             arrivals = StudyArrivals(MemoryStudies(clock_ms=lambda: 0), executor, quotas=Quotas({}))
-            await _rehearsed(archive, partial(arrivals.take, name))
+            await _rehearse_import(archive, partial(arrivals.take, name))
 
     asyncio.run(take_all())
 
 
-async def _rehearsed(archive: Archive, take: Callable[[Lines], Awaitable[object]]) -> None:
+async def _rehearse_import(archive: Archive, take: Callable[[Lines], Awaitable[object]]) -> None:
     left, first = _read(archive.path), 0
     while part := _part(left):
         try:
@@ -266,7 +266,7 @@ def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], obj
         try:
             took = bring(name, part, import_id=archive.digest, first_line=first)
         except InvalidArgument as error:
-            raise _located(error, archive.path, first) from None
+            raise _locate_error(error, archive.path, first) from None
         except (Unavailable, DeadlineExceeded) as error:
             told_so_far = f"at least {first} of {archive.lines} lines of {archive.path} have arrived"
             raise UnavailableError(f"{error}; {told_so_far}; begun again, the import goes on with the rest") from None
@@ -287,7 +287,7 @@ def _part(left: Iterator[str]) -> list[str]:
     return part
 
 
-def _located(error: InvalidArgument, path: Path, first: int) -> Exception:
+def _locate_error(error: InvalidArgument, path: Path, first: int) -> Exception:
     """Return the error with the line of the file that it is about."""
     field = error.field
     if not (field.startswith("lines[") and field[6:-1].isdigit()):

@@ -171,10 +171,10 @@ def _with_bandit(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _finish(parser: argparse.ArgumentParser, word: str) -> None:
     add_connection(parser)
-    parser.set_defaults(run=_called, word=word)
+    parser.set_defaults(run=_run_command, word=word)
 
 
-def _called(given: argparse.Namespace) -> int:
+def _run_command(given: argparse.Namespace) -> int:
     from topk_bandit.commands.operate import command  # noqa: PLC0415 - serve and --help need not wait for it
 
     return command.run(given)

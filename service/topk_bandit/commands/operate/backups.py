@@ -95,7 +95,7 @@ def backup(given: argparse.Namespace) -> Iterator[str]:
     """
     folder, began, entries = given.folder, datetime.now(UTC), list[_Entry]()
     _make_empty(folder)
-    found = _found(given)
+    found = _find_wanted(given)
     with progress() as bar:
         task = bar.add_task("bandits and studies", total=len(found))
         for kind, tenant, entry_id in found:
@@ -108,10 +108,10 @@ def backup(given: argparse.Namespace) -> Iterator[str]:
             entries.append(entry)
             yield f"{entry}: {entry.log_position} events, {entry.bytes / _KIB:.1f} KiB"
     _write_manifest(folder, entries, began=began)
-    yield f"{_counted(entries)} in {folder}"
+    yield f"{_count_kinds(entries)} in {folder}"
 
 
-def _found(given: argparse.Namespace) -> list[tuple[Kind, str, str]]:
+def _find_wanted(given: argparse.Namespace) -> list[tuple[Kind, str, str]]:
     """Return the kind, the tenant and the id of each bandit and study that is to be written."""
     with connect(given, given.tenant or NOBODY) as client:
         bandits = client.list_bandit_overviews(every_tenant=given.tenant is None)
@@ -123,7 +123,7 @@ def _found(given: argparse.Namespace) -> list[tuple[Kind, str, str]]:
     return found
 
 
-def _counted(entries: Sequence[_Entry]) -> str:
+def _count_kinds(entries: Sequence[_Entry]) -> str:
     studies = sum(entry.kind is STUDY for entry in entries)
     bandits = f"{len(entries) - studies} bandits"
     return f"{bandits} and {studies} {'study' if studies == 1 else 'studies'}" if studies else bandits
@@ -162,7 +162,7 @@ def _digest(path: Path) -> str:
 
 def _write_manifest(folder: Path, entries: Sequence[_Entry], *, began: datetime) -> None:
     times = {"began": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
-    lists = {name: [_told(entry) for entry in entries if entry.kind is kind] for name, kind in _LISTS.items()}
+    lists = {name: [_describe_entry(entry) for entry in entries if entry.kind is kind] for name, kind in _LISTS.items()}
     told = {"v": SCHEMA, **times, **lists}
     written = folder / f"{MANIFEST}.new"
     try:
@@ -175,7 +175,7 @@ def _write_manifest(folder: Path, entries: Sequence[_Entry], *, began: datetime)
         raise ConfigurationError(f"{written} can't be written: {error.strerror}") from error
 
 
-def _told(entry: _Entry) -> dict[str, object]:
+def _describe_entry(entry: _Entry) -> dict[str, object]:
     figures = ("file", "bytes", "sha256", "log_position")
     return {entry.kind.noun: entry.name, **{name: getattr(entry, name) for name in figures}}
 
@@ -209,11 +209,11 @@ def restore(given: argparse.Namespace) -> Iterator[str]:
             if entry in existing and given.existing == "skip":
                 yield f"{entry}: exists, left as it is"
                 continue
-            yield _restored(given, entry, bar, replaces=entry in existing)
-    yield f"{_counted(entries)} of {given.folder}"
+            yield _restore_entry(given, entry, bar, replaces=entry in existing)
+    yield f"{_count_kinds(entries)} of {given.folder}"
 
 
-def _restored(given: argparse.Namespace, entry: _Entry, bar: Progress, *, replaces: bool) -> str:
+def _restore_entry(given: argparse.Namespace, entry: _Entry, bar: Progress, *, replaces: bool) -> str:
     (tenant, entry_id), archive = entry.place, examine(given.folder / entry.file, entry.kind)
     task = bar.add_task(str(entry), total=archive.lines)
     with connect(given, tenant) as client:

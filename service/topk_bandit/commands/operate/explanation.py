@@ -24,7 +24,7 @@ _SOURCES = {
 def tell(explanation: Explanation) -> Iterator[str]:
     """Yield the lines that tell of a recommendation, and why it was what it was."""
     reasons = explanation.reasons
-    yield from facts(_recorded(explanation))
+    yield from facts(_describe_record(explanation))
     if reasons is None:
         return
     yield ""
@@ -37,7 +37,7 @@ def tell(explanation: Explanation) -> Iterator[str]:
         yield "model of the worker that chose it was not the fold of the log."
 
 
-def _recorded(explanation: Explanation) -> Iterator[tuple[str, object]]:
+def _describe_record(explanation: Explanation) -> Iterator[tuple[str, object]]:
     given = explanation.recommendation
     yield "recommendation", given.id
     yield "request", explanation.request_id

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         word = words.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
         _add_common(word, answers=name != "ask", questions=name != "learn")
-        word.set_defaults(run=_called, word=name)
+        word.set_defaults(run=_run_command, word=name)
     word = words.add_parser(
         "import",
         help="teach a study of a running service from answers that were given elsewhere",
@@ -100,7 +100,7 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
         parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="of the search's random starts")
 
 
-def _called(given: argparse.Namespace) -> int:
+def _run_command(given: argparse.Namespace) -> int:
     from topk_bandit.commands.study import command  # noqa: PLC0415 - other commands need not wait for it
 
     return {"run": command.run, "ask": command.ask, "learn": command.learn}[given.word](given)

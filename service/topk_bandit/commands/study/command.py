@@ -111,7 +111,7 @@ class _Study:
         of, count = self._pool, self._given.count
         if count < 1:
             raise InvalidArgumentError("--count", f"expected at least 1, got {count}")
-        design = self._designed(2 if self._kind is AnswerKind.PAIR else self._given.size)
+        design = self._choose_design(2 if self._kind is AnswerKind.PAIR else self._given.size)
         of_one = of.information(design.subsets, design.weights)
         asked, besides = count_answers(of, design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
@@ -129,7 +129,7 @@ class _Study:
             share = of.measure_efficiency(have, of_one, budget=len(answers) + count)
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
-    def _designed(self, size: int) -> SubsetDesign:
+    def _choose_design(self, size: int) -> SubsetDesign:
         fewest = 1 if self._kind is AnswerKind.RATINGS else 2
         if not fewest <= size <= len(self._items.ids):
             raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")

@@ -119,7 +119,7 @@ def read_orders(path: Path, *, items: Described, queries: Described | None, most
             raise InvalidArgumentError(place, f"expected {expected} items, got {len(cells)}")
         if len(set(cells)) < len(cells):
             raise InvalidArgumentError(place, "an item occurs twice")
-        chosen = tuple(_known(cell, item_of, place, "item") for cell in cells)
+        chosen = tuple(_find_index(cell, item_of, place, "item") for cell in cells)
         answers.append(Answered(_query_of(row, query_of, place), chosen))
     return answers
 
@@ -134,7 +134,7 @@ def read_ratings(path: Path, *, items: Described, queries: Described | None) -> 
     for place, row in rows:
         item, rating = (*row[first:], "", "")[:2]
         value = float(_numbers([rating], ["rating"], place)[0])
-        answers.append(Answered(_query_of(row, query_of, place), (_known(item, item_of, place, "item"),), value))
+        answers.append(Answered(_query_of(row, query_of, place), (_find_index(item, item_of, place, "item"),), value))
     return answers
 
 
@@ -236,7 +236,7 @@ def _index_by_id(described: Described | None) -> dict[str, int]:
     return {identifier: index for index, identifier in enumerate(described.ids if described else ())}
 
 
-def _known(identifier: str, index_of: dict[str, int], place: str, kind: str) -> int:
+def _find_index(identifier: str, index_of: dict[str, int], place: str, kind: str) -> int:
     if identifier not in index_of:
         raise InvalidArgumentError(place, f"there is no {kind} {identifier!r}")
     return index_of[identifier]
@@ -250,7 +250,7 @@ def _query_column(path: Path, header: list[str], queries: Described | None) -> i
 
 
 def _query_of(row: Sequence[str], query_of: dict[str, int], place: str) -> int:
-    return _known(row[0], query_of, place, "query") if query_of else 0
+    return _find_index(row[0], query_of, place, "query") if query_of else 0
 
 
 def _query_header(queries: Described | None) -> list[str]:

@@ -119,7 +119,7 @@ class Keeper:
 
     async def _create(self, name: str, call: RankCall) -> Bandit:
         n_slots, defaults = len(call.slots), self._defaults
-        contexts, items = _extended((), (), call)
+        contexts, items = _extend_schemas((), (), call)
         return await self._client.create_bandit(
             name,
             slate_size=n_slots,
@@ -135,7 +135,7 @@ class Keeper:
     def _schemas(self, settings: Bandit, call: RankCall) -> tuple[FeatureSchema, FeatureSchema]:
         """Return the schemas of contexts and items that the bandit should have."""
         own = _schemas_of(settings)
-        return own if self._defaults.keep_schema else _extended(*own, call)
+        return own if self._defaults.keep_schema else _extend_schemas(*own, call)
 
     async def _add_features(self, known: _Known, call: RankCall) -> None:
         if self._schemas(known.settings, call) == _schemas_of(known.settings):
@@ -188,7 +188,9 @@ class Keeper:
             known.settings = await self._client.update_bandit(name, item_capacity=wanted)
 
 
-def _extended(contexts: FeatureSchema, items: FeatureSchema, call: RankCall) -> tuple[FeatureSchema, FeatureSchema]:
+def _extend_schemas(
+    contexts: FeatureSchema, items: FeatureSchema, call: RankCall
+) -> tuple[FeatureSchema, FeatureSchema]:
     contexts = extended(contexts, call.features, buckets=CONTEXT_BUCKETS)
     for action in call.actions:
         items = extended(items, action.features, buckets=ITEM_BUCKETS, spare=1, most_numbers=ITEM_NUMBERS)

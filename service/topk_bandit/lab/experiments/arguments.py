@@ -90,11 +90,11 @@ _ROUNDS, _ROUNDS_OF_REWARDS = 200, 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the experiments to a parser, each with a `run` that returns an exit status."""
     words = parser.add_subparsers(required=True, metavar="NAME", title="experiments", parser_class=_ExperimentParser)
-    _add_rounds(_added(words, "table-1", "what a decision costs as rounds become many", trials=1), 800)
-    _added(words, "table-2", "how alike the kernels find top-k rankings")
+    _add_rounds(_add_experiment(words, "table-1", "what a decision costs as rounds become many", trials=1), 800)
+    _add_experiment(words, "table-2", "how alike the kernels find top-k rankings")
     _add_bandits(words)
-    _added(words, "figure-4", "whether local search finds the best of 10^10 rankings", trials=100)
-    warm = _added(words, "warm-start", "what a study is worth to a bandit", trials=20)
+    _add_experiment(words, "figure-4", "whether local search finds the best of 10^10 rankings", trials=100)
+    warm = _add_experiment(words, "warm-start", "what a study is worth to a bandit", trials=20)
     _add_rounds(warm, 300)
     _add_off_policy(words)
     _add_shops(words)
@@ -115,26 +115,30 @@ def _add_bandits(words: _Words) -> None:
         ("late-rewards", 10, _ROUNDS, "what rewards that come late or never cost"),
         ("drift", 10, 400, "what preferences that change cost"),
     ):
-        word = _added(words, name, help_text, trials=trials)
+        word = _add_experiment(words, name, help_text, trials=trials)
         _add_rounds(word, rounds)
         _add_source(word)
 
 
 def _add_shops(words: _Words) -> None:
-    word = _added(words, "shops", "the service's policy and others in many kinds of shops", seeded=True)
+    word = _add_experiment(words, "shops", "the service's policy and others in many kinds of shops", seeded=True)
     word.add_argument(
         "--seeds", type=_positive, default=3, metavar="COUNT", help="shops of each kind, from --seed on (default: 3)"
     )
     rounds = (500, 2000, 8000, 20_000)
     _add_numbers(word, "--rounds", default=rounds, help_text="after how many rounds to compare; the last are played")
-    word.add_argument("--shops", type=_listed, metavar="NAME,NAME,...", help="some of the shops (default: all)")
+    word.add_argument("--shops", type=_split_names, metavar="NAME,NAME,...", help="some of the shops (default: all)")
     policies = "service, random, popularity, linear, vw-ccb, vw-slates"
-    word.add_argument("--policies", type=_listed, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)")
+    word.add_argument(
+        "--policies", type=_split_names, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)"
+    )
     _add_source(word)
 
 
 def _add_fleet(words: _Words) -> None:
-    word = _added(words, "fleet", "what 1,000 and 10,000 pairs a second need, simulated with measured costs", trials=2)
+    word = _add_experiment(
+        words, "fleet", "what 1,000 and 10,000 pairs a second need, simulated with measured costs", trials=2
+    )
     _add_numbers(word, "--pairs", default=(1000, 10_000), help_text="pairs of a Recommend and a Reward, a second")
     _add_numbers(word, "--bandits", default=(100, 100_000), help_text="bandits that share them, as many numbers")
     word.add_argument("--seconds", type=_positive, default=60, metavar="COUNT", help="to simulate (default: 60)")
@@ -144,7 +148,7 @@ def _add_fleet(words: _Words) -> None:
 
 
 def _add_off_policy(words: _Words) -> None:
-    word = _added(words, "off-policy", "what other policies would have earned, from a log", trials=50)
+    word = _add_experiment(words, "off-policy", "what other policies would have earned, from a log", trials=50)
     _add_rounds(word, 20_000)
     for flag, share, told in (("--near-share", 0.04, "near the best one"), ("--uniform-share", 0.01, "of any items")):
         word.add_argument(
@@ -153,20 +157,20 @@ def _add_off_policy(words: _Words) -> None:
 
 
 def _add_everything(words: _Words) -> None:
-    word = _added(words, "all", "all experiments, and one page of them: report.html", seeded=True)
+    word = _add_experiment(words, "all", "all experiments, and one page of them: report.html", seeded=True)
     word.add_argument("--only", type=_names, default=NAMES, metavar="NAME,NAME,...", help="some of them (default: all)")
     _add_source(word)
 
 
 def _add_preferences(words: _Words) -> None:
-    dope = _added(words, "dope", "which lists to ask about", trials=100)
+    dope = _add_experiment(words, "dope", "which lists to ask about", trials=100)
     _add_data(dope)
     _add_numbers(dope, "--questions", default=tuple(range(10, 101, 10)), help_text="numbers of questions")
-    dopewolfe = _added(words, "dopewolfe", "which K of all items to ask about", trials=100)
+    dopewolfe = _add_experiment(words, "dopewolfe", "which K of all items to ask about", trials=100)
     _add_data(dopewolfe)
     _add_numbers(dopewolfe, "--questions", default=tuple(range(100, 1001, 100)), help_text="numbers of questions")
     _add_numbers(dopewolfe, "--list-sizes", default=(2, 3, 4), help_text="items of a list, K, one panel each")
-    growth = _added(words, "aggregation", "rank aggregation with features, of many items", trials=20)
+    growth = _add_experiment(words, "aggregation", "rank aggregation with features, of many items", trials=20)
     _add_numbers(growth, "--items", default=(500, 1000, 2000, 5000, 10_000), help_text="numbers of items")
 
 
@@ -185,7 +189,7 @@ class _ExperimentParser(argparse.ArgumentParser):
         return super().parse_known_args(args, argparse.Namespace(**self.quick))
 
 
-def _added(
+def _add_experiment(
     words: _Words, name: str, help_text: str, *, trials: int | None = None, seeded: bool = False
 ) -> argparse.ArgumentParser:
     """Add an experiment; one without trials and seed has nothing random."""
@@ -252,7 +256,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in names)
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 

@@ -54,7 +54,7 @@ class _Episode(NamedTuple):
 
 def shops(given: argparse.Namespace) -> Plan:
     """Return the battery."""
-    names = _chosen(given.shops)
+    names = _choose_shops(given.shops)
     policies, notes = lineups.of_battery(given.policies or lineups.OF_BATTERY)
     factors: Factors | None = None
     told: dict[str, object] = {"factors": "synthetic, anew for each seed"}
@@ -75,7 +75,7 @@ def shops(given: argparse.Namespace) -> Plan:
         methods=tuple(policy.name for policy in policies),
         families=tuple(policy.family for policy in policies),
         jobs=tuple(_job(names[one.shop], policies[one.policy], given, one.trial, factors) for one in episodes),
-        gathered=partial(_gathered, episodes, (given.seeds, len(policies), len(names)), given.rounds),
+        gathered=partial(_gather_panels, episodes, (given.seeds, len(policies), len(names)), given.rounds),
         settings={
             "seed": given.seed,
             "seeds": given.seeds,
@@ -91,7 +91,7 @@ def shops(given: argparse.Namespace) -> Plan:
 
 
 def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> FloatArray:
-    """Return what is told of an episode, in one row: see `_gathered`.
+    """Return what is told of an episode, in one row: see `_gather_panels`.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _n_parts(rounds: int) -> int:
     return min(_PARTS, rounds)
 
 
-def _chosen(names: tuple[str, ...] | None) -> tuple[str, ...]:
+def _choose_shops(names: tuple[str, ...] | None) -> tuple[str, ...]:
     if names is None:
         return tuple(SHOPS)
     for name in names:
@@ -172,7 +172,7 @@ def _panels(names: Sequence[str], horizons: tuple[int, ...]) -> tuple[Panel, ...
     return (*of_parts, *of_all, *of_fixed, *of_figures)
 
 
-def _gathered(
+def _gather_panels(
     episodes: Sequence[_Episode], shape: tuple[int, int, int], horizons: tuple[int, ...], measured: Sequence[FloatArray]
 ) -> tuple[FloatArray, ...]:
     """Return the values of `_panels`: of all shops, regret by parts, so far, of the best fixed slate, and coverage."""

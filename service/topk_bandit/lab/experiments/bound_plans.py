@@ -82,7 +82,9 @@ def table_3(given: argparse.Namespace) -> Plan:
                 zip(_SETTINGS, rounds, strict=True), policies, range(given.trials)
             )
         ),
-        gathered=partial(_gathered, n_policies=len(policies), trials=given.trials, context_dim=factors.users.shape[1]),
+        gathered=partial(
+            _gather_panels, n_policies=len(policies), trials=given.trials, context_dim=factors.users.shape[1]
+        ),
         settings={
             "seed": given.seed,
             "trials": given.trials,
@@ -126,7 +128,7 @@ def _episode(setting: Setting, policy: Policy, factors: Factors, *, seed: int, t
     return np.array([regret.cumsum(), gain, np.full(rounds, variance), np.full(rounds, norm)])
 
 
-def _gathered(
+def _gather_panels(
     measured: Sequence[FloatArray], *, n_policies: int, trials: int, context_dim: int
 ) -> tuple[FloatArray, ...]:
     """Return of each setting regret and bounds of the policy that is best at the end, (trials, methods, rounds)."""

@@ -99,7 +99,7 @@ def _plan(
             )
             for one, policy, trial in product(happening, policies, range(given.trials))
         ),
-        gathered=partial(_gathered, n_policies=len(policies), trials=given.trials),
+        gathered=partial(_gather_panels, n_policies=len(policies), trials=given.trials),
         settings={
             "seed": given.seed,
             "trials": given.trials,
@@ -124,6 +124,6 @@ def _episode(
     return play_episode(scenario, policy.make(problem_size(scenario.shop), player_rng(drawn)), drawn, rounds=rounds)
 
 
-def _gathered(measured: Sequence[FloatArray], *, n_policies: int, trials: int) -> tuple[FloatArray, ...]:
+def _gather_panels(measured: Sequence[FloatArray], *, n_policies: int, trials: int) -> tuple[FloatArray, ...]:
     regrets = [values[0] for values in cumulative(measured, n_policies=n_policies, trials=trials)]
     return (*regrets, np.stack([values[:, :, -1] for values in regrets], axis=2))

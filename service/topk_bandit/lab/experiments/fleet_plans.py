@@ -104,7 +104,7 @@ def fleet(given: argparse.Namespace) -> Plan:
         panels=(*_capacity_panels(), *(panel for load in loads for panel in _load_panels(load, costs))),
         methods=tuple(METHODS),
         jobs=tuple(job for trial in range(given.trials) for job in _jobs(loads, costs, given, trial)),
-        gathered=partial(_gathered, len(loads), given.trials),
+        gathered=partial(_gather_panels, len(loads), given.trials),
         settings={
             "seed": given.seed,
             "trials": given.trials,
@@ -234,7 +234,7 @@ def _death(many: Fleet, asked: Traffic, seed: int) -> tuple[float, float]:
     return found.failed, found.recovery_seconds(asked.seconds)
 
 
-def _gathered(n_loads: int, trials: int, measured: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
+def _gather_panels(n_loads: int, trials: int, measured: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     """Return the values of all panels, each of shape (trials, methods, workers)."""
     of_trial = len(measured) // trials
     parts = [_panels_of(n_loads, measured[first : first + of_trial]) for first in range(0, len(measured), of_trial)]

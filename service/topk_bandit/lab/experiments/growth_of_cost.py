@@ -110,7 +110,7 @@ def plan_of(*, seed: int, trials: int = 1, rounds: int = 800) -> Plan:
         panels=_panels(marks),
         methods=METHODS,
         jobs=tuple(job for trial in range(trials) for job in _jobs([seed, trial], marks)),
-        gathered=_gathered,
+        gathered=_gather_panels,
         settings={
             "seed": seed,
             "items": round_costs.N_ITEMS,
@@ -173,7 +173,7 @@ def _feature_costs(sizes: Sequence[Size], seed: list[int]) -> FloatArray:
     return np.hstack([costs(FEATURE, seed, marks=(SIZE_ROUNDS,), size=size) for size in sizes])
 
 
-def _gathered(measured: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
+def _gather_panels(measured: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     """Return the values of each panel, in its unit, shape (trials, methods, points)."""
     in_trial = len(METHODS) + len(_IN_SIZES)
     shown = [costs_of / np.array([[row.unit] for row in _QUANTITIES]) for costs_of in measured]
@@ -207,7 +207,7 @@ def exponents(results: Results) -> list[Exponent]:
 
 def _targets(results: Results) -> list[Target]:
     said = [_as_the_paper_says(one, one.paper) for one in exponents(results) if one.paper is not None]
-    return [*said, *_bounded(results), *(_cheaper(results, than) for than in (FEATURE, KERNEL, NAIVE))]
+    return [*said, *_judge_bounded_rows(results), *(_cheaper(results, than) for than in (FEATURE, KERNEL, NAIVE))]
 
 
 def _as_the_paper_says(one: Exponent, paper: int) -> Target:
@@ -219,7 +219,7 @@ def _as_the_paper_says(one: Exponent, paper: int) -> Target:
     return Target(claim, one.fitted <= paper + _NEAR, figure)
 
 
-def _bounded(results: Results) -> list[Target]:
+def _judge_bounded_rows(results: Results) -> list[Target]:
     """Return whether a further round costs what the last one did, and memory stays what it is, with bounded rows."""
     marks, m = results.plan.panels[0].axis.values, METHODS.index(FEW_ROWS_SERVICE)
     compute, memory = (results.mean[p][m] for p in range(2))

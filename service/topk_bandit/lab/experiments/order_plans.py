@@ -96,7 +96,7 @@ def order(given: argparse.Namespace) -> Plan:
         panels=(*_differences_panels(given.rounds), *_reasons_panels()),
         methods=_METHODS,
         jobs=(*episodes(settings, policies, factors, trials=given.trials, seed=given.seed), *reasons),
-        gathered=partial(_gathered, n_settings=len(settings), n_policies=len(policies), trials=given.trials),
+        gathered=partial(_gather_panels, n_settings=len(settings), n_policies=len(policies), trials=given.trials),
         settings={
             "seed": given.seed,
             "trials": given.trials,
@@ -183,7 +183,7 @@ def _reasons(size: _Size, factors: Factors, *, seed: int, trial: int) -> FloatAr
     return np.concatenate([explained.ravel(), of_rewards, of_kernels])
 
 
-def _gathered(
+def _gather_panels(
     measured: Sequence[FloatArray], *, n_settings: int, n_policies: int, trials: int
 ) -> tuple[FloatArray, ...]:
     n_kernels, n_rewards = len(_KERNELS), len(_REWARDS)
@@ -192,16 +192,16 @@ def _gathered(
     for regret, _ in cumulative(measured[:n_episodes], n_policies=n_policies, trials=trials):
         wck, ck, wk, *others = regret.transpose(1, 0, 2)
         least = min(others, key=lambda other: float(other[:, -1].mean()))
-        panels.append(_placed(_BETTER, (wck - ck, ck - wk, wk - least)))
+        panels.append(_place_methods(_BETTER, (wck - ck, ck - wk, wk - least)))
     reasons = np.stack(measured[n_episodes:]).reshape(len(_SIZES), trials, -1)
     explained, of_rewards, of_kernels = np.split(reasons, [n_kernels * n_rewards, -n_kernels], axis=2)
     by_size = explained.reshape(len(_SIZES), trials, n_kernels, n_rewards)
-    panels += [_placed(_KERNELS, one.transpose(1, 0, 2)) for one in by_size]
+    panels += [_place_methods(_KERNELS, one.transpose(1, 0, 2)) for one in by_size]
     titles = [size.title for size in _SIZES]
-    return (*panels, _placed(titles, of_rewards), _placed(titles, of_kernels))
+    return (*panels, _place_methods(titles, of_rewards), _place_methods(titles, of_kernels))
 
 
-def _placed(methods: Iterable[str], values: Iterable[FloatArray]) -> FloatArray:
+def _place_methods(methods: Iterable[str], values: Iterable[FloatArray]) -> FloatArray:
     """Return values (trials, points) of some methods at the places of all: (trials, methods, points)."""
     there = dict(zip(methods, values, strict=True))
     nothing = np.full_like(next(iter(there.values())), np.nan)

@@ -112,7 +112,7 @@ def load(path: Path) -> RankedLists:
         columns, first_line = readers[path.suffix](path)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
-    return _ranked(columns, first_line)
+    return _make_lists(columns, first_line)
 
 
 def _csv(path: Path) -> tuple[dict[str, Sequence[object]], int]:
@@ -151,7 +151,7 @@ def _check_names(names: Sequence[str]) -> None:
         raise InvalidArgumentError("--data", "there is no feature column beside list, item and position")
 
 
-def _ranked(columns: Mapping[str, Sequence[object]], first_line: int) -> RankedLists:
+def _make_lists(columns: Mapping[str, Sequence[object]], first_line: int) -> RankedLists:
     names = tuple(name for name in columns if name not in _KEYS)
     if not len(columns["list"]):
         raise InvalidArgumentError("--data", "there are no lines")

@@ -97,7 +97,7 @@ def check(path: Path) -> None:
 def _readable(path: Path) -> Iterator[tuple[str, TextIO]]:
     """Open the one file with ratings; what can't be opened or read is told as the user should read it."""
     try:
-        with _opened(path) as opened:
+        with _open_ratings(path) as opened:
             yield opened
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
@@ -106,7 +106,7 @@ def _readable(path: Path) -> Iterator[tuple[str, TextIO]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[str, TextIO]]:
+def _open_ratings(path: Path) -> Iterator[tuple[str, TextIO]]:
     """Open the one file with ratings, and return what to call it in errors."""
     if path.is_dir():
         path /= _only_one(path, (one.name for one in path.iterdir()))

@@ -32,7 +32,7 @@ def order(results: Results) -> list[Target]:
 
 def _order(results: Results, p: int) -> Target:
     panel, last = results.plan.panels[p], results.values[p][:, :, -1]
-    ranks = _ranked(results, p)
+    ranks = _choose_methods(results, p)
     sign = 1.0 if panel.lower_is_better else -1.0
     word = "<=" if panel.lower_is_better else ">="
     problems = []
@@ -49,7 +49,7 @@ def _order(results: Results, p: int) -> Target:
     return Target(claim, not problems, figure)
 
 
-def _ranked(results: Results, p: int) -> list[tuple[str, int]]:
+def _choose_methods(results: Results, p: int) -> list[tuple[str, int]]:
     """Return name and method of the best of each kernel, and of the best of all others."""
     families, best = results.plan.family_names, results.best_of_families(p)
     by_family = {families[m]: m for m in best}

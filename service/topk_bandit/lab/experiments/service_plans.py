@@ -59,7 +59,7 @@ def protocol(given: argparse.Namespace) -> Plan:
         settings=settings,
         policies=policies,
         panels=[(s, REGRET) for s in range(len(settings))],
-        targets=_saved,
+        targets=_judge_regret,
         notes=(BEST_OF_FAMILIES, _RATIOS),
     )
     axis = Axis.of_categories("setting", "panel", [*(f"{s}." for s in range(1, len(settings) + 1)), "mean"])
@@ -116,7 +116,7 @@ def ratios(ours: FloatArray, others: FloatArray) -> FloatArray:
     return np.asarray(ratio + (ours - ratio * best) / mean)
 
 
-def _saved(results: Results) -> list[Target]:
+def _judge_regret(results: Results) -> list[Target]:
     mean, error = results.mean[-1][0, -1], results.standard_error[-1][0, -1]
     spread = "" if np.isnan(error) else f" ± {error:.3f}"
     claim = f"{SERVICE}: regret <= {_MOST_RATIO:g} x that of the paper's best, mean over the settings"

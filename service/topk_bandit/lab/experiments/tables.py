@@ -128,7 +128,7 @@ def _summary_table(summary: Summary) -> Table:
 
 def _screen_table(results: Results, p: int, *, width: int) -> tuple[str, Table]:
     plan, panel, mean, error = results.plan, results.plan.panels[p], results.mean[p], results.standard_error[p]
-    names = _marked(results, p)
+    names = _mark_best(results, p)
     column = _COLUMN if results.trials > 1 else _PLAIN_COLUMN
     room = (width - max(map(len, (panel.axis.label, *names))) - _MARGIN) // column
     points = spread_points(len(panel.axis.values), max(room, 2))
@@ -145,7 +145,7 @@ def _screen_table(results: Results, p: int, *, width: int) -> tuple[str, Table]:
     return f"{panel.title}: {panel.label}", table
 
 
-def _marked(results: Results, p: int) -> list[str]:
+def _mark_best(results: Results, p: int) -> list[str]:
     """Return the methods' names, with a mark at the best of a family of several."""
     plan, best = results.plan, results.best_of_families(p)
     families = plan.family_names

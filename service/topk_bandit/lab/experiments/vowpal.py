@@ -154,17 +154,17 @@ def slates_lines(
         Of each slot, "place:probability" of what was chosen; None when a slate is asked for.
     """
     actions = [f"slates action {slot} |a i{item}" for slot, items in enumerate(offered) for item in items]
-    slots = [f"slates slot {label}|s p{slot}" for slot, label in enumerate(_spaced(labels or [""] * len(offered)))]
+    slots = [f"slates slot {label}|s p{slot}" for slot, label in enumerate(_add_spaces(labels or [""] * len(offered)))]
     return [f"slates shared {cost} |c {_features(context)}", *actions, *slots]
 
 
 def _ccb_lines(context: FloatArray, offered: Iterable[int], labels: Sequence[str]) -> list[str]:
     actions = [f"ccb action |a i{item}" for item in offered]
-    slots = [f"ccb slot {label}|s p{slot}" for slot, label in enumerate(_spaced(labels))]
+    slots = [f"ccb slot {label}|s p{slot}" for slot, label in enumerate(_add_spaces(labels))]
     return [f"ccb shared |c {_features(context)}", *actions, *slots]
 
 
-def _spaced(labels: Sequence[str]) -> list[str]:
+def _add_spaces(labels: Sequence[str]) -> list[str]:
     return [f"{label} " if label else "" for label in labels]
 
 

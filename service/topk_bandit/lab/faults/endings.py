@@ -106,7 +106,7 @@ def check_rewards(one: str, story: Sequence[LoggedEvent], ledger: Ledger, settin
                 if not ways:
                     yield f"{one} has the reward {value}, which what was posted does not come to"
             case RewardAmended(value=value):
-                ends = _corrected(ways, corrections, logged.position)
+                ends = _apply_correction(ways, corrections, logged.position)
                 ways = {way for way in ends if come_to(settings.reward_aggregation, way) == value}
                 if not ways:
                     yield f"{one} is amended to {value}, which no correction makes of it"
@@ -131,7 +131,7 @@ def _ends(ways: Iterable[Rewards], posts: Sequence[Posted], position: int) -> It
         yield from (end for end in (way, *((*way, one) for one in last)) if there <= set(end))
 
 
-def _corrected(ways: Iterable[Rewards], corrections: Sequence[Correction], position: int) -> Iterator[Rewards]:
+def _apply_correction(ways: Iterable[Rewards], corrections: Sequence[Correction], position: int) -> Iterator[Rewards]:
     """Yield what a correction may have made of the rewards: the one that was acknowledged there, if one was."""
     there = [call for call in corrections if (call.outcome, call.position) == ("accepted", position)]
     for way in ways:

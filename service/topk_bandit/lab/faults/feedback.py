@@ -90,14 +90,14 @@ class Feedback:
             "void a reward": self._void,
         }
 
-    def _given(self) -> list[Recommendation]:
+    def _find_answers(self) -> list[Recommendation]:
         """Return the newest answer to each request that has an id."""
         return [asked.answer for asked in self._ledger.newest_answers() if asked.answer is not None]
 
     def _waiting(self, told: Mapping[str, object]) -> list[Recommendation]:
         """Return the slates whose deadlines are to come, and of which nothing of a kind was told yet."""
         now_ms = self._shop.server.clock_ms()
-        given = [one for one in self._given() if one.recommendation_id not in told]
+        given = [one for one in self._find_answers() if one.recommendation_id not in told]
         return [one for one in given if one.degraded or one.deadline_ms > now_ms]
 
     # Rewards.
@@ -108,7 +108,7 @@ class Feedback:
 
     async def _reward_late(self, action: Action, rng: np.random.Generator) -> None:
         now_ms = self._shop.server.clock_ms()
-        late = [one.recommendation_id for one in self._given() if 0 < one.deadline_ms <= now_ms]
+        late = [one.recommendation_id for one in self._find_answers() if 0 < one.deadline_ms <= now_ms]
         await self._post_one_of(action, rng, late[-2 * RECENT :])
 
     async def _reward_again(self, action: Action, rng: np.random.Generator) -> None:
@@ -167,7 +167,7 @@ class Feedback:
             await self._show(action, rng, again.recommendation_id, again.shown)
 
     async def _activate_otherwise(self, action: Action, rng: np.random.Generator) -> None:
-        given = self._given()[-RECENT:]
+        given = self._find_answers()[-RECENT:]
         if given:
             chosen = given[int(rng.integers(len(given)))]
             await self._show(action, rng, chosen.recommendation_id, (*chosen.slate[1:], chosen.slate[0]))

@@ -168,7 +168,7 @@ class Importers:
                 return
 
     async def _repeat(self, action: Action, rng: np.random.Generator) -> None:
-        known = self._known()
+        known = self._find_recent()
         if known:
             again = known[int(rng.integers(len(known)))]
             sent = self._enter(action, again.import_id, again.first_row, again.rows, skips=again.skips)
@@ -176,7 +176,7 @@ class Importers:
 
     async def _send_other(self, action: Action, rng: np.random.Generator) -> None:
         """Send rows in the place of others: another part of the same import, or other rows."""
-        known = self._known()
+        known = self._find_recent()
         if known:
             other = known[int(rng.integers(len(known)))]
             rows = other.rows[1:] if rng.random() < 0.5 else self._receiver.draw(rng, len(other.rows), skips=False)
@@ -184,7 +184,7 @@ class Importers:
                 sent = self._enter(action, other.import_id, other.first_row, rows, skips=False)
                 await self._send(action, rng, sent)
 
-    def _known(self) -> list[SentRows]:
+    def _find_recent(self) -> list[SentRows]:
         """Return what was sent of late."""
         return [sent for one in self._imports[-RECENT:] for sent in self._shop.ledger.imports[one.import_id]]
 

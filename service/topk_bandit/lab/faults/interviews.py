@@ -115,7 +115,7 @@ class PastAnswers:
 
     async def send(self, worker: Worker, sent: SentRows) -> Receipt:
         """See `topk_bandit.lab.faults.importing.Receiver.send`."""
-        rows = tuple(self._given(row) for row in sent.rows if isinstance(row, PastAnswer))
+        rows = tuple(self._write_row(row) for row in sent.rows if isinstance(row, PastAnswer))
         outcome = await worker.studies.import_answers(STUDY, RowsOfAnswers(sent.import_id, sent.first_row, rows))
         return Receipt(outcome.next_row, outcome.accepted, outcome.position)
 
@@ -123,7 +123,7 @@ class PastAnswers:
         """See `topk_bandit.lab.faults.importing.Receiver.seek`."""
         return worker.studies.find_import(STUDY, import_id)
 
-    def _given(self, row: PastAnswer) -> GivenPastAnswer:
+    def _write_row(self, row: PastAnswer) -> GivenPastAnswer:
         shown = tuple(self._settings.items[item].item_id for item in row.shown.items)
         query = self._settings.queries[row.shown.query].query_id if self._settings.queries else ""
         return GivenPastAnswer(query, shown[::-1], _as_given(row.answer, shown))

@@ -22,7 +22,7 @@ def rendezvous_order(bandits: int, workers: int, *, depth: int) -> NDArray[np.in
     """Return the first `depth` workers of each bandit by their scores, highest first, shape (bandits, depth)."""
     depth = min(depth, workers)
     keys = np.arange(bandits * workers, dtype=np.uint64).reshape(bandits, workers)
-    ranked = np.argsort(_mixed(keys), axis=1, kind="stable")
+    ranked = np.argsort(_mix_bits(keys), axis=1, kind="stable")
     return np.ascontiguousarray(ranked[:, :depth].astype(np.int64))
 
 
@@ -32,7 +32,7 @@ def readers(rates: NDArray[np.float64], *, most_pairs: float, workers: int) -> N
     return np.asarray(np.clip(wanted, 1, workers), dtype=np.int64)
 
 
-def _mixed(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix_bits(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return numbers that look random, each a function of its key (SplitMix64)."""
     mixed = (keys + np.uint64(1)) * _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1

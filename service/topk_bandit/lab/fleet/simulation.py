@@ -80,7 +80,7 @@ def _calls(traffic: Traffic, shares: FloatArray, rng: np.random.Generator) -> Re
         CALLS,
         count,
         due=np.sort(rng.uniform(0.0, traffic.seconds, size=count)),
-        bandit=_drawn(shares, count, rng),
+        bandit=_draw_places(shares, count, rng),
         pick=rng.random(count),
         reward_pick=rng.random(count),
         delay=traffic.reward_seconds,
@@ -90,7 +90,7 @@ def _calls(traffic: Traffic, shares: FloatArray, rng: np.random.Generator) -> Re
     )
 
 
-def _drawn(shares: FloatArray, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_places(shares: FloatArray, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     found = np.searchsorted(np.cumsum(shares), rng.random(count), side="right")
     return np.minimum(found, len(shares) - 1).astype(np.int64)
 
@@ -101,7 +101,7 @@ def _earlier(
     """Return requests before the start, of as long as models are kept that nobody needs."""
     count = int(rng.poisson(traffic.pairs * fleet.idle))
     times = np.sort(rng.uniform(-fleet.idle, 0.0, size=count))
-    return times, _drawn(shares, count, rng), rng.random(count)
+    return times, _draw_places(shares, count, rng), rng.random(count)
 
 
 def _rules(fleet: Fleet, traffic: Traffic) -> Rules:

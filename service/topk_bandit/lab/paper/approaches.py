@@ -86,7 +86,7 @@ class NaiveApproach:
     def moments(self, context: FloatArray, rankings: Rankings) -> tuple[FloatArray, FloatArray]:
         """See `Approach.moments`."""
         towards = self._against(context, rankings)
-        solved = self._solved(np.column_stack([self._rewards[: self._t], towards]))
+        solved = self._solve_noisy(np.column_stack([self._rewards[: self._t], towards]))
         return _moments(self._work, context, towards, solved)
 
     def _against(self, context: FloatArray, rankings: Rankings) -> FloatArray:
@@ -95,7 +95,7 @@ class NaiveApproach:
         values = self._work.kernel_values(self._kernel, self._rankings[: self._t], rankings)
         return self._work.times(similarities[:, None], values)
 
-    def _solved(self, right: FloatArray) -> FloatArray:
+    def _solve_noisy(self, right: FloatArray) -> FloatArray:
         noisy = self._matrix[: self._t, : self._t].copy()
         noisy[np.diag_indices(self._t)] += self._noise_variance
         return self._work.solve(noisy, right)
@@ -117,7 +117,7 @@ class KernelApproach(NaiveApproach):
         super().__init__(kernel, work, context_dim=context_dim, noise_variance=noise_variance, capacity=capacity)
         self._iterations = iterations
 
-    def _solved(self, right: FloatArray) -> FloatArray:
+    def _solve_noisy(self, right: FloatArray) -> FloatArray:
         return _conjugate_gradients(self._work, self.mvm, right, self._noise_variance, self._iterations)
 
 

@@ -181,7 +181,7 @@ def k_medoids(points: FloatArray, *, count: int, rng: np.random.Generator) -> In
     -------
     Indices of points, increasing, shape (k,).
     """
-    medoids = _spread(points, count=count, rng=rng)
+    medoids = _draw_medoids(points, count=count, rng=rng)
     for _ in range(_ROUNDS):
         nearest = np.argmin(cdist(points, points[medoids]), axis=1)
         moved = np.array([_centre(points, np.flatnonzero(nearest == one)) for one in range(len(medoids))])
@@ -191,7 +191,7 @@ def k_medoids(points: FloatArray, *, count: int, rng: np.random.Generator) -> In
     return np.sort(medoids)
 
 
-def _spread(points: FloatArray, *, count: int, rng: np.random.Generator) -> IntArray:
+def _draw_medoids(points: FloatArray, *, count: int, rng: np.random.Generator) -> IntArray:
     chosen = [int(rng.integers(len(points)))]
     squared = np.full(len(points), np.inf)
     while len(chosen) < count:

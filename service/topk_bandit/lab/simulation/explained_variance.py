@@ -118,7 +118,7 @@ def explained_variance(
     customers = rng.integers(len(first.customers), size=count)
     slates = random_rankings(np.arange(n_items), slate_size=slate_size, count=count, rng=rng)
     noise, contexts = rng.normal(size=n_rewarded), first.customers[customers]
-    expected = np.array([_expected(shop, customers, slates) for shop in shops])
+    expected = np.array([_expect_rewards(shop, customers, slates) for shop in shops])
     rewards, others = expected[:, :n_rewarded] + first.noise * noise, expected[:, n_rewarded:]
     explained = np.empty((len(kernels), len(shops)))
     for row, kind in enumerate(kernels):
@@ -129,7 +129,7 @@ def explained_variance(
     return explained
 
 
-def _expected(shop: Shop, customers: NDArray[np.intp], slates: Rankings) -> FloatArray:
+def _expect_rewards(shop: Shop, customers: NDArray[np.intp], slates: Rankings) -> FloatArray:
     """Return what each slate earns on average from the customer beside it, shape (A,)."""
     rewards = np.empty(len(slates))
     for customer in np.unique(customers):

@@ -88,7 +88,7 @@ class Telling(NamedTuple):
 _COUNTRY, _MEMBER = Feature("country", Categorical(COUNTRIES)), Feature("member", Boolean())
 
 
-def _named(basket: Numeric, value: Callable[[float], float], **more: FeatureValue) -> Telling:
+def _tell_basket(basket: Numeric, value: Callable[[float], float], **more: FeatureValue) -> Telling:
     """Return a telling with the basket as this value of it, and with features that are the same in all requests."""
     kinds: Mapping[type, FeatureKind] = {
         float: Numeric(),
@@ -104,9 +104,9 @@ def _named(basket: Numeric, value: Callable[[float], float], **more: FeatureValu
     )
 
 
-def _doubled() -> Telling:
+def _tell_twice() -> Telling:
     """Return a telling in which age and basket are there twice."""
-    plain = _named(Numeric(log_scale=True), lambda basket: basket)
+    plain = _tell_basket(Numeric(log_scale=True), lambda basket: basket)
     schema = (*(plain.schema or ()), Feature("months", Numeric()), Feature("cents", Numeric(log_scale=True)))
 
     def tell(one: Customer) -> Features:
@@ -119,11 +119,11 @@ def _doubled() -> Telling:
 
 TELLINGS: Mapping[str, Telling] = {
     "expert's vector": Telling(None, lambda one: one.vector),
-    "dollars": _named(Numeric(log_scale=True), lambda basket: basket),
-    "cents": _named(Numeric(log_scale=True), lambda basket: 100.0 * basket),
-    "logarithms": _named(Numeric(), math.log),
-    "dollars as differences": _named(Numeric(), lambda basket: basket),
-    "with constants": _named(
+    "dollars": _tell_basket(Numeric(log_scale=True), lambda basket: basket),
+    "cents": _tell_basket(Numeric(log_scale=True), lambda basket: 100.0 * basket),
+    "logarithms": _tell_basket(Numeric(), math.log),
+    "dollars as differences": _tell_basket(Numeric(), lambda basket: basket),
+    "with constants": _tell_basket(
         Numeric(log_scale=True),
         lambda basket: basket,
         zero=0.0,
@@ -132,7 +132,7 @@ TELLINGS: Mapping[str, Telling] = {
         shop="home",
         user=(1.0, 2.0, 0.0),
     ),
-    "with duplicates": _doubled(),
+    "with duplicates": _tell_twice(),
 }
 
 

@@ -147,11 +147,13 @@ class LinearModel:
         """Return the draw that one from the prior, and noise of the rows (N,), make by Matheron's rule."""
         prior, n, n_items, k = self._prior, self._n_rows, self._n_items, self._rankings.shape[1]
         inputs, rankings, point = self._inputs[:n], self._rankings[:n].astype(np.intp), np.append(1.0, context)
-        of_rows = self._solved(self._rewards[:n] - weights.values(inputs, rankings) - noise)
+        of_rows = self._solve_rows(self._rewards[:n] - weights.values(inputs, rankings) - noise)
         at_context = of_rows * (inputs @ point)
         first, second = np.triu_indices(k, 1)
-        of_items = _summed(np.arange(k) * n_items + rankings, prior.item * at_context, (k, n_items))
-        of_pairs = _summed(rankings[:, first] * n_items + rankings[:, second], prior.pair * of_rows, weights.pair.shape)
+        of_items = _sum_cells(np.arange(k) * n_items + rankings, prior.item * at_context, (k, n_items))
+        of_pairs = _sum_cells(
+            rankings[:, first] * n_items + rankings[:, second], prior.pair * of_rows, weights.pair.shape
+        )
         return SlateFunction(
             np.tensordot(point, weights.item, 1) + of_items,
             np.triu(np.ones((k, k)), 1),
@@ -159,7 +161,7 @@ class LinearModel:
             float(point @ weights.context) + prior.context * float(at_context.sum()),
         )
 
-    def _solved(self, values: FloatArray) -> FloatArray:
+    def _solve_rows(self, values: FloatArray) -> FloatArray:
         factor = self._factor[: self._n_rows, : self._n_rows]
         if not len(factor):
             return values
@@ -233,7 +235,7 @@ class LinearThompson:
         del self._slates[number]
 
 
-def _summed(cells: NDArray[np.intp], weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+def _sum_cells(cells: NDArray[np.intp], weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     """Return an array of this shape: in each of its cells, the weights (N,) of the rows of `cells` (N, ...) with it."""
     values = np.broadcast_to(weights[:, None], cells.shape)
     total = np.bincount(cells.reshape(-1), weights=values.reshape(-1), minlength=math.prod(shape))

@@ -182,10 +182,10 @@ def breadth_first(at_context: ContextPosterior, *, beta: float, rng: np.random.G
         before, high = rankings, steps[-1].value
         for direction in range(k + 1):
             if direction < k:
-                rankings, values = _placed(at_context, bound, rankings, direction)
+                rankings, values = _place_items(at_context, bound, rankings, direction)
                 evaluations = len(rankings) * (k * (n_items - k) + k - 1)
             else:
-                rankings, values = _exchanged(at_context, bound, rankings)
+                rankings, values = _exchange_positions(at_context, bound, rankings)
                 evaluations = len(rankings) * k * (k - 1) // 2
             steps.append(Step(steps[-1].evaluations + evaluations, max(steps[-1].value, float(values.max()))))
         if values.max() > high:
@@ -197,7 +197,7 @@ def breadth_first(at_context: ContextPosterior, *, beta: float, rng: np.random.G
     return Climbed(best, tuple(steps))
 
 
-def _placed(
+def _place_items(
     at_context: ContextPosterior, bound: UpperConfidenceBound, rankings: Rankings, position: int
 ) -> tuple[Rankings, FloatArray]:
     """Return the best that comes of each ranking by taking an item out and putting one in at `position`; their bounds.
@@ -218,7 +218,7 @@ def _placed(
     return np.where(better[:, None], found, rankings), np.where(better, bounds[every, best], own)
 
 
-def _exchanged(
+def _exchange_positions(
     at_context: ContextPosterior, bound: UpperConfidenceBound, rankings: Rankings
 ) -> tuple[Rankings, FloatArray]:
     """Return each ranking, or the best that comes of it by an exchange of two positions, and their bounds."""

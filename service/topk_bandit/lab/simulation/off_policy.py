@@ -92,7 +92,7 @@ def questions(logged: Logged, *, seed: int) -> tuple[Question, ...]:
     slates, log = logged.slates, logged.log
     often = np.argsort(-np.bincount(log.slates[: max(len(log) // 10, 1)].ravel(), minlength=log.n_items))
     popular = np.repeat(often[None, : slates.slate_size], len(log), axis=0).astype(np.int32)
-    linear = _taught(slates, np.random.default_rng([seed, 2])).best(logged.customers)
+    linear = _teach_learner(slates, np.random.default_rng([seed, 2])).best(logged.customers)
     # Rewards are sums over positions, so a random slate has the mean item at each.
     mean_scores = _utilities(slates)[logged.customers].mean(axis=1) * slates.position_weights.sum()
     return (
@@ -105,19 +105,19 @@ def _play(
     how: Logging, slates: ScoredSlates, customers: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[Rankings, Rankings, FloatArray]:
     """Return the best slates as they seemed, those shown, and the rewards."""
-    learner = _taught(slates, rng)
+    learner = _teach_learner(slates, rng)
     best = np.empty((how.rounds, how.slate_size), dtype=np.int32)
     shown, rewards = best.copy(), np.empty(how.rounds)
     for start in range(0, how.rounds, how.learns_every):
         rows = slice(start, start + how.learns_every)
         best[rows] = learner.best(customers[rows])
-        shown[rows] = _explored(best[rows], how, rng)
+        shown[rows] = _explore_slates(best[rows], how, rng)
         rewards[rows] = _rewards(slates, customers[rows], shown[rows], rng)
         learner.learn(customers[rows], shown[rows], rewards[rows])
     return best, shown, rewards
 
 
-def _explored(best: Rankings, how: Logging, rng: np.random.Generator) -> Rankings:
+def _explore_slates(best: Rankings, how: Logging, rng: np.random.Generator) -> Rankings:
     """Return each slate, one near it, or any other, with the shares."""
     shown, luck = best.copy(), rng.random(len(best))
     for row in np.flatnonzero(luck < how.near_share).tolist():
@@ -166,7 +166,7 @@ class _Learner:
         return np.argsort(-worth, axis=1)[:, : self._slates.slate_size].astype(np.int32)
 
 
-def _taught(slates: ScoredSlates, rng: np.random.Generator) -> _Learner:
+def _teach_learner(slates: ScoredSlates, rng: np.random.Generator) -> _Learner:
     """Return a learner that has seen some random slates, which no log has."""
     customers = rng.integers(len(slates.customers.contexts), size=_BEFORE)
     shown = random_rankings(np.arange(slates.n_items), slate_size=slates.slate_size, count=_BEFORE, rng=rng)

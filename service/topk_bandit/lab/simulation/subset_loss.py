@@ -169,7 +169,7 @@ def losses_and_gains(
                 shown = compared.uniform_subsets(items.groups, size=size, count=max(budgets), rng=rng)
             answers = sampling.draw_rankings(utilities, shown, rng=rng)
             for x, budget in enumerate(budgets):
-                found[:, p, m, x] = _reached(items, utilities, _first(answers, budget, size=size))
+                found[:, p, m, x] = _measure_estimate(items, utilities, _first(answers, budget, size=size))
     return np.asarray(found.reshape(-1, len(METHODS), len(budgets)))
 
 
@@ -177,7 +177,7 @@ def _first(answers: Orderings, count: int, *, size: int) -> Orderings:
     return Orderings(answers.items[: count * size], answers.starts[: count + 1], answers.places[:count])
 
 
-def _reached(items: Items, utilities: FloatArray, answers: Orderings) -> tuple[float, float]:
+def _measure_estimate(items: Items, utilities: FloatArray, answers: Orderings) -> tuple[float, float]:
     prior = Gaussian.isotropic(items.rank, variance=items.prior_variance)
     estimate = items.coordinates @ plackett_luce.fit(items.coordinates, answers, prior=prior).posterior.mean
     losses, gains = [], []

@@ -50,7 +50,7 @@ class ThompsonSampling:
         """Return the slate for this round."""
         posterior, eligible = self.state.posterior, visit.eligible
         function = drawn(posterior, self.state.encode(visit.context), eligible, self._rng)
-        best = maximiser(function, starts=_seen(posterior, eligible), rng=self._rng)
+        best = maximiser(function, starts=_find_slates(posterior, eligible), rng=self._rng)
         ranking = np.asarray(eligible[best], dtype=np.int32)
         self._slates[visit.number] = visit.context, ranking
         self.state = self.state.shown(str(visit.number), visit.context, ranking)
@@ -67,7 +67,7 @@ class ThompsonSampling:
         self.state = self.state.closed(str(number))
 
 
-def _seen(posterior: Posterior, eligible: NDArray[np.int32]) -> Rankings:
+def _find_slates(posterior: Posterior, eligible: NDArray[np.int32]) -> Rankings:
     """Return the slates of all rows whose items are all eligible, as places among the eligible items."""
     place = np.full(posterior.kernel.n_items, -1, dtype=np.int32)
     place[eligible] = np.arange(len(eligible), dtype=np.int32)

@@ -483,7 +483,7 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
 
 
 @njit(**FOR_LOOPS)
-def _opened(slate, source, target, out):
+def _open_gap(slate, source, target, out):
     """Set `out` to the slate with the item at `source` taken out and the others moved up, for a gap at `target`."""
     for a in range(slate.shape[0]):
         shift = 0
@@ -506,7 +506,7 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
     gains, tried = False, 0
     for source in range(k):
         for gap in range(k):
-            _opened(slate, source, gap, opened)
+            _open_gap(slate, source, gap, opened)
             mean, explained = _weigh(gram, weights, pairs, opened, gap, u, d, v, s, products, columns, values)
             for item in range(m):
                 if _shows(slate, item) and item != slate[source]:

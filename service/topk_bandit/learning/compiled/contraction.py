@@ -124,7 +124,7 @@ def _places(rankings, place):
 
 
 @njit(**FOR_LOOPS)
-def _numbered(places, pairs):
+def _number_pairs(places, pairs):
     """Set `pairs` to the numbers, from 0, of pairs that are shown together; return where each pair's list starts."""
     n_rows, k = places.shape
     together = np.zeros(n_rows * k * (k - 1) // 2 + 1, dtype=np.int64)
@@ -153,7 +153,7 @@ def _add_item(features, u_row, v_row, row, of_u, of_v, first):
 
 
 @njit(**FOR_LOOPS)
-def _whitened(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s):
+def _whiten_rows(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s):
     """Return room for all features, those of the items and of s made: M times the sparse rows, row by row."""
     n_all, n_rows = places.shape[0], places.shape[0] - pending.shape[1]
     features = np.empty((n_features, n_all), dtype=np.float32)
@@ -179,7 +179,7 @@ def _whitened(places, similarities, entries, whitener, pending, n_eligible, n_fe
 
 
 @njit(**FOR_LOOPS)
-def _weighted(places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s):
+def _weigh_pairs(places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s):
     """Return the weights, and the rows and values of the pairs' lists."""
     n_eligible, k = pairs.shape[0], places.shape[1]
     rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
@@ -221,13 +221,13 @@ def contract(rankings, similarities, entries, row_weights, whitener, pending, pl
     """
     places = _places(rankings, place)
     pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
-    starts = _numbered(places, pairs)
-    weights, pair_weights, rows, values = _weighted(
+    starts = _number_pairs(places, pairs)
+    weights, pair_weights, rows, values = _weigh_pairs(
         places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s
     )
     first = 2 * n_eligible + 1
     n_features = first + starts.shape[0] - 1
-    features = _whitened(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s)
+    features = _whiten_rows(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s)
     for i in range(n_eligible):
         for j in range(n_eligible):
             if pairs[i, j] >= 0:

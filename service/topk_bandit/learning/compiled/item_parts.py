@@ -147,7 +147,7 @@ def add_up_shared(rankings, entries, orders, weights, n_items):
 
 
 @njit(**FOR_LOOPS)
-def _listed(rankings, place, n_places):
+def _list_places(rankings, place, n_places):
     """Return where each place's list starts, and the rows and positions of the lists."""
     starts = np.zeros(n_places + 1, dtype=np.int64)
     for row in range(rankings.shape[0]):
@@ -173,7 +173,7 @@ def gram_of_parts(rankings, contexts, matrices, place, weights):
     """
     n_rows, n_places = rankings.shape[0], matrices.shape[0]
     out, image = np.zeros((n_rows, n_rows)), np.empty(contexts.shape[1])
-    starts, rows, positions = _listed(rankings, place, n_places)
+    starts, rows, positions = _list_places(rankings, place, n_places)
     for i in range(n_places):
         for first in range(starts[i], starts[i + 1]):
             row, g = rows[first], weights[positions[first]]

@@ -46,7 +46,7 @@ def gram(left, right, n_items, u, d, v, s):
 
 
 @njit(**FOR_LOOPS)
-def _listed(rankings, n_items):
+def _find_starts(rankings, n_items):
     """Return where each item's list starts in an array of all entries of all rankings, by items."""
     starts = np.zeros(n_items + 1, dtype=np.int64)
     for row in range(rankings.shape[0]):
@@ -62,7 +62,7 @@ def gram_of(rankings, n_items, u, d, v, s):
     Each ranking goes through the earlier rankings of each of its items, and through the items shared with these before.
     """
     n_rows, k = rankings.shape
-    out, starts = np.full((n_rows, n_rows), -s * s), _listed(rankings, n_items)
+    out, starts = np.full((n_rows, n_rows), -s * s), _find_starts(rankings, n_items)
     ends, rows, places = starts.copy(), np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1], dtype=np.int64)
     shared = np.zeros(n_rows, dtype=np.int64)
     own, others = np.empty((n_rows, k), dtype=np.int64), np.empty((n_rows, k), dtype=np.int64)
@@ -160,7 +160,7 @@ def _rotate_block(block, rotations):
 
 
 @njit(**FOR_LOOPS)
-def _touched(rotations, size):
+def _find_touched(rotations, size):
     """Return the first column that any rotation changes, and the one after the last."""
     first, end = size, 0
     for r in range(rotations.shape[0]):
@@ -188,7 +188,7 @@ def rotate_rows(whitened, order, rotations, gone, others, column):
     cache. Each number is computed as if all rows were rotated by one rotation after the other.
     """
     size, shift = whitened.shape[1], _index(1 if gone == 0 else 0)
-    first, end = _touched(rotations, size)
+    first, end = _find_touched(rotations, size)
     least, most = (1, size) if gone == 0 else (0, size - 1)
     block = np.zeros((size, _ROWS_AT_ONCE))
     for start in range(0, order.shape[0], _ROWS_AT_ONCE):

@@ -43,7 +43,7 @@ def on_policy(log: SlateLog) -> Estimate:
 
 def ips(log: SlateLog, target: Target) -> Estimate:
     """Return the mean of importance weights times rewards: unbiased whatever rewards depend on."""
-    return _weighted(log, importance_weights(log, target), log.rewards)
+    return _average_weighted(log, importance_weights(log, target), log.rewards)
 
 
 def snips(log: SlateLog, target: Target) -> Estimate:
@@ -64,7 +64,7 @@ def pseudo_inverse(log: SlateLog, target: Target) -> Estimate:
     That is, if the expected reward in each context is a sum over positions of what the item there earns there.
     Swaminathan et al. 2017, "Off-policy evaluation for slate recommendation", Eq. 3.
     """
-    return _weighted(log, pseudo_inverse_weights(log, target), log.rewards)
+    return _average_weighted(log, pseudo_inverse_weights(log, target), log.rewards)
 
 
 def doubly_robust(
@@ -83,7 +83,7 @@ def doubly_robust(
     weights
         `importance_weights` or `pseudo_inverse_weights`.
     """
-    missed = _weighted(log, weights(log, target), model.residuals(log))
+    missed = _average_weighted(log, weights(log, target), model.residuals(log))
     return _estimate(float(model.expected(log, target).mean()) + missed.value, missed.standard_error**2)
 
 
@@ -113,7 +113,7 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     return _estimate(float(shares @ values), float(shares**2 @ variances + (shares @ np.sqrt(biases)) ** 2))
 
 
-def _weighted(log: SlateLog, weights: Weights, earned: FloatArray) -> Estimate:
+def _average_weighted(log: SlateLog, weights: Weights, earned: FloatArray) -> Estimate:
     """Return the mean of weights times what was earned; its variance as seen, or as expected if that is more.
 
     A log without the rare slates whose weights are large has a small variance by chance, and no interval of what was

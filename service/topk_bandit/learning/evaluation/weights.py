@@ -74,7 +74,7 @@ def pseudo_inverse_weights(log: SlateLog, target: Target) -> Weights:
         rows = kind.ravel() == number
         others = int(policy.n_eligible[one]) - size
         joint, apart = _inverses(policy, one)
-        q, z = (_reduced(*pair, others) for pair in ((of_b[rows], wanted_outside[rows]), (shown[rows], outside[rows])))
+        q, z = (_reduce(*pair, others) for pair in ((of_b[rows], wanted_outside[rows]), (shown[rows], outside[rows])))
         values[rows] = ((q @ joint) * z).sum(axis=1)
         second[rows] = ((q @ joint) * q).sum(axis=1)
         if others:
@@ -84,7 +84,7 @@ def pseudo_inverse_weights(log: SlateLog, target: Target) -> Weights:
     return Weights(values, second)
 
 
-def _reduced(of_b: FloatArray, outside: FloatArray, others: int) -> FloatArray:
+def _reduce(of_b: FloatArray, outside: FloatArray, others: int) -> FloatArray:
     """Return coordinates (N, k (k + 1)): positions by b's items, then positions by the mean of all other items."""
     mean = outside / np.sqrt(max(others, 1))
     return np.concatenate([of_b.reshape(len(of_b), -1), mean], axis=1)
@@ -108,7 +108,7 @@ def _products_of_others(policy: LoggingPolicy, target: Target) -> FloatArray:
 
 
 def _inverses(policy: LoggingPolicy, request: int) -> tuple[FloatArray, FloatArray]:
-    """Return the pseudo-inverses of one request's moments: in the coordinates of `_reduced`, and of differences."""
+    """Return the pseudo-inverses of one request's moments: in the coordinates of `_reduce`, and of differences."""
     size, items = policy.slate_size, int(policy.n_eligible[request])
     near, uniform = float(policy.share_of_each_near[request]), float(policy.uniform_share[request])
     rows, chances = _b_and_near(size, items - size, best=float(policy.share_of_best[request]), near=near)
@@ -121,7 +121,7 @@ def _inverses(policy: LoggingPolicy, request: int) -> tuple[FloatArray, FloatArr
 
 
 def _b_and_near(size: int, others: int, *, best: float, near: float) -> tuple[FloatArray, FloatArray]:
-    """Return b and the slates near it in the coordinates of `_reduced`, alike ones once, and their probabilities."""
+    """Return b and the slates near it in the coordinates of `_reduce`, alike ones once, and their probabilities."""
     first, second = np.triu_indices(size, 1)
     rows = np.zeros((1 + size + len(first), size * (size + 1)))
     of_b = rows[:, : size * size].reshape(-1, size, size)
@@ -137,7 +137,7 @@ def _b_and_near(size: int, others: int, *, best: float, near: float) -> tuple[Fl
 
 
 def _uniform_moments(size: int, items: int) -> FloatArray:
-    """Return the moments of a slate drawn uniformly, in the coordinates of `_reduced`."""
+    """Return the moments of a slate drawn uniformly, in the coordinates of `_reduce`."""
     others = items - size
     places = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
     position, item = (

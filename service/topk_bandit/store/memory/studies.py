@@ -205,7 +205,7 @@ class MemoryStudies(StudyStore):
     async def claim_design(self, name: StudyName, *, owner: str, lease_ms: int) -> StudyRecord | None:
         """See `StudyStore.claim_design`."""
         study = self._study(name)
-        return study.record() if self._leased(study, owner, lease_ms) else None
+        return study.record() if self._take_lease(study, owner, lease_ms) else None
 
     async def report_design(
         self, record: StudyRecord, *, owner: str, lease_ms: int, progress: DesignProgress | None
@@ -214,7 +214,7 @@ class MemoryStudies(StudyStore):
         study = self._studies.get(record.name)
         if study is None or (study.incarnation, study.attempt) != (record.incarnation, record.attempt):
             return False
-        if not self._leased(study, owner, lease_ms):
+        if not self._take_lease(study, owner, lease_ms):
             return False
         study.progress = progress or study.progress
         return True
@@ -314,7 +314,7 @@ class MemoryStudies(StudyStore):
         if arriving is None or arriving.arrival != arrival:
             raise study_refusal("arrival_replaced", record.name)
         self._arrivals.drop(record.name)
-        self._studies[record.name] = _arrived(record, arriving)
+        self._studies[record.name] = _make_arrived(record, arriving)
         return self._studies[record.name].record()
 
     async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
@@ -341,7 +341,7 @@ class MemoryStudies(StudyStore):
             raise study_refusal("no_study", record.name)
         return study
 
-    def _leased(self, study: _Study, owner: str, lease_ms: int) -> bool:
+    def _take_lease(self, study: _Study, owner: str, lease_ms: int) -> bool:
         holder, until_ms = study.lease
         now_ms = self._clock_ms()
         if study.state is not DesignState.DESIGNING or (holder not in {"", owner} and now_ms < until_ms):
@@ -350,7 +350,7 @@ class MemoryStudies(StudyStore):
         return True
 
 
-def _arrived(record: StudyRecord, arriving: ArrivingStudy) -> _Study:
+def _make_arrived(record: StudyRecord, arriving: ArrivingStudy) -> _Study:
     """Return the study of a record, with what has arrived of it."""
     [created] = (one.event for one in arriving.events if isinstance(one.event, StudyCreated))
     origin = record.incarnation, created.settings, record.created_ms

@@ -113,14 +113,14 @@ class Aggregates(Generic[_Name, _Record]):
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
     ) -> Any:  # noqa: ANN401 - each script has its own answer
         """Run a script and return its answer, or raise what it refuses with."""
-        return self._accepted(name, await self._link.run(script, keys, arguments))
+        return self._check_reply(name, await self._link.run(script, keys, arguments))
 
     async def tell(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
     ) -> tuple[Any, Durability]:
         """Run a script whose writes are acknowledged to somebody; return its answer, and how durable they are."""
         reply, durability = await self._link.run_durably(script, keys, arguments, meta=self._kind.keys(name).meta)
-        return self._accepted(name, reply), durability
+        return self._check_reply(name, reply), durability
 
     async def tell_all(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[Sequence[bytes | str | int]]
@@ -140,11 +140,11 @@ class Aggregates(Generic[_Name, _Record]):
         if isinstance(reply, Exception):
             return reply
         try:
-            return self._accepted(name, reply)
+            return self._check_reply(name, reply)
         except TopkBanditError as error:
             return error
 
-    def _accepted(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
+    def _check_reply(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
         word = reply[0].decode()
         if word in self._kind.refusals:
             raise self._kind.refusals[word](name, b"".join(reply[1:]).decode())

@@ -63,8 +63,8 @@ class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
         keys, begins = self._spaces.arrival(name), before.next_line == 0
         buckets = sorted({digest[:_BUCKET] for digest in arriving.retired})
         imports = sorted({import_id for import_id, _ in arriving.imports})
-        retired = dict.fromkeys(buckets, b"") if begins else await self._known(keys.retired, buckets)
-        progress = dict.fromkeys(imports, b"") if begins else await self._known(keys.imports, imports)
+        retired = dict.fromkeys(buckets, b"") if begins else await self._read_known(keys.retired, buckets)
+        progress = dict.fromkeys(imports, b"") if begins else await self._read_known(keys.imports, imports)
         writes = _writes(arriving, retired, progress)
         return await self.write(name, writes, before=before, after=arriving.arrival)
 
@@ -72,7 +72,7 @@ class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
         """See `Store.load_arrived_snapshot`."""
         return await self._link.call("GET", self._spaces.arrival(name).snapshot) or b""
 
-    async def _known(self, key: str, names: Sequence[str]) -> dict[str, bytes]:
+    async def _read_known(self, key: str, names: Sequence[str]) -> dict[str, bytes]:
         found = await self.fields(key, names)
         return {name: told or b"" for name, told in zip(names, found, strict=True)}
 

@@ -260,7 +260,7 @@ class RedisStore(Store):
         keys = self._keys.bandit(name)
         arguments = (
             encode_settings(settings, self.data_version),
-            self._encoded(SettingsChanged(settings, prior)),
+            self._encode_event(SettingsChanged(settings, prior)),
             revision,
         )
         (_, meta), _ = await self._bandits.tell(
@@ -274,7 +274,7 @@ class RedisStore(Store):
     async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
         """See `Store.reset_bandit`."""
         keys = self._keys.bandit(name)
-        arguments = (*self._announcing(name), self._encoded(BanditReset(request_id)), request_id)
+        arguments = (*self._announcing(name), self._encode_event(BanditReset(request_id)), request_id)
         (_, meta), _ = await self._bandits.tell(scripts.RESET_BANDIT, name, (keys.meta, keys.log), arguments)
         return read_bandit(name, meta)
 
@@ -447,7 +447,7 @@ class RedisStore(Store):
         """See `Store.record_import`."""
         keys = self._keys.bandit(name)
         rows = (part.import_id, part.first_row, part.fingerprint, part.next_row, part.accepted, part.clamped)
-        encoded = b"" if event is None else self._encoded(event)
+        encoded = b"" if event is None else self._encode_event(event)
         (status, *details), _ = await self._bandits.tell(
             scripts.RECORD_IMPORT,
             name,
@@ -492,7 +492,7 @@ class RedisStore(Store):
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""
         keys = self._keys.bandit(name)
-        anew = ("" if event is None else self._encoded(event) for event in (skip.settings, skip.items))
+        anew = ("" if event is None else self._encode_event(event) for event in (skip.settings, skip.items))
         looked_at = (skip.incarnation, skip.revision, skip.items_position)
         (status, *_), _ = await self._bandits.tell(
             scripts.SKIP_EVENT,
@@ -501,7 +501,7 @@ class RedisStore(Store):
             (
                 *self._announcing(name),
                 skip.position,
-                self._encoded(skip.event),
+                self._encode_event(skip.event),
                 skip.at_ms,
                 *looked_at,
                 *anew,
@@ -659,7 +659,7 @@ class RedisStore(Store):
         # After the reservation: who takes the tenant out looks for one before and after.
         await self._tenants.add(name.tenant)
         keys = self._keys.bandit(name)
-        created = (incarnation, encode_settings(event.settings, self.data_version), self._encoded(event))
+        created = (incarnation, encode_settings(event.settings, self.data_version), self._encode_event(event))
         return await self._bandits.create(
             scripts.CREATE_BANDIT,
             name,
@@ -677,7 +677,7 @@ class RedisStore(Store):
         good = [(slot, snapshot) for slot, snapshot in verified if snapshot is not None]
         return _Generations(int(newest_position), sorted(good, key=lambda kept: -kept[1].position))
 
-    def _encoded(self, event: Event) -> bytes:
+    def _encode_event(self, event: Event) -> bytes:
         return encode_event(event, self.data_version)
 
     def _announcing(self, name: BanditName) -> tuple[str, str]:

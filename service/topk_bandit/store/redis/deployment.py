@@ -119,7 +119,7 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
         "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         "protocol": 2,
     }
-    sentinel = _parsed(url).sentinel
+    sentinel = _parse_url(url).sentinel
     one = _Standalone(url, options) if sentinel is None else _Sentinel(sentinel, options)
     try:
         about = await one.client.info("cluster")
@@ -135,7 +135,7 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
     return await _Cluster.open(url, options)
 
 
-def _parsed(url: str) -> StoreUrl:
+def _parse_url(url: str) -> StoreUrl:
     try:
         return StoreUrl.parse(url)
     except ValueError as error:
@@ -310,7 +310,7 @@ class _Cluster:
         await self._client.initialize()
         node, broken, asking = self._node(key), False, False
         for _ in range(REDIRECTIONS):
-            replies = await _pipelined(node, commands, asking=asking)
+            replies = await _send_pipeline(node, commands, asking=asking)
             match replies[0]:
                 case MovedError() as moved:  # a kind of AskError
                     await self._client.nodes_manager.move_slot(moved)
@@ -358,7 +358,7 @@ class _Cluster:
             task.exception()
 
 
-async def _pipelined(node: ClusterNode, commands: Sequence[Command], *, asking: bool) -> list[Any]:
+async def _send_pipeline(node: ClusterNode, commands: Sequence[Command], *, asking: bool) -> list[Any]:
     """Send commands over one connection of a server of a cluster; an error of one is its reply.
 
     A server that is about to get the key is asked before each of them.

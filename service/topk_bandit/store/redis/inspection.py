@@ -40,11 +40,13 @@ def report(
         The class that they have to keep.
     """
     problems = [
-        _named(name, problem)
+        _name_problem(name, problem)
         for name, info in infos.items()
         for problem in (*_problems(info, durability), *_unkept(durability, settings.get(name, {})))
     ]
-    shortages = [_named(name, shortage) for name, info in infos.items() for shortage in _shortages(info, durability)]
+    shortages = [
+        _name_problem(name, shortage) for name, info in infos.items() for shortage in _shortages(info, durability)
+    ]
     info = next(iter(infos.values()))
     server, version = _software(info)
     memory_bytes, limit_bytes = max(map(_memory, infos.values()), key=lambda memory: memory[0] / max(memory[1], 1))
@@ -118,5 +120,5 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
-def _named(name: str, problem: str) -> str:
+def _name_problem(name: str, problem: str) -> str:
     return f"{name}: {problem}" if name else problem

@@ -165,7 +165,7 @@ class KeySpace:
 
     def arrival(self, name: BanditName) -> ArrivalKeys:
         """Return the keys of a bandit that arrives."""
-        stem = f"{self.prefix}:{{{_joined(name.tenant, name.bandit)}}}:arriving"
+        stem = f"{self.prefix}:{{{_join_ids(name.tenant, name.bandit)}}}:arriving"
         return ArrivalKeys(stem, *(f"{stem}_{key}" for key in ArrivalKeys._fields[1:]))
 
     def study(self, name: StudyName) -> StudyKeys:
@@ -209,11 +209,11 @@ class KeySpace:
 
     def listed(self, name: StudyName) -> str:
         """Return what a study is listed as in `designs`."""
-        return _joined(name.tenant, name.study)
+        return _join_ids(name.tenant, name.study)
 
     def named(self, listed: bytes) -> StudyName:
         """Return the study that is listed so."""
-        return StudyName(*_parted(listed))
+        return StudyName(*_part_ids(listed))
 
     @property
     def of_every_bandit(self) -> str:
@@ -224,7 +224,7 @@ class KeySpace:
     def owner(self, key: bytes) -> BanditName | None:
         """Return the bandit that a key is of; None for any other key, such as a study's."""
         tag = key.decode(errors="replace").removeprefix(f"{self.prefix}:{{").partition("}")[0]
-        return None if tag.count("/") != 1 else BanditName(*_parted(tag.encode()))
+        return None if tag.count("/") != 1 else BanditName(*_part_ids(tag.encode()))
 
     @property
     def changes(self) -> str:
@@ -233,17 +233,17 @@ class KeySpace:
 
     def announcement(self, name: BanditName, *, writer: str = "") -> str:
         """Return what is announced when a bandit's log grew, and by whom if that is told of it."""
-        return f"{_joined(name.tenant, name.bandit)} {writer}".rstrip()
+        return f"{_join_ids(name.tenant, name.bandit)} {writer}".rstrip()
 
     def announced(self, announcement: bytes) -> tuple[BanditName, str]:
         """Return the bandit that an announcement is about, and the writer."""
         joined, _, writer = announcement.partition(b" ")
-        return BanditName(*_parted(joined)), writer.decode()
+        return BanditName(*_part_ids(joined)), writer.decode()
 
 
 @lru_cache(maxsize=4096)
 def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
-    stem = f"{prefix}:{{{_joined(name.tenant, name.bandit)}}}"
+    stem = f"{prefix}:{{{_join_ids(name.tenant, name.bandit)}}}"
     return BanditKeys(
         meta=f"{stem}:meta",
         log=f"{stem}:log",
@@ -259,10 +259,10 @@ def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
 
 
 @lru_cache(maxsize=4096)
-def _joined(tenant: str, entry: str) -> str:
+def _join_ids(tenant: str, entry: str) -> str:
     return f"{quote(tenant, safe='')}/{quote(entry, safe='')}"
 
 
-def _parted(joined: bytes) -> tuple[str, str]:
+def _part_ids(joined: bytes) -> tuple[str, str]:
     tenant, _, entry = joined.decode().partition("/")
     return unquote(tenant), unquote(entry)

@@ -74,7 +74,7 @@ def translate(error: Exception) -> Exception:
     return error
 
 
-def _translated(reply: Any) -> Any:  # noqa: ANN401 - replies have no narrower type
+def _translate_reply(reply: Any) -> Any:  # noqa: ANN401 - replies have no narrower type
     if not isinstance(reply, Exception):
         return reply
     error = translate(reply)
@@ -234,7 +234,7 @@ class Link:
                     replies[place] = reply
             if isinstance(replies[0], Exception) and isinstance(translate(replies[0]), UnavailableError):
                 raise replies[0]
-        return [*map(_translated, replies[: len(known)]), *replies[len(known) :]]
+        return [*map(_translate_reply, replies[: len(known)]), *replies[len(known) :]]
 
     async def call(self, command: str, key: str, *arguments: bytes | str | int) -> Any:  # noqa: ANN401
         """Send one command about one key."""

@@ -49,7 +49,7 @@ class Rewards:
     async def record(self, name: BanditName, reward: Reward, *, told: Told | None) -> RewardReceipt:
         """See `Store.record_reward`."""
         reply, durability = await self._bandits.tell(
-            scripts.RECORD_REWARD, name, self._written(name), self._sent(name, reward)
+            scripts.RECORD_REWARD, name, self._list_keys(name), self._list_arguments(name, reward)
         )
         _tell(reply, told)
         return _receipt(reply, durability)
@@ -58,7 +58,7 @@ class Rewards:
         self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None
     ) -> list[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
-        sent, outcomes = [self._sent(name, reward) for reward in rewards], list[RewardReceipt | Exception]()
+        sent, outcomes = [self._list_arguments(name, reward) for reward in rewards], list[RewardReceipt | Exception]()
         missed: UnavailableError | None = None
         while len(outcomes) < len(sent):
             part = sent[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
@@ -67,7 +67,7 @@ class Rewards:
             except TopkBanditError as error:
                 outcomes += [error] * len(part)
                 if isinstance(error, UnavailableError):
-                    return [*outcomes, *[_untried(error)] * (len(sent) - len(outcomes))]
+                    return [*outcomes, *[_tell_untried(error)] * (len(sent) - len(outcomes))]
             missed = missed or next((one for one in outcomes if isinstance(one, NotDurableError)), None)
         return outcomes
 
@@ -80,7 +80,7 @@ class Rewards:
         told: Told | None,
     ) -> list[RewardReceipt | Exception]:
         """Write a part; where `missed` says that one before was waited for in vain, do not wait for this one too."""
-        script, keys = scripts.RECORD_REWARD, self._written(name)
+        script, keys = scripts.RECORD_REWARD, self._list_keys(name)
         if missed is None:
             replies, durability = await self._bandits.tell_all(script, name, keys, part)
             for reply in replies:
@@ -95,11 +95,11 @@ class Rewards:
             _tell(reply, told)
         return [_outcome(reply, unconfirmed) for reply in replies]
 
-    def _written(self, name: BanditName) -> Sequence[str]:
+    def _list_keys(self, name: BanditName) -> Sequence[str]:
         keys = self._keys.bandit(name)
         return (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed)
 
-    def _sent(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
+    def _list_arguments(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
         value = finite_text("value", reward.value)
         announcing = self._keys.changes, self._keys.announcement(name, writer=self._writer)
         return (*announcing, reward.recommendation_id, value, reward.reward_id, int(reward.final), MOST_REWARDS)
@@ -122,6 +122,6 @@ def _tell(reply: Any, told: Told | None) -> None:  # noqa: ANN401 - as replies a
         told.append(None if isinstance(reply, Exception) else read_appended(reply[2:]))
 
 
-def _untried(found: UnavailableError) -> UnavailableError:
+def _tell_untried(found: UnavailableError) -> UnavailableError:
     problem = "not tried, since the store was away for rewards before it"
     return UnavailableError(problem, retry_after=found.retry_after, nothing_sent=True)

@@ -33,11 +33,11 @@ class Script:
 
     def at(self, version: int) -> SentScript:
         """Return the script that writes a data version."""
-        return _sent(self, version)
+        return _assemble_script(self, version)
 
 
 @cache
-def _sent(script: Script, version: int) -> SentScript:
+def _assemble_script(script: Script, version: int) -> SentScript:
     source = f"{script.declaration}\nlocal data_version = {version}\n{script.body}"
     return SentScript(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
 

@@ -98,12 +98,12 @@ class RedisStudies(StudyStore):
         known = await self._studies.find(name)
         if known is None:
             reserved_ms = await self._studies.reserve(name, incarnation=incarnation, quota=quota)
-            return await self._begun(name, settings, incarnation, reserved_ms)
+            return await self._begin_design(name, settings, incarnation, reserved_ms)
         if known.settings_digest != settings_digest(settings):
             raise study_refusal("study_exists", name)
         if known.state in {DesignState.DESIGNING, DesignState.READY}:
             return known
-        return await self._begun(name, settings, incarnation, reserved_ms=0)
+        return await self._begin_design(name, settings, incarnation, reserved_ms=0)
 
     async def get_study(self, name: StudyName) -> StudyRecord:
         """See `StudyStore.get_study`."""
@@ -126,7 +126,7 @@ class RedisStudies(StudyStore):
         while len(unfinished) < limit:
             start = len(unfinished) + len(ended)
             key = self._keys.designs
-            entries = _scored(await self._link.call("ZRANGE", key, start, start + _PAGE - 1, "WITHSCORES"))
+            entries = _pair_scores(await self._link.call("ZRANGE", key, start, start + _PAGE - 1, "WITHSCORES"))
             if not entries:
                 break
             there = await asyncio.gather(*(self._is_unfinished(entry) for entry, _ in entries))
@@ -153,7 +153,7 @@ class RedisStudies(StudyStore):
     async def end_design(self, record: StudyRecord, end: DesignEnd) -> StudyRecord:
         """See `StudyStore.end_design`."""
         keys = self._keys.study(record.name)
-        arguments = (record.incarnation, record.attempt, *_ended(end, self._link.data_version))
+        arguments = (record.incarnation, record.attempt, *_encode_end(end, self._link.data_version))
         (_, meta), _ = await self._studies.tell(
             scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments
         )
@@ -164,7 +164,7 @@ class RedisStudies(StudyStore):
     ) -> AskOutcome:
         """See `StudyStore.ask`."""
         keys = self._keys.study(record.name)
-        event = self._encoded(QuestionsAsked(request_id, tuple(lists)))
+        event = self._encode_event(QuestionsAsked(request_id, tuple(lists)))
         (status, *numbers), _ = await self._studies.tell(
             scripts.STUDY_ASK,
             record.name,
@@ -181,7 +181,7 @@ class RedisStudies(StudyStore):
         triples = [
             part
             for question, answer in answers
-            for part in (question, encode_answer(answer), self._encoded(QuestionAnswered(question, answer)))
+            for part in (question, encode_answer(answer), self._encode_event(QuestionAnswered(question, answer)))
         ]
         (_, *statuses), _ = await self._studies.tell(
             scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
@@ -204,7 +204,7 @@ class RedisStudies(StudyStore):
             scripts.STUDY_RECORD_IMPORT,
             record.name,
             (keys.meta, keys.log, keys.imports),
-            (record.incarnation, *rows, self._encoded(event), MOST_IMPORTED),
+            (record.incarnation, *rows, self._encode_event(event), MOST_IMPORTED),
         )
         return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
 
@@ -254,16 +254,18 @@ class RedisStudies(StudyStore):
         await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.listed(name),))
         await self._tenants.add(name.tenant)
 
-    def _encoded(self, event: StudyEvent) -> bytes:
+    def _encode_event(self, event: StudyEvent) -> bytes:
         return encode_study_event(event, self._link.data_version)
 
-    async def _begun(self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int) -> StudyRecord:
+    async def _begin_design(
+        self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int
+    ) -> StudyRecord:
         """List a design, and then create its study or try it again."""
         await self._list(name)
         keys = self._keys.study(name)
         created = (
             encode_shape(shape_of(settings), self._link.data_version),
-            self._encoded(StudyCreated(settings)),
+            self._encode_event(StudyCreated(settings)),
             settings.budget,
         )
         limits = (reserved_ms, RESERVATION_MS, MOST_ATTEMPTS)
@@ -296,14 +298,14 @@ def _kind(keys: KeySpace) -> Kind[StudyName, StudyRecord]:
     )
 
 
-def _scored(listed: Any) -> list[tuple[bytes, int]]:  # noqa: ANN401 - flat or in pairs, as the protocol's version has it
+def _pair_scores(listed: Any) -> list[tuple[bytes, int]]:  # noqa: ANN401 - flat or in pairs, as the protocol's version has it
     """Return members with their scores."""
     if listed and isinstance(listed[0], bytes):
         listed = list(zip(listed[::2], listed[1::2], strict=True))
     return [(member, int(score)) for member, score in listed]
 
 
-def _ended(end: DesignEnd, version: int) -> tuple[str, bytes, bytes, bytes]:
+def _encode_end(end: DesignEnd, version: int) -> tuple[str, bytes, bytes, bytes]:
     """Return state, event, progress and failure as the script takes them."""
     event = encode_study_event(end, version)
     match end:

@@ -54,7 +54,7 @@ def _failure(packed: bytes) -> DesignFailed | None:
 @verified
 def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEvent, ...]:
     """Return events that stand at `start` and after it without gaps."""
-    return without_gaps([_logged(entry) for entry in entries], start=start)
+    return without_gaps([_read_logged(entry) for entry in entries], start=start)
 
 
 @verified
@@ -63,6 +63,6 @@ def read_requests(requests: Hash) -> tuple[StudyRequest, ...]:
     return tuple(StudyRequest(one.decode(), *map(int, told.split())) for one, told in fields_of(requests).items())
 
 
-def _logged(entry: bytes) -> LoggedStudyEvent:
+def _read_logged(entry: bytes) -> LoggedStudyEvent:
     entry_id, at_ms, _, data = checked(entry)
     return LoggedStudyEvent(int(entry_id.partition(b"-")[0]), int(at_ms), decode_study_event(data))

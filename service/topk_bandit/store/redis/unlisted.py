@@ -43,14 +43,14 @@ async def find_unlisted(
     found: set[BanditName] = set()
     async for page in link.scan(keys.of_every_bandit, at_once=_AT_ONCE):
         names = {name for key in page if (name := keys.owner(key)) is not None}
-        for name in await _unlisted(names - found, tenants, index):
+        for name in await _find_lost(names - found, tenants, index):
             if await link.call("EXISTS", *keys.bandit(name).all):  # it was not deleted a moment ago
                 found.add(name)
                 yield name
         await asyncio.sleep(pause_seconds)
 
 
-async def _unlisted(names: Iterable[BanditName], tenants: Tenants, index: TenantIndex) -> list[BanditName]:
+async def _find_lost(names: Iterable[BanditName], tenants: Tenants, index: TenantIndex) -> list[BanditName]:
     entries: defaultdict[str, list[BanditName]] = defaultdict(list)
     for name in names:
         entries[name.tenant].append(name)

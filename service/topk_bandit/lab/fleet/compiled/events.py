@@ -189,7 +189,7 @@ def _end_slice(state, rules, events, job, now):
     if jobs.left[job] > 0.0:
         _line_up(state, job)
     else:
-        _computed(state, rules, events, job, now)
+        _end_computing(state, rules, events, job, now)
     line = 2 * worker + workers.turn[worker]
     if state.lines.head[line] < 0:
         line = 4 * worker + 1 - line
@@ -200,13 +200,13 @@ def _end_slice(state, rules, events, job, now):
 @njit(**FOR_LOOPS)
 def _pass(state, rules, events, job, now):
     if state.jobs.epoch[job] == state.workers.epoch[state.jobs.worker[job]]:
-        _computed(state, rules, events, job, now)
+        _end_computing(state, rules, events, job, now)
     else:
         drop_job(state, job)
 
 
 @njit(**FOR_LOOPS)
-def _computed(state, rules, events, job, now):
+def _end_computing(state, rules, events, job, now):
     """Send a job that has computed what it had to to the store, or end it."""
     jobs, calls = state.jobs, state.calls
     kind, who, worker = jobs.kind[job], jobs.who[job], jobs.worker[job]
@@ -271,14 +271,14 @@ def _end_group(state, rules, events, shard, now):
     job, shards.is_busy[shard] = shards.group[shard], 0
     while job >= 0:
         following = state.jobs.next[job]
-        _stored(state, rules, events, job, now)
+        _end_writing(state, rules, events, job, now)
         job = following
     if shards.head[shard] >= 0 and not shards.is_busy[shard]:
         _begin_group(state, rules, events, shard, now)
 
 
 @njit(**FOR_LOOPS)
-def _stored(state, rules, events, job, now):
+def _end_writing(state, rules, events, job, now):
     """Note what a job has written, whether or not its worker lives, and let it go on if that does."""
     jobs, bandits, slots = state.jobs, state.bandits, state.slots
     kind, who, worker = jobs.kind[job], jobs.who[job], jobs.worker[job]

@@ -200,7 +200,7 @@ class Recipe:
         spread = plain.spread
         outcome = self.rewards.outcome(_scores_of_random(slates, rng), spread)
         main = self.main_effect * spread * _standard(drawn.users @ rng.normal(size=drawn.users.shape[1]))
-        items = self._changed(drawn.items, rng, rounds)
+        items = self._change_items(drawn.items, rng, rounds)
         return replace(
             plain,
             slates=replace(slates, items=items, outcome=outcome, main_effects=main if self.main_effect else None),
@@ -228,7 +228,7 @@ class Recipe:
                 unit = items / np.linalg.norm(items, axis=1, keepdims=True)
                 return np.asarray(-0.2 * deviation * (unit @ unit.T))
 
-    def _changed(self, items: FloatArray, rng: np.random.Generator, rounds: int) -> FloatArray:
+    def _change_items(self, items: FloatArray, rng: np.random.Generator, rounds: int) -> FloatArray:
         match self.change:
             case Change.NONE:
                 return items[None]
