@@ -41,7 +41,7 @@ from topk_bandit.rpc.server import Server, served_methods
 from topk_bandit.rpc.services import Services
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.redis.bandits import RedisStore
-from topk_bandit.store.timing import timed
+from topk_bandit.store.timing import time_calls
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 from topk_bandit.v1.recommender_service_pb2 import RecommendRequest, RecommendResponse
@@ -133,7 +133,7 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
     threads = stack.enter_context(ThreadPoolExecutor(2))
     connected = await RedisStore.connect(url)
     stack.push_async_callback(connected.close)
-    store, study_store = timed(connected, metrics), timed(connected.studies(), metrics)
+    store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     residents = Residents(
         store,
         threads,

@@ -88,7 +88,7 @@ def _play(trial: _Trial) -> _Played:
         customer = int(rng.integers(len(shop.customers)))
         ranking = player.decide(customer)
         random = rng.choice(len(shop.items), size=trial.slate_size, replace=False)
-        regret += shop.best(customer) - shop.expected(customer, np.array([ranking, random]))
+        regret += shop.best(customer) - shop.expect_rewards(customer, np.array([ranking, random]))
     return _Played(player.deciding, player.updating, *regret.tolist())
 
 

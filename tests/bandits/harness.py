@@ -38,7 +38,7 @@ from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.policy import Limits
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
-from topk_bandit.store.timing import timed
+from topk_bandit.store.timing import time_calls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -205,7 +205,7 @@ async def running_worker(
     async with AsyncExitStack() as stack:
         deciders = stack.enter_context(ThreadPoolExecutor(2))
         learners = stack.enter_context(ThreadPoolExecutor(1))
-        observed = timed(store, hooks)
+        observed = time_calls(store, hooks)
         residents = Residents(
             observed,
             learners,

@@ -39,7 +39,7 @@ from topk_bandit.domain.bandits import EventSkipped, Item, Lapsed, LoggedEvent, 
 from topk_bandit.store.log import Appended, Skip
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import KeySpace
-from topk_bandit.store.timing import timed
+from topk_bandit.store.timing import time_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,7 +202,7 @@ def pair_on(store: Store, seed: int) -> Iterator[Pair]:
     with ThreadPoolExecutor(1) as executor:
         follower = Follower(
             NAME,
-            timed(store, hooks),
+            time_calls(store, hooks),
             executor,
             limits=LIMITS,
             hooks=hooks,

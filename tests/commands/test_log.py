@@ -160,7 +160,7 @@ def test_a_difference_is_told_by_its_first_event_and_in_standard_deviations(
     assert repr(more.value) in out
     assert {"log digest", "posterior digest", "reward sum", "means"} <= set(facts(out))
     [said] = re.findall(r"means +differ by up to (\S+) standard deviations of the prior", out)
-    one, two = (models.replayed(read_file(path), limits=LIMITS) for path in (file, other))
+    one, two = (models.replay_dump(read_file(path), limits=LIMITS) for path in (file, other))
     assert float(said) == pytest.approx(plain_difference(one, two), rel=1e-2)
     assert main(["log", "diff", str(file), str(other), f"--to={rewarded.position - 1}"]) == 0
     assert capsys.readouterr().out == f"no difference up to {rewarded.position - 1}\n"

@@ -282,7 +282,7 @@ def test_a_trimmed_log_begins_with_its_snapshot(tmp_path: Path, capsys: pytest.C
     assert 100 < len(part.log) < len(whole.log)
     # The settings that models before the snapshot knew are not in the file.
     position = behind(traded().dump)[15]
-    model = models.replayed(traded().dump, limits=LIMITS, last=position)
+    model = models.replay_dump(traded().dump, limits=LIMITS, last=position)
     later = tuple(one for one in traded().dump.events if one.position > position)
     cut = replace(traded().dump, snapshot=Snapshot(position, encode_model(model)), events=later)
     assert read_slates(cut).left_out.before_snapshot == 24

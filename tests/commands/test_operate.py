@@ -18,7 +18,7 @@ from tests.rpc.whole import served
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.operate.archives import archive_lines, save
-from topk_bandit.commands.operate.events import tailed
+from topk_bandit.commands.operate.events import tail_log
 from topk_bandit.commands.tables import flatten, table
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.log import Snapshot
@@ -295,7 +295,7 @@ def test_the_tail_of_a_log_waits_for_what_comes(running: Running) -> None:
     with Client(running.address, tenant="acme", timeout=60.0) as client:
         client.create_bandit("followed", slate_size=1, item_capacity=5)
         number = iter(range(5))
-        lines = tailed(
+        lines = tail_log(
             client,
             "followed",
             first=None,

@@ -25,7 +25,7 @@ from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.search import local_search
-from topk_bandit.learning.thompson import drawn
+from topk_bandit.learning.thompson import draw_function
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -248,7 +248,7 @@ def test_the_search_ends_at_the_best_slate(shape: Shape, beta: float) -> None:
 def test_no_more_is_drawn_from_them() -> None:
     posterior, _ = posterior_of(SHAPES[0])
     with pytest.raises(InvalidArgumentError) as caught:
-        drawn(posterior, CONTEXT, np.arange(N_ITEMS), np.random.default_rng(0))
+        draw_function(posterior, CONTEXT, np.arange(N_ITEMS), np.random.default_rng(0))
     assert caught.value.field == "posterior"
 
 
@@ -307,7 +307,7 @@ def test_each_row_that_leaves_gives_every_item_its_exact_marginal(shape: Shape) 
             means[theta], covariances[theta] = to @ mean, to @ covariance @ to.T
     leaving = LeavingRows(contexts, rankings, np.stack([rewards, np.ones(5)]), noise)
     absorbed = parts.absorb(kernel, leaving, noise_variance=NOISE, most_items=N_ITEMS)
-    known = absorbed.known(kernel, NOISE)
+    known = absorbed.infer_parts(kernel, NOISE)
     told = np.array([theta for theta in range(1 + N_ITEMS) if theta == 0 or theta - 1 in absorbed.items])
     place = known.place[told - 1]
     np.testing.assert_allclose(known.means[0, place] - OFFSET * known.means[1, place], means[told], atol=1e-9)
@@ -342,7 +342,7 @@ def test_the_evidence_of_what_was_told_is_that_of_gaussian_factors() -> None:
             prior = unit / ratio * np.eye(CONTEXT_DIM)
             total += multivariate_normal(cov=variance * (prior + noise)).logpdf(pseudo)
         expected.append(total)
-    found = parts.told(kernel, NOISE, parts.spectrum).log_evidence(ratios)
+    found = parts.gather_evidence(kernel, NOISE, parts.spectrum).log_evidence(ratios)
     np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], atol=1e-8)
 
 

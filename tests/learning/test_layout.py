@@ -106,7 +106,7 @@ def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: 
         pending=PendingSlates(lying(memory.pending.contexts), lying(memory.pending.rankings)),
     )
     if prior_mean is not None:
-        prior_mean = PriorMean.restored(
+        prior_mean = PriorMean.restore(
             KERNEL, lying(prior_mean.constants), lying(prior_mean.slopes), lying(prior_mean.row_of)
         )
     restored = State.restored(KERNEL, other, limits=LIMITS, prior_mean=prior_mean)

@@ -14,7 +14,7 @@ from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import compact
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.learning.thompson import Normals, draw_from, drawn
+from topk_bandit.learning.thompson import Normals, draw_from, draw_function
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,7 +125,7 @@ def test_rows_that_are_sums_of_others_are_drawn_with_their_noise() -> None:
 def test_draws_of_a_generator_have_the_moments_of_the_posterior() -> None:
     posterior, gp = posterior_of(WK)
     rng, count = np.random.default_rng(3), 2000
-    values = np.array([drawn(posterior, CONTEXT, EVERYTHING, rng).values(SLATES) for _ in range(count)])
+    values = np.array([draw_function(posterior, CONTEXT, EVERYTHING, rng).values(SLATES) for _ in range(count)])
     expected, covariance = gp.predict(CONTEXT, SLATES).mean, dense_covariance(gp)
     variance = np.diag(covariance)
     mean_errors = (values.mean(axis=0) - expected) / np.sqrt(variance / count)
@@ -141,6 +141,6 @@ def test_some_items_have_the_values_of_all_items_and_the_same_draw() -> None:
     posterior, _ = posterior_of(WCK)
     some = np.array([0, 2, 3, 5])
     slates = all_rankings(np.arange(4), slate_size=SLATE_SIZE)
-    left = drawn(posterior, CONTEXT, some, np.random.default_rng(4))
-    right = drawn(posterior, CONTEXT, EVERYTHING, np.random.default_rng(4))
+    left = draw_function(posterior, CONTEXT, some, np.random.default_rng(4))
+    right = draw_function(posterior, CONTEXT, EVERYTHING, np.random.default_rng(4))
     np.testing.assert_array_equal(left.values(slates), right.values(some[slates]))

@@ -28,13 +28,13 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_long_outage_is_two_lines(clock: Clock, outage: Outage, caplog: pytest.LogCaptureFixture) -> None:
-    outage.succeeded()
+    outage.note_success()
     for _ in range(50):
-        outage.failed(OSError("no route"))
+        outage.note_failure(OSError("no route"))
         clock.now += 1.0
     clock.now += QUIET_SECONDS
     for _ in range(3):
-        outage.succeeded()
+        outage.note_success()
     assert said(caplog) == ["away: no route", "back"]
     assert vars(caplog.records[1])["seconds"] == 49.0
 
@@ -43,9 +43,9 @@ def test_calls_that_succeed_in_between_do_not_end_it(
     clock: Clock, outage: Outage, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(50):
-        outage.failed(TimeoutError())
+        outage.note_failure(TimeoutError())
         clock.now += 0.9 * QUIET_SECONDS
-        outage.succeeded()
+        outage.note_success()
     assert said(caplog) == ["away: TimeoutError"]
 
 
@@ -54,14 +54,14 @@ def test_what_is_part_of_another_outage_is_not_told(
 ) -> None:
     part = Outage("deaf", ends="hears", monotonic=clock, within=outage)
     for _ in range(2):
-        part.failed(OSError("gone"))  # it may be the first to notice
+        part.note_failure(OSError("gone"))  # it may be the first to notice
         for _ in range(50):
             clock.now += 1.0
-            outage.failed(OSError("gone"))
-            part.failed(OSError("gone"))
-        part.succeeded()
+            outage.note_failure(OSError("gone"))
+            part.note_failure(OSError("gone"))
+        part.note_success()
         clock.now += QUIET_SECONDS
-        outage.succeeded()
+        outage.note_success()
         clock.now += 1000.0
     assert said(caplog) == ["away: gone", "back"] * 2
 
@@ -69,8 +69,8 @@ def test_what_is_part_of_another_outage_is_not_told(
 def test_what_lasts_alone_is_told(clock: Clock, outage: Outage, caplog: pytest.LogCaptureFixture) -> None:
     part = Outage("deaf", ends="hears", monotonic=clock, within=outage)
     for _ in range(20):
-        part.failed(OSError("refused"))
+        part.note_failure(OSError("refused"))
         clock.now += 1.0
-    part.succeeded()
-    part.succeeded()
+    part.note_success()
+    part.note_success()
     assert said(caplog) == ["deaf: refused", "hears"]

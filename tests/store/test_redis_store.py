@@ -576,8 +576,8 @@ def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServ
 def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
     space = KeySpace("prefix")
     assert len({key_slot(key.encode()) for key in space.bandit(name).all}) == 1
-    assert space.announced(space.announcement(name).encode()) == (name, "")
-    assert space.announced(space.announcement(name, writer="w-1").encode()) == (name, "w-1")
+    assert space.read_announcement(space.announcement(name).encode()) == (name, "")
+    assert space.read_announcement(space.announcement(name, writer="w-1").encode()) == (name, "w-1")
     assert space.bandit(BanditName("a", "b/c")) != space.bandit(BanditName("a/b", "c"))
 
 

@@ -194,7 +194,7 @@ def test_no_name_tears_keys_apart_or_meets_another(name: StudyName) -> None:
     space = KeySpace("prefix")
     keys = set(space.study(name).all)
     assert len({key_slot(key.encode()) for key in keys}) == 1
-    assert space.named(space.listed(name).encode()) == name
+    assert space.read_study(space.write_study(name).encode()) == name
     bandits = [BanditName(name.tenant, name.study), BanditName("studies", f"{name.tenant}/{name.study}")]
     assert all(keys.isdisjoint(space.bandit(bandit).all) for bandit in bandits)
 
@@ -226,7 +226,7 @@ def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
                 # What is listed for nothing goes once nobody can be about to begin it.
                 assert await store.unfinished_designs(limit=9) == ()
                 assert client.zcard(space.designs) == 1
-                client.zincrby(space.designs, -20_000, space.listed(STUDY))
+                client.zincrby(space.designs, -20_000, space.write_study(STUDY))
                 assert await store.unfinished_designs(limit=9) == ()
                 assert client.exists(space.designs) == 0
 
@@ -264,11 +264,16 @@ def test_a_design_that_began_again_stays_listed(valkey: RunningServer) -> None:
             record = await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
             await store.end_design(record, DesignCancelled(1))
             with valkey.client() as client:
-                client.zincrby(space.designs, -20_000, space.listed(STUDY))
-                seen = int(client.zscore(space.designs, space.listed(STUDY)))
+                client.zincrby(space.designs, -20_000, space.write_study(STUDY))
+                seen = int(client.zscore(space.designs, space.write_study(STUDY)))
                 await store.create_study(STUDY, study_settings(), incarnation="first", quota=9)
                 client.eval(
-                    scripts.STUDY_UNLIST_DESIGN.at(OLDEST).source, 1, space.designs, space.listed(STUDY), seen, 10_000
+                    scripts.STUDY_UNLIST_DESIGN.at(OLDEST).source,
+                    1,
+                    space.designs,
+                    space.write_study(STUDY),
+                    seen,
+                    10_000,
                 )
             assert await store.unfinished_designs(limit=9) == (STUDY,)
 

@@ -190,7 +190,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     prior_mean = None
     if settings.prior_digest:
         rows = prior_items.find_rows(items, n_items=kernel.n_items)
-        prior_mean = PriorMean.restored(kernel, arrays["prior_constants"], arrays["prior_slopes"], rows)
+        prior_mean = PriorMean.restore(kernel, arrays["prior_constants"], arrays["prior_slopes"], rows)
     return Model(
         incarnation=header["incarnation"],
         settings=settings,

@@ -46,7 +46,7 @@ class _Measured:
     due_at: float
     added: int = 0
 
-    def used(self, quota: Quota) -> int:
+    def count_used(self, quota: Quota) -> int:
         found: int = getattr(self.use, quota)
         return found + self.added if quota is Quota.ITEMS else found
 
@@ -145,7 +145,7 @@ def _find_refusal(
 ) -> QuotaError | None:
     """Return why a tenant can't have more, None if it can."""
     for quota, limit in limits.items():
-        used = known.used(quota)
+        used = known.count_used(quota)
         if added[quota] and used + added[quota] > limit:
             return QuotaError(quota, tenant, limit=limit, used=used, retry_after=_RETRY_SECONDS.get(quota))
     return None

@@ -22,7 +22,7 @@ from topk_bandit.client.hedging import AsyncHedged, checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.loops import answer_of
-from topk_bandit.client.operations import merged
+from topk_bandit.client.operations import merge_outcomes
 from topk_bandit.client.values import Kernel
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         posting everything again does no harm.
         """
         parts = self._operations.rewards(bandit, values, reward_id=reward_id, final=final)
-        outcome = merged([await self._run(part, timeout) for part in parts])
+        outcome = merge_outcomes([await self._run(part, timeout) for part in parts])
         self._late.note(bandit, outcome.receipts.values())
         return outcome
 

@@ -56,10 +56,10 @@ class AsyncHedged:
 
 
 def _start_attempt(call: Any) -> asyncio.Task[Any]:
-    async def ended() -> Any:
+    async def await_call() -> Any:
         return await call
 
-    return asyncio.create_task(ended())
+    return asyncio.create_task(await_call())
 
 
 async def _first_answer(attempts: Iterable[asyncio.Task[Any]]) -> Any:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.imports import ImportReport, PastObservation
     from topk_bandit.client.outbox_file import KeptReward
 
-__all__ = ["Operation", "Operations", "Page", "merged", "recommendation_of"]
+__all__ = ["Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
 
 T = TypeVar("T")
 
@@ -368,7 +368,7 @@ def _batch_outcome(ids: Iterable[str], response: recommender_pb.BatchRewardRespo
     )
 
 
-def merged(parts: Iterable[BatchOutcome]) -> BatchOutcome:
+def merge_outcomes(parts: Iterable[BatchOutcome]) -> BatchOutcome:
     """Return what became of the rewards of several calls."""
     receipts: dict[str, RewardReceipt] = {}
     errors: dict[str, ClientError] = {}

@@ -20,7 +20,7 @@ from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.hedging import Hedged, checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
-from topk_bandit.client.operations import merged
+from topk_bandit.client.operations import merge_outcomes
 from topk_bandit.client.synchronous_operators import Operators
 from topk_bandit.client.synchronous_studies import Studies
 from topk_bandit.client.values import Kernel
@@ -306,7 +306,7 @@ class Client(Studies, Operators):
         posting everything again does no harm.
         """
         parts = self._operations.rewards(bandit, values, reward_id=reward_id, final=final)
-        outcome = merged([self._run(part, timeout) for part in parts])
+        outcome = merge_outcomes([self._run(part, timeout) for part in parts])
         self._late.note(bandit, outcome.receipts.values())
         return outcome
 

@@ -148,7 +148,7 @@ def _serve(given: argparse.Namespace) -> int:
     stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop_requested.set())
-    _log.info("starting", extra={"settings": chosen.redacted()})
+    _log.info("starting", extra={"settings": chosen.redact()})
     for problem in open_doors(chosen):
         _log.warning("%s; it is served all the same, since insecure is said", problem)
     with Supervisor(chosen, stop_requested=stop_requested) as service:

@@ -93,7 +93,7 @@ class _Visit:
 
     def _earn(self, record: _Record, customer: int, ranking: NDArray[np.int32]) -> float:
         reward = self.shop.draw(customer, ranking, self._rng)
-        record.add(reward, self.shop.best(customer) - float(self.shop.expected(customer, ranking[None])[0]))
+        record.add(reward, self.shop.best(customer) - float(self.shop.expect_rewards(customer, ranking[None])[0]))
         return reward
 
     def table(self, rounds: int) -> Table:

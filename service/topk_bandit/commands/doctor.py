@@ -86,7 +86,7 @@ def _versions(settings: Settings) -> Iterator[_Finding]:  # noqa: ARG001
 
 
 def _configuration(settings: Settings) -> Iterator[_Finding]:
-    shown = settings.redacted()
+    shown = settings.redact()
     yield _Finding("settings", ", ".join(f"{name}={shown[name]}" for name in ("listen", "workers", "redis_url")))
     cores = os.cpu_count() or 1
     crowded = settings.workers > cores

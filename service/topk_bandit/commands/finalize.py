@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.store.embedded import reached
+from topk_bandit.store.embedded import reach_store
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def finalize(settings: Settings) -> int:
         A worker of the version before runs, or no service has used the store; nothing was changed.
     """
     with ExitStack() as stack:
-        url = settings.redis_url or stack.enter_context(reached(settings.data_dir, fsync=settings.fsync))
+        url = settings.redis_url or stack.enter_context(reach_store(settings.data_dir, fsync=settings.fsync))
         done = asyncio.run(_finalize_store(settings, url))
     if done.before is None:
         raise ConfigurationError("no service has used this store and key prefix yet: there is nothing to finalize")

@@ -8,7 +8,7 @@ from typing import Any
 
 from topk_bandit.domain.errors import ConfigurationError
 
-__all__ = ["missing", "needed"]
+__all__ = ["import_extra", "missing"]
 
 
 def missing(module: str, purpose: str, *, extra: str = "experiments") -> str:
@@ -16,7 +16,7 @@ def missing(module: str, purpose: str, *, extra: str = "experiments") -> str:
     return "" if _is_there(module) else _problem(module.partition(".")[0], purpose, extra)
 
 
-def needed(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # noqa: ANN401 - of what may not be there
+def import_extra(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # noqa: ANN401 - of what may not be there
     """Import a module of an extra.
 
     Raises

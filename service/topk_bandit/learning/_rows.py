@@ -70,7 +70,7 @@ class Rows:
         arrays = self.contexts, self.rankings, self.content, self.targets, self.whitener
         return sum(array.nbytes for array in arrays)
 
-    def grown(self, room: int, *, used: int) -> Rows:
+    def make_room(self, room: int, *, used: int) -> Rows:
         """Return a copy of the used part with room for more."""
         new = Rows.empty(
             room,

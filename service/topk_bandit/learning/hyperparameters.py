@@ -39,7 +39,7 @@ from topk_bandit.learning.compiled import tridiagonal
 from topk_bandit.learning.observed_rows import rewards_differ
 
 if TYPE_CHECKING:
-    from topk_bandit.learning.item_parts import Told
+    from topk_bandit.learning.item_parts import KernelEvidence
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.observed_rows import ObservedRows
 
@@ -211,7 +211,7 @@ def best_noise(
     observed_rows: ObservedRows,
     *,
     prior: SlopePrior | None = None,
-    told: Told | None = None,
+    told: KernelEvidence | None = None,
 ) -> NoiseFit:
     """Return the noise ratio r that the marginal likelihood tells of, for rows of a posterior.
 
@@ -243,7 +243,7 @@ def fit_noise(
     *,
     to_own: float,
     prior: SlopePrior | None,
-    told: Told | None = None,
+    told: KernelEvidence | None = None,
 ) -> NoiseFit:
     """Return `best_noise` for those who have the kernel's values (N, N) and `noise_factor`, of V, already.
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["ItemParts", "KnownAtContext", "KnownParts", "LeavingRows", "Spectrum", "Told"]
+__all__ = ["ItemParts", "KernelEvidence", "KnownAtContext", "KnownParts", "LeavingRows", "Spectrum"]
 
 FloatArray = NDArray[np.float64]
 
@@ -72,13 +72,13 @@ class Spectrum(NamedTuple):
     shifts: FloatArray
 
 
-class Told(NamedTuple):
+class KernelEvidence(NamedTuple):
     """What a kernel is chosen by: what is known of items under it, and what that comes from.
 
     Attributes
     ----------
     known
-        As of `ItemParts.known`.
+        As of `ItemParts.infer_parts`.
     spectrum
         Of the precisions of the kernel's own parts.
     units
@@ -175,7 +175,7 @@ class ItemParts:
         """Bytes of the arrays."""
         return self.items.nbytes + self.precisions.nbytes + self.shifts.nbytes
 
-    def known(self, kernel: KendallKernel, noise_variance: float) -> KnownParts:
+    def infer_parts(self, kernel: KendallKernel, noise_variance: float) -> KnownParts:
         """Return what is known under an uncentred kernel and sigma^2, at an amplitude of one."""
         eye, units = np.eye(self.context_dim), _units(kernel, len(self.precisions))[:, None, None]
         precisions, shifts = _weigh(self.precisions, self.shifts, float(np.linalg.norm(kernel.part_weight)))
@@ -196,11 +196,13 @@ class ItemParts:
         shifts = (vectors.transpose(0, 2, 1) @ self.shifts[:, :, :, None])[:, :, :, 0]
         return Spectrum(np.maximum(values, 0.0), shifts)
 
-    def told(self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum) -> Told:
-        """Return `known`, and what it comes from."""
+    def gather_evidence(self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum) -> KernelEvidence:
+        """Return what `infer_parts` does, and what it comes from."""
         own = Spectrum(*_weigh(spectrum.values, spectrum.shifts, float(np.linalg.norm(kernel.part_weight))))
         products = self.products / max(self.observations, 1.0)
-        return Told(self.known(kernel, noise_variance), own, _units(kernel, len(self.precisions)), products)
+        return KernelEvidence(
+            self.infer_parts(kernel, noise_variance), own, _units(kernel, len(self.precisions)), products
+        )
 
     def absorb(self, kernel: KendallKernel, rows: LeavingRows, *, noise_variance: float, most_items: int) -> ItemParts:
         """Return these and what some rows tell, one after the other.
@@ -217,7 +219,7 @@ class ItemParts:
             Of more items nothing is kept: they stay as unknown as at first.
         """
         wider = self._with_items(np.unique(rows.rankings), most_items)
-        known = wider.known(kernel, noise_variance)
+        known = wider.infer_parts(kernel, noise_variance)
         weight, unit = kernel.part_weight, kernel.item_variance
         norm = float(np.linalg.norm(weight))
         precisions, shifts = _weigh(wider.precisions, wider.shifts, norm)
@@ -330,7 +332,9 @@ class KnownParts:
 
     def of_rows(self, contexts: FloatArray, rankings: Rankings) -> FloatArray:
         """Return what is expected of the targets of rows (N,), shape (T, N)."""
-        return np.asarray(compiled.expected(self.with_all(rankings), contexts, self.means, self.place, self.weights))
+        return np.asarray(
+            compiled.expect_targets(self.with_all(rankings), contexts, self.means, self.place, self.weights)
+        )
 
     def of_items(self, context: FloatArray, items: NDArray[np.integer], centre: FloatArray) -> FloatArray:
         """Return what is expected of the parts of some items in a context, in the shape of `items`.

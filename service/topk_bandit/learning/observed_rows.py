@@ -37,7 +37,7 @@ from topk_bandit.learning.rankings import NO_ITEMS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.learning.item_parts import KnownParts, Spectrum, Told
+    from topk_bandit.learning.item_parts import KernelEvidence, KnownParts, Spectrum
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
@@ -221,13 +221,15 @@ class ObservedRows:
 
     def known_parts(self, kernel: KendallKernel, noise_variance: float) -> KnownParts | None:
         """Return what is known of single items under a kernel and sigma^2, if anything is."""
-        return None if self.parts is None else self.parts.known(kernel, noise_variance)
+        return None if self.parts is None else self.parts.infer_parts(kernel, noise_variance)
 
-    def told_parts(self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum | None = None) -> Told | None:
+    def told_parts(
+        self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum | None = None
+    ) -> KernelEvidence | None:
         """Return that, and what it comes from; `spectrum` is that of the parts, for those who have it already."""
         if self.parts is None:
             return None
-        return self.parts.told(kernel, noise_variance, spectrum or self.parts.spectrum)
+        return self.parts.gather_evidence(kernel, noise_variance, spectrum or self.parts.spectrum)
 
     def centre_on(self, known: KnownParts | None) -> ObservedRows:
         """Return the same rows with targets less what is expected of them."""

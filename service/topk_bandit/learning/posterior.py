@@ -807,7 +807,7 @@ class Posterior:
     ) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
         if n == rows.room or not tail.claim(n):
-            rows = rows.grown(capacity_for(n) if n == rows.room else rows.room, used=n)
+            rows = rows.make_room(capacity_for(n) if n == rows.room else rows.room, used=n)
             tail = Tail(n + 1)
         rows.whitener[: n + 1, n] = row
         rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, targets

@@ -84,10 +84,10 @@ class PriorMean:
         constants, slopes = constants - constants.mean(), slopes - slopes.mean(axis=0)
         variance = float(np.mean(constants**2) + np.mean(slopes**2)) if len(constants) else 0.0
         scale = 1.0 / np.sqrt(variance * float(weights @ weights)) if variance > 0.0 else 0.0
-        return cls.restored(kernel, np.append(constants * scale, 0.0), _with_zero(slopes * scale), row_of)
+        return cls.restore(kernel, np.append(constants * scale, 0.0), _with_zero(slopes * scale), row_of)
 
     @classmethod
-    def restored(
+    def restore(
         cls, kernel: KendallKernel, constants: FloatArray, slopes: FloatArray, row_of: NDArray[np.intp]
     ) -> PriorMean:
         """Return the prior mean that `constants` and `slopes` are attributes of, to the bit."""

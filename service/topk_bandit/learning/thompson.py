@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Posterior
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Normals", "draw_from", "drawn"]
+__all__ = ["Normals", "draw_from", "draw_function"]
 
 FloatArray = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class Normals(NamedTuple):
         return cls(prior, constant, of_content, rng.standard_normal(posterior.n_rows + posterior.n_pending))
 
 
-def drawn(
+def draw_function(
     posterior: Posterior, context: FloatArray, items: NDArray[np.integer], rng: np.random.Generator
 ) -> SlateFunction:
     """Draw the expected reward of the slates of some items in one context from the posterior.

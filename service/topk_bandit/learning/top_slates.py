@@ -57,7 +57,7 @@ def find_top_slates(at_context: ContextPosterior, *, beta: float, starts: Rankin
             break
         for rankings, bounds in _neighbours(at_context, fresh, width, _WIDTH * limit):
             found.add(rankings, bounds)
-    return found.ranked(limit)
+    return found.rank_best(limit)
 
 
 class _Pool:
@@ -81,7 +81,7 @@ class _Pool:
         self._expanded.update(fresh)
         return _as_rankings(fresh)
 
-    def ranked(self, limit: int) -> RankedSlates:
+    def rank_best(self, limit: int) -> RankedSlates:
         """Return up to `limit` of the best, best first."""
         best = self._best()[:limit]
         return RankedSlates(_as_rankings(best), np.array([self._bounds[slate] for slate in best]))

@@ -52,7 +52,7 @@ from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.server import Server, served_methods
 from topk_bandit.rpc.services import Services
 from topk_bandit.store.redis.bandits import RedisStore
-from topk_bandit.store.timing import timed
+from topk_bandit.store.timing import time_calls
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 
@@ -277,7 +277,7 @@ def _assemble_servers(
     stack: AsyncExitStack,
 ) -> _Servers:
     """Put the servers and all that it calls together; what runs beside it is started, and stopped with `stack`."""
-    store, study_store = timed(connected, metrics), timed(connected.studies(), metrics)
+    store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     residents = _residents(settings, store, threads.learning, metrics)
     designer = _designer(study_store, threads.designing, metrics)
     _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)

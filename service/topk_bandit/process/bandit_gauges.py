@@ -94,10 +94,10 @@ class BanditGauges:
         self._clock = clock
         self._lock = threading.Lock()
 
-        def shown(helps: Mapping[str, str]) -> dict[str, _Shown]:
+        def make_gauges(helps: Mapping[str, str]) -> dict[str, _Shown]:
             return {name: _Shown(_gauge(registry, name, text), _NumberPerBandit()) for name, text in helps.items()}
 
-        self._sums, self._largest, self._ages = shown(_SUMS), shown(_LARGEST), shown(_AGES)
+        self._sums, self._largest, self._ages = make_gauges(_SUMS), make_gauges(_LARGEST), make_gauges(_AGES)
         self._models = _gauge(registry, "topk_bandit_models", "Models in memory, of the worker that has most.")
         self._largest_model = _gauge(
             registry, "topk_bandit_largest_model_bytes", "What the largest model of any worker takes in memory, about."

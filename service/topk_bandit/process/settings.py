@@ -537,7 +537,7 @@ class Settings:
             return self.durability
         return IN_MEMORY if self.redis_url or self.fsync != "always" else FSYNC
 
-    def redacted(self) -> dict[str, str]:
+    def redact(self) -> dict[str, str]:
         """Return all settings as text, for logs and people, without any secret."""
         shown = {name: _write_value(value) for name, value in _values_of(self).items()}
         return shown | {"redis_url": str(StoreUrl.parse(self.redis_url)) if self.redis_url else ""}
@@ -676,7 +676,7 @@ class Setting(NamedTuple):
 def explain(namespace: Namespace, environ: Mapping[str, str]) -> list[Setting]:
     """Return each setting with its value and where that came from; see `load`."""
     given = _gather_values(namespace, environ)
-    shown = _settings(given, environ).redacted()
+    shown = _settings(given, environ).redact()
     return [Setting(name, value, given[name][1] if name in given else "default") for name, value in shown.items()]
 
 

@@ -247,7 +247,7 @@ def _durability(bandit: pb.Bandit) -> Durability | None:
     try:
         return Durability.parse(bandit.durability)
     except ValueError:
-        problem = f"is none of memory, fsync, replicated:1 to replicated:9: {fields.quoted(bandit.durability)}"
+        problem = f"is none of memory, fsync, replicated:1 to replicated:9: {fields.quote_text(bandit.durability)}"
         raise InvalidArgumentError("bandit.durability", problem) from None
 
 
@@ -347,5 +347,7 @@ def _leaves(path: str) -> Iterable[str]:
     if path in _FIXED:
         raise InvalidArgumentError("update_mask", f"names {path}, which can't be changed")
     if path not in _CHANGEABLE:
-        raise InvalidArgumentError("update_mask", f"names {fields.quoted(path)}; it may name {', '.join(_CHANGEABLE)}")
+        raise InvalidArgumentError(
+            "update_mask", f"names {fields.quote_text(path)}; it may name {', '.join(_CHANGEABLE)}"
+        )
     return _EXPLORATION if path == "exploration" else (path,)

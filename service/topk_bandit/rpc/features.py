@@ -55,7 +55,9 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     for place, feature in enumerate(schema.features):
         at = f"{path}.features[{place}]"
         if not _NAME.fullmatch(feature.name):
-            problem = f"must be 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {fields.quoted(feature.name)}"
+            problem = (
+                f"must be 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {fields.quote_text(feature.name)}"
+            )
             raise InvalidArgumentError(f"{at}.name", problem)
         earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
         if earlier is not None:
@@ -147,7 +149,7 @@ def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Fea
     found: dict[str, FeatureValue] = {}
     for name, value in values.items():
         if not _NAME.fullmatch(name):
-            raise InvalidArgumentError(path, f"has the name {fields.quoted(name)}, which no feature can have")
+            raise InvalidArgumentError(path, f"has the name {fields.quote_text(name)}, which no feature can have")
         read = _value(f'{path}["{name}"]', value)
         if read != "":
             found[name] = read

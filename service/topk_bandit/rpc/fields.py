@@ -30,7 +30,7 @@ __all__ = [
     "opaque_id",
     "page_size",
     "page_token",
-    "quoted",
+    "quote_text",
     "reward_value",
     "sentence",
     "size",
@@ -57,7 +57,7 @@ _STUDY = re.compile(rf"tenants/({_ID})/studies/({_ID})")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return `text` in quotes for an error message: escaped, and cut when it is long."""
     return repr(text) if len(text) <= _MAX_ECHO_LENGTH else f"{text[:_MAX_ECHO_LENGTH]!r}..."
 
@@ -102,7 +102,7 @@ def study_name(path: str, text: str, *, below: str = "") -> StudyName:
 def _name_problem(text: str, pattern: str) -> str:
     if not text:
         return f"is required, in the form {pattern}"
-    return f"must be {pattern} with ids of 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {quoted(text)}"
+    return f"must be {pattern} with ids of 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {quote_text(text)}"
 
 
 def opaque_id(path: str, text: str) -> str:
@@ -110,10 +110,10 @@ def opaque_id(path: str, text: str) -> str:
     if not text:
         raise InvalidArgumentError(path, "is required")
     if len(text) > _MAX_ID_LENGTH:
-        problem = f"has {len(text)} characters; at most {_MAX_ID_LENGTH} are allowed: {quoted(text)}"
+        problem = f"has {len(text)} characters; at most {_MAX_ID_LENGTH} are allowed: {quote_text(text)}"
         raise InvalidArgumentError(path, problem)
     if _CONTROL.search(text):
-        raise InvalidArgumentError(path, f"holds a control character or a line separator: {quoted(text)}")
+        raise InvalidArgumentError(path, f"holds a control character or a line separator: {quote_text(text)}")
     return text
 
 
@@ -122,7 +122,7 @@ def sentence(path: str, text: str, *, most_bytes: int) -> str:
     if not 1 <= len(text.encode()) <= most_bytes:
         raise InvalidArgumentError(path, f"must have 1 to {most_bytes} bytes")
     if _CONTROL.search(text):
-        raise InvalidArgumentError(path, f"holds a control character or a line separator: {quoted(text)}")
+        raise InvalidArgumentError(path, f"holds a control character or a line separator: {quote_text(text)}")
     return text
 
 
@@ -153,7 +153,7 @@ def _duplicate(path: str, ids: Sequence[str], member: str) -> InvalidArgumentErr
     first: dict[str, int] = {}
     index = next(i for i, item_id in enumerate(ids) if first.setdefault(item_id, i) != i)
     earlier = f"{path}[{first[ids[index]]}]{member}"
-    return InvalidArgumentError(f"{path}[{index}]{member}", f"repeats {earlier}: {quoted(ids[index])}")
+    return InvalidArgumentError(f"{path}[{index}]{member}", f"repeats {earlier}: {quote_text(ids[index])}")
 
 
 def context_vector(path: str, values: Sequence[float]) -> tuple[float, ...]:
@@ -227,5 +227,5 @@ def page_token(path: str, token: str) -> str:
     except (ValueError, InvalidArgumentError):
         known = False
     if not known:
-        raise InvalidArgumentError(path, f"is not a token that this service gave out: {quoted(token)}")
+        raise InvalidArgumentError(path, f"is not a token that this service gave out: {quote_text(token)}")
     return last_id

@@ -370,8 +370,8 @@ def _methods_of(services: Services) -> Mapping[str, Mapping[str, Guarded]]:
     described = {f"/{service.full_name}/{method.name}": method for service in DESCRIPTORS for method in service.methods}
     return {
         path: {
-            PROTO: guard.guarded(path, handler).call,
-            JSON: guard.guarded(path, with_json(handler, described[path])).call,
+            PROTO: guard.guard_method(path, handler).call,
+            JSON: guard.guard_method(path, with_json(handler, described[path])).call,
         }
         for path, handler in handlers.items()
     }

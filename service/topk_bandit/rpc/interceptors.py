@@ -271,10 +271,10 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         if handler is None or (streams and method.startswith(_EXEMPT)):
             return handler
         # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
-        self._handlers[method] = grpc.unary_unary_rpc_method_handler(self.guarded(method, handler).call)
+        self._handlers[method] = grpc.unary_unary_rpc_method_handler(self.guard_method(method, handler).call)
         return self._handlers[method]
 
-    def guarded(self, method: str, handler: Handler) -> GuardedMethod:
+    def guard_method(self, method: str, handler: Handler) -> GuardedMethod:
         """Return a unary method, by its full name, behind the guard."""
         exempt = method.startswith(_EXEMPT)
         return GuardedMethod(

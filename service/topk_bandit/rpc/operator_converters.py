@@ -268,7 +268,7 @@ def history_to_proto(points: Sequence[HistoryPoint]) -> pb.GetBanditHistoryRespo
 
 
 def _point(point: HistoryPoint, before: HistoryPoint | None) -> pb.HistoryPoint:
-    def grown(name: str) -> float:
+    def find_growth(name: str) -> float:
         return float(getattr(point, name) - (0 if before is None else getattr(before, name)))
 
     return pb.HistoryPoint(
@@ -282,9 +282,9 @@ def _point(point: HistoryPoint, before: HistoryPoint | None) -> pb.HistoryPoint:
         reward_sum=point.reward_sum,
         regret_bound_sum=point.regret_bound_sum,
         estimated_regret_sum=point.estimated_regret_sum,
-        mean_reward=_ratio(grown("reward_sum"), grown("observations")),
-        explored_share=_ratio(grown("explored"), grown("recommendations")),
-        join_rate=_ratio(grown("rewarded"), grown("rewarded") + grown("expired")),
+        mean_reward=_ratio(find_growth("reward_sum"), find_growth("observations")),
+        explored_share=_ratio(find_growth("explored"), find_growth("recommendations")),
+        join_rate=_ratio(find_growth("rewarded"), find_growth("rewarded") + find_growth("expired")),
     )
 
 

@@ -56,10 +56,10 @@ from topk_bandit.store.documents import (
     any_of,
     decoder,
     derive,
-    known,
     pack,
     plain,
     read,
+    read_optional,
     refuse,
     refuse_newer,
     stamp,
@@ -324,7 +324,7 @@ class _Settings(Layout):
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
-            refuse("prior_digest", known(self.prior_digest))
+            refuse("prior_digest", read_optional(self.prior_digest))
         if self.reward_aggregation is Aggregation.FIRST:
             refuse("reward_aggregation", self.reward_aggregation.value)
         beta = ConstantBeta(self.beta) if self.beta_schedule == "constant" else PaperBeta(self.beta)
@@ -333,16 +333,18 @@ class _Settings(Layout):
             slate_size=self.slate_size,
             context_dim=self.context_dim,
             kernel=self.kernel,
-            exploration=Exploration(beta, self.uniform_share, self.near_share, known(self.shares_fall_after) or 0),
+            exploration=Exploration(
+                beta, self.uniform_share, self.near_share, read_optional(self.shares_fall_after) or 0
+            ),
             reward_wait_ms=self.reward_wait_ms,
             default_reward=self.default_reward,
-            prior_study=known(self.prior_study) or "",
-            prior_digest=known(self.prior_digest) or "",
+            prior_study=read_optional(self.prior_study) or "",
+            prior_digest=read_optional(self.prior_digest) or "",
             half_life_ms=self.half_life_ms,
             reward_range=read(self.reward_range),
-            reward_aggregation=known(self.reward_aggregation) or Aggregation.FIRST,
+            reward_aggregation=read_optional(self.reward_aggregation) or Aggregation.FIRST,
             requires_activation=bool(self.requires_activation),
-            baseline_item_ids=known(self.baseline_item_ids) or (),
+            baseline_item_ids=read_optional(self.baseline_item_ids) or (),
             context_schema=read(self.context_schema),
             item_schema=read(self.item_schema),
             durability=None if self.durability is UNSET else Durability.parse(self.durability),
@@ -397,7 +399,7 @@ def _make_shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> S
 def _past_slate(
     context: ContextLayout, slate: tuple[str, ...], reward: float, at_ms: int | UnsetType, propensity: float | UnsetType
 ) -> PastSlate:
-    return PastSlate(read_context(context), slate, reward, known(at_ms), known(propensity))
+    return PastSlate(read_context(context), slate, reward, read_optional(at_ms), read_optional(propensity))
 
 
 def _make_expired(recommendation_id: str, default: float | None, shown: Shown | None) -> Expired:

@@ -33,10 +33,10 @@ __all__ = [
     "any_of",
     "decoder",
     "derive",
-    "known",
     "pack",
     "plain",
     "read",
+    "read_optional",
     "refuse",
     "refuse_newer",
     "stamp",
@@ -90,7 +90,7 @@ def read(value: Any) -> Any:  # noqa: ANN401, what layouts have
     """Return the value that a field stands for."""
     if isinstance(value, tuple):
         return tuple(map(read, value)) if value and isinstance(value[0], Layout) else value
-    return value.read() if isinstance(value, Layout) else known(value)
+    return value.read() if isinstance(value, Layout) else read_optional(value)
 
 
 def derive(
@@ -138,14 +138,14 @@ def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Callable[[b
     """
     decode = msgspec.json.Decoder(layout).decode
 
-    def decoded(data: bytes) -> _Value:
+    def decode_document(data: bytes) -> _Value:
         try:
             return made(decode(data))
         except (ValueError, RecursionError) as error:
             refuse_newer(_version_of(data))
             raise CorruptDataError(f"stored bytes are damaged: {error}") from error
 
-    return decoded
+    return decode_document
 
 
 def refuse_newer(version: int) -> None:
@@ -188,7 +188,7 @@ def plain(number: float) -> float:
     return float(number) + 0.0
 
 
-def known(value: _Value | UnsetType) -> _Value | None:
+def read_optional(value: _Value | UnsetType) -> _Value | None:
     """Return a field's value, None where it was left out."""
     return None if value is UNSET else value
 

@@ -33,7 +33,7 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["EmbeddedStore", "FsyncPolicy", "hold", "owned_url", "reached", "server_binary"]
+__all__ = ["EmbeddedStore", "FsyncPolicy", "hold", "owned_url", "reach_store", "server_binary"]
 
 _logger = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ def owned_url(folder: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def reached(folder: Path, *, fsync: FsyncPolicy) -> Iterator[str]:
+def reach_store(folder: Path, *, fsync: FsyncPolicy) -> Iterator[str]:
     """Give where the store of a folder answers, which is started for this unless a running process owns it.
 
     Raises

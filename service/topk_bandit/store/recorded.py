@@ -65,7 +65,7 @@ class Recorded:
         """What was shown, or is to be."""
         return self.instead or self.recommendation.slate
 
-    def accepted(self, reward_id: str) -> list[PostedReward]:
+    def find_accepted(self, reward_id: str) -> list[PostedReward]:
         """Return the rewards with an id, or all without one, but for late ones."""
         return [one for one in self.rewards if one.position and reward_id in {"", one.reward_id}]
 

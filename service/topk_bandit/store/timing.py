@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.hooks import Hooks
 
-__all__ = ["timed"]
+__all__ = ["time_calls"]
 
 S = TypeVar("S")
 
 
-def timed(store: S, hooks: Hooks) -> S:
+def time_calls(store: S, hooks: Hooks) -> S:
     """Return the store, with `Hooks.store_called` after each of its calls but `close`.
 
     Parameters

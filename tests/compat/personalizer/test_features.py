@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_bandit.compat.personalizer.features import extended, fitted, flatten
+from topk_bandit.compat.personalizer.features import extend_schema, fit_features, flatten
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector, width_of
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ objects = st.lists(st.dictionaries(st.text(max_size=80), values, max_size=6), ma
 def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(told: list[dict[str, Any]]) -> None:
     flat = flatten(told)
     assert all(re.fullmatch(r"[a-zA-Z0-9._-]{1,64}", name) for name in flat)
-    contexts = extended((), flat, buckets=16)
-    items = extended((), flat, buckets=8, spare=1, most_numbers=64)
+    contexts = extend_schema((), flat, buckets=16)
+    items = extend_schema((), flat, buckets=8, spare=1, most_numbers=64)
     assert width_of(contexts) <= 256
     assert width_of(items) - len(items) <= 64
-    assert fitted(flat, contexts) == {one.name: flat[one.name] for one in contexts}
-    assert extended(contexts, flat, buckets=16) == contexts
+    assert fit_features(flat, contexts) == {one.name: flat[one.name] for one in contexts}
+    assert extend_schema(contexts, flat, buckets=16) == contexts
 
 
 def test_paths_become_names() -> None:
@@ -50,10 +50,10 @@ def test_paths_become_names() -> None:
 
 def test_a_schema_grows_in_the_order_of_the_names_while_there_is_room() -> None:
     known = (Feature("z", Numeric()),)
-    grown = extended(known, {"b": "text", "a": True, "z": "another kind"}, buckets=16)
+    grown = extend_schema(known, {"b": "text", "a": True, "z": "another kind"}, buckets=16)
     assert grown == (*known, Feature("a", Boolean()), Feature("b", Categorical(buckets=16)))
-    assert len(extended((), {f"n{n:03}": 1.0 for n in range(100)}, buckets=16)) == 64
-    assert len(extended((), {f"t{n:03}": "x" for n in range(100)}, buckets=16)) == 15
+    assert len(extend_schema((), {f"n{n:03}": 1.0 for n in range(100)}, buckets=16)) == 64
+    assert len(extend_schema((), {f"t{n:03}": "x" for n in range(100)}, buckets=16)) == 15
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_a_schema_grows_in_the_order_of_the_names_while_there_is_room() -> None:
 def test_values_of_another_kind_are_read_where_that_says_the_same(
     value: object, kind: FeatureKind, read: object
 ) -> None:
-    found = fitted({"f": value, "unknown": 1.0}, (Feature("f", kind), Feature("missing", Numeric())))
+    found = fit_features({"f": value, "unknown": 1.0}, (Feature("f", kind), Feature("missing", Numeric())))
     assert found == ({} if read is None else {"f": read})

@@ -20,7 +20,7 @@ from topk_bandit.lab.experiments.bandit_plans import BEST_OF_OPTIONS, REGRET
 from topk_bandit.lab.experiments.command import command_of
 from topk_bandit.lab.experiments.everything import words_of
 from topk_bandit.lab.experiments.factors_file import factors_of
-from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Results, stacked
+from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Results, stack_trials
 from topk_bandit.lab.experiments.regret_targets import lower_than_each, order, paired_difference, sublinear
 from topk_bandit.lab.experiments.service_plans import ratios
 from topk_bandit.lab.experiments.shops import (
@@ -325,7 +325,9 @@ def results(last: dict[str, list[float]], *, lower_is_better: bool = True) -> Re
     panel = Panel("p", "Panel", REGRET.metric, "regret", axis, lower_is_better=lower_is_better)
     values = np.array([[[0.0, value] for value in trials] for trials in last.values()]).transpose(1, 0, 2)
     families = tuple(name.split()[0] for name in last)
-    return Results(Plan("x", "X", (panel,), tuple(last), (), stacked, {}, lambda _: [], families=families), (values,))
+    return Results(
+        Plan("x", "X", (panel,), tuple(last), (), stack_trials, {}, lambda _: [], families=families), (values,)
+    )
 
 
 GOOD = {

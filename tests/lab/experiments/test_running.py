@@ -17,8 +17,8 @@ import pytest
 from rich.console import Console
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.domain.optional import needed
-from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Results, stacked
+from topk_bandit.domain.optional import import_extra
+from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Results, stack_trials
 from topk_bandit.lab.experiments.running import run_jobs
 from topk_bandit.lab.experiments.stored_results import StoredResults
 from topk_bandit.lab.experiments.tables import screen_tables
@@ -42,7 +42,7 @@ def plan(run: Callable[[int], np.ndarray], *, trials: int, costs: Sequence[float
     jobs = tuple(Job(partial(run, n), cost) for n, cost in zip(range(trials), costs or [1.0] * trials, strict=True))
     axis = Axis("round", "round", (1.0, 2.0))
     panels = (Panel("loss", "Panel", "ranking_loss", "loss", axis),)
-    return Plan("some", "Some", panels, ("ours",), jobs, stacked, {"seed": 0}, lambda _: [])
+    return Plan("some", "Some", panels, ("ours",), jobs, stack_trials, {"seed": 0}, lambda _: [])
 
 
 def run(one: Plan, folder: Path, *, processes: int = 1, console: Console | None = None) -> list[list[float]]:
@@ -96,11 +96,11 @@ def results(values: np.ndarray, *, lower_is_better: bool = True) -> Results:
         panels=(Panel("loss", "Panel", "ranking_loss", "loss", axis, lower_is_better=lower_is_better),),
         methods=("ours", "uniform", "third")[:n_methods],
         jobs=(),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={},
         targets=lambda _: [],
     )
-    return Results(plan, stacked(values))
+    return Results(plan, stack_trials(values))
 
 
 def test_means_and_standard_errors_are_over_runs() -> None:
@@ -181,9 +181,9 @@ def test_a_table_has_as_many_points_as_fit(width: int, points: int) -> None:
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it() -> None:
     with pytest.raises(ConfigurationError) as raised:
-        needed("matplotless.pyplot", "drawing")
+        import_extra("matplotless.pyplot", "drawing")
     assert str(raised.value) == "drawing needs matplotless: pip install 'topk-bandit[experiments]'"
-    assert needed("json.decoder", "reading").__name__ == "json.decoder"
+    assert import_extra("json.decoder", "reading").__name__ == "json.decoder"
 
 
 def test_ctrl_c_stops_all_processes_without_a_word(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from topk_bandit.commands.cli import main
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.lab.experiments import stored_results as kept_module
-from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, stacked
+from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, stack_trials
 from topk_bandit.lab.experiments.stored_results import Measurement, StoredResults, digest_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def plan(*, seed: int = 0, rounds: int = 2) -> Plan:
     axis = Axis.of_rounds(rounds)
     panels = (Panel("loss", "Panel", "ranking_loss", "loss", axis),)
     jobs = tuple(Job(partial(np.full, rounds, float(n))) for n in range(3))
-    return Plan("some", "Some", panels, ("ours",), jobs, stacked, {"seed": seed}, lambda _: [])
+    return Plan("some", "Some", panels, ("ours",), jobs, stack_trials, {"seed": seed}, lambda _: [])
 
 
 @pytest.mark.slow

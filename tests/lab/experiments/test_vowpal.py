@@ -101,7 +101,7 @@ class _Scripted:
         self._slots = slots
         self._taught = taught
 
-    def predicted(self, _lines: list[str]) -> list[list[tuple[int, float]]]:
+    def predict(self, _lines: list[str]) -> list[list[tuple[int, float]]]:
         return self._slots
 
     def learn(self, lines: list[str]) -> None:

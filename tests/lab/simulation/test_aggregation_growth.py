@@ -8,7 +8,7 @@ from topk_bandit.lab.simulation.aggregation_growth import (
     RESIDUAL_RIDGES,
     chosen_ridge,
     compare,
-    corrupted,
+    corrupt_features,
     kendall_tau_distances,
 )
 from topk_bandit.preferences.models.aggregation import Comparisons, Loss, fit
@@ -17,7 +17,7 @@ from topk_bandit.preferences.models.aggregation import Comparisons, Loss, fit
 def test_as_many_rows_are_corrupted_as_asked() -> None:
     features = np.random.default_rng(0).normal(size=(50, 3))
     before = features.copy()
-    changed = corrupted(features, count=7, rng=np.random.default_rng(1))
+    changed = corrupt_features(features, count=7, rng=np.random.default_rng(1))
     assert np.count_nonzero((changed != features).all(axis=1)) == 7
     assert np.count_nonzero((changed != features).any(axis=1)) == 7
     assert features.tolist() == before.tolist()

@@ -92,7 +92,7 @@ def test_what_is_noted_is_the_shop_s_truth() -> None:
     for t in range(30):
         request = shop.request(t, rng)
         assert diary.visits[t].eligible.tolist() == request.eligible.tolist()  # type: ignore[union-attr]
-        assert played.expected[t] == shop.expected(request, diary.visits[t].eligible[None, :3])[0]
+        assert played.expected[t] == shop.expect_rewards(request, diary.visits[t].eligible[None, :3])[0]
         assert played.best[t] == shop.best(request)
     assert (played.regret >= 0.0).all()
     assert np.isnan(played.mean).all()

@@ -98,7 +98,7 @@ def test_a_seed_makes_one_shop(name: str) -> None:
     for shop in (one, same, other):
         of_requests, of_rewards = np.random.default_rng(1), np.random.default_rng(2)
         seen = [shop.request(number, of_requests) for number in (0, 50, 99)]
-        values = [shop.expected(request, rankings).tolist() for request in seen]
+        values = [shop.expect_rewards(request, rankings).tolist() for request in seen]
         rewards = [shop.draw(request, rankings[0], of_rewards) for request in seen]
         drawn.append((values, rewards, [shop.context(request).tolist() for request in seen]))
     assert drawn[0] == drawn[1]
@@ -114,14 +114,14 @@ def test_expected_rewards_are_the_mean_of_many_draws(name: str) -> None:
             draws = np.array([shop.draw(request, ranking, rng) for _ in range(1500)])
             error = draws.std() / math.sqrt(len(draws))
             assert error > 0.0
-            assert abs(draws.mean() - shop.expected(request, ranking[None])[0]) < 4.5 * error
+            assert abs(draws.mean() - shop.expect_rewards(request, ranking[None])[0]) < 4.5 * error
 
 
 @pytest.mark.parametrize("name", TINY)
 def test_the_best_slate_of_each_request_is_the_best_of_all(name: str) -> None:
     shop = tiny(name)
     for request in requests(shop):
-        values = shop.expected(request, all_slates(shop, request))
+        values = shop.expect_rewards(request, all_slates(shop, request))
         assert shop.best(request) == pytest.approx(values.max(), rel=1e-12)
 
 
@@ -135,7 +135,7 @@ def test_what_can_be_reached_in_a_shop(name: str) -> None:
     # The same requests, each with all slates.
     rng, rounds = np.random.default_rng(0), np.linspace(0, ROUNDS - 1, 256).astype(int)
     seen = [shop.request(int(number), rng) for number in rounds]
-    values = np.array([shop.expected(request, all_slates(shop, request)) for request in seen])
+    values = np.array([shop.expect_rewards(request, all_slates(shop, request)) for request in seen])
     assert fixed == pytest.approx(values.mean(axis=0).max(), rel=1e-12)
     assert contextual == pytest.approx(values.max(axis=1).mean(), rel=1e-12)
     assert random == pytest.approx(values.mean(), abs=5.0 * values.std(axis=1).mean() / math.sqrt(256 * 64))
@@ -153,7 +153,7 @@ def test_noise_is_as_large_as_the_spread_of_the_slates(name: str) -> None:
     for number in range(2500):
         request = shop.request(number % ROUNDS, rng)
         ranking = random_rankings(np.arange(shop.slates.n_items), slate_size=k, count=1, rng=rng)
-        residuals.append(shop.draw(request, ranking[0], rng) - shop.expected(request, ranking)[0])
+        residuals.append(shop.draw(request, ranking[0], rng) - shop.expect_rewards(request, ranking)[0])
     spread = shop.values.fixed - shop.values.random
     if name != "films":
         assert spread == pytest.approx(1.0, rel=0.1)
@@ -172,7 +172,10 @@ def test_the_main_effect_varies_twice_as_much_as_the_slates() -> None:
     rankings = random_rankings(np.arange(50), slate_size=5, count=4, rng=_rng())
     of_customers = np.arange(2000)
     effects = np.array(
-        [varied.slates.expected(c, 0, rankings) - plain.slates.expected(c, 0, rankings) for c in of_customers]
+        [
+            varied.slates.expect_rewards(c, 0, rankings) - plain.slates.expect_rewards(c, 0, rankings)
+            for c in of_customers
+        ]
     )
     assert np.ptp(effects, axis=1).max() < 1e-9  # the same for all slates
     spread = plain.values.fixed - plain.values.random
@@ -184,7 +187,7 @@ def test_contexts_without_meaning_say_nothing() -> None:
     contexts = shop.slates.customers.contexts
     assert len(np.unique(contexts[:, 1:], axis=0)) == len(contexts)
     rankings = random_rankings(np.arange(50), slate_size=5, count=4, rng=_rng())
-    assert (shop.slates.expected(0, 0, rankings) == shop.slates.expected(9, 0, rankings)).all()
+    assert (shop.slates.expect_rewards(0, 0, rankings) == shop.slates.expect_rewards(9, 0, rankings)).all()
     assert shop.values.contextual == pytest.approx(shop.values.fixed, rel=1e-9)
 
 

@@ -113,7 +113,7 @@ def test_the_mean_feature_design_is_optimal_for_means_even_where_these_do_not_sp
 def test_clustered_is_uniform_over_medoids_of_means() -> None:
     rng = np.random.default_rng(7)
     features, lists = rng.normal(size=(30, 2)), lists_of(10, 3)
-    found = designs.clustered(features, lists, count=4, rng=np.random.default_rng(2))
+    found = designs.design_clusters(features, lists, count=4, rng=np.random.default_rng(2))
     medoids = designs.k_medoids(features[lists].mean(axis=1), count=4, rng=np.random.default_rng(2))
     assert found.lists.tolist() == lists[medoids].tolist()
     assert found.weights.tolist() == [0.25] * 4

@@ -13,7 +13,7 @@ from topk_bandit.lab.simulation.design_loss import (
     World,
     choosing,
     drawing,
-    estimated,
+    estimate_weights,
     outer_product_world,
     pair_scatter,
     prefix,
@@ -109,9 +109,9 @@ def test_estimates_are_the_most_probable_weights() -> None:
     ratings = sampling.draw_ratings(world.utilities, world.lists[:6], noise_variance=1.0, rng=rng)
     rows = world.features[ratings.items]
     ridge = np.linalg.solve(rows.T @ rows + 2.0 * np.eye(4), rows.T @ ratings.values)
-    np.testing.assert_allclose(estimated(world.features, ratings, prior), ridge, atol=1e-9)
+    np.testing.assert_allclose(estimate_weights(world.features, ratings, prior), ridge, atol=1e-9)
     rankings = sampling.draw_rankings(world.utilities, world.lists[:6], rng=rng)
-    theta, gradient = estimated(world.features, rankings, prior), np.zeros(4)
+    theta, gradient = estimate_weights(world.features, rankings, prior), np.zeros(4)
     for order in rankings.items.reshape(6, 3):
         for place in range(2):
             left = world.features[order[place:]]

@@ -74,12 +74,12 @@ def test_the_expected_reward_is_its_formula(slate_size: int, objective: Objectiv
     shop = shop_of(slate_size=slate_size, objective=objective, n_items=7)
     slates = list(permutations(range(7), slate_size))[::97] or [(0,)]
     for customer in range(3):
-        expected = shop.expected(customer, np.array(slates, dtype=np.int32))
+        expected = shop.expect_rewards(customer, np.array(slates, dtype=np.int32))
         np.testing.assert_allclose(expected, [by_hand(shop, customer, slate) for slate in slates], atol=1e-12)
 
 
 def largest(shop: Shop, customer: int, items: np.ndarray) -> float:
-    return float(shop.expected(customer, all_rankings(items, slate_size=shop.slate_size)).max())
+    return float(shop.expect_rewards(customer, all_rankings(items, slate_size=shop.slate_size)).max())
 
 
 @pytest.mark.parametrize(("n_items", "slate_size"), [(8, 3), (5, 1), (9, 4), (5, 5), (22, 2), (22, 1)])
@@ -111,7 +111,7 @@ def test_more_items_never_make_the_best_slate_worse(seed: int, objective: Object
     more = some | data.draw(st.sets(st.integers(0, 8)))
     few, many = (np.array(sorted(items), dtype=np.int32) for items in (some, more))
     assert shop.best(0, few) <= shop.best(0, many) + 1e-12
-    assert shop.best(0, many) >= float(shop.expected(0, few[None, :3])[0]) - 1e-12
+    assert shop.best(0, many) >= float(shop.expect_rewards(0, few[None, :3])[0]) - 1e-12
 
 
 @pytest.mark.parametrize("objective", [Objective.NDCG_DIVERSITY, Objective.NDCG_VARIETY])
@@ -120,7 +120,7 @@ def test_the_best_of_the_papers_large_shop_is_that_of_all_its_rankings(objective
     everything = all_rankings(np.arange(50), slate_size=3)
     assert len(everything) == 117_600
     for customer in range(2):
-        assert shop.best(customer) == pytest.approx(float(shop.expected(customer, everything).max()), abs=1e-12)
+        assert shop.best(customer) == pytest.approx(float(shop.expect_rewards(customer, everything).max()), abs=1e-12)
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_the_best_belongs_to_its_shop_its_customer_and_its_items(objective: Obje
 def interaction(shop: Shop, customer: int) -> float:
     """Return what two items in two places are worth together, over what each is worth: zero for an additive reward."""
     slates = np.array([[0, 1], [2, 3], [0, 3], [2, 1]], dtype=np.int32)
-    both = shop.expected(customer, slates)
+    both = shop.expect_rewards(customer, slates)
     return float(both[0] + both[1] - both[2] - both[3])
 
 
@@ -168,7 +168,7 @@ def test_only_relevance_is_additive_over_the_items(objective: Objective) -> None
 
 def test_the_order_of_a_slate_matters_to_its_relevance() -> None:
     shop = shop_of(3)
-    forward, backward = shop.expected(0, np.array([[0, 1, 2], [2, 1, 0]], dtype=np.int32))
+    forward, backward = shop.expect_rewards(0, np.array([[0, 1, 2], [2, 1, 0]], dtype=np.int32))
     assert abs(forward - backward) > 1e-3
 
 
@@ -180,7 +180,7 @@ def test_the_papers_diversity_is_largest_for_items_that_are_alike_and_variety_fo
         (Objective.NDCG_VARIETY, different, alike),
     ):
         shop = Shop(np.zeros((1, 2)), items, 2, objective, 0.0, np.zeros((1, 2)))
-        higher, lower = shop.expected(0, np.array([better, worse]))
+        higher, lower = shop.expect_rewards(0, np.array([better, worse]))
         assert higher > lower + 0.1
 
 
@@ -190,7 +190,7 @@ def test_a_drawn_reward_is_its_expectation_and_the_noise(noise: float) -> None:
     slate = np.array([5, 0, 7], dtype=np.int32)
     rng = np.random.default_rng(0)
     drawn = np.array([shop.draw(1, slate, rng) for _ in range(2000)])
-    expected = float(shop.expected(1, slate[None])[0])
+    expected = float(shop.expect_rewards(1, slate[None])[0])
     assert abs(drawn.mean() - expected) <= 4.0 * noise / math.sqrt(2000) + 1e-12
     assert drawn.std() == pytest.approx(noise, rel=0.1, abs=1e-12)
 

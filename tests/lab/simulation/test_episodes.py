@@ -112,7 +112,7 @@ def test_rewards_and_regret_belong_to_their_round() -> None:
     customers = scribe.customers(market)
     assert set(customers) == set(range(5))
     slates = scribe.slates()
-    expected = [float(market.expected(customer, slates[t][None])[0]) for t, customer in enumerate(customers)]
+    expected = [float(market.expect_rewards(customer, slates[t][None])[0]) for t, customer in enumerate(customers)]
     assert [reward for _, _, reward in scribe.heard] == pytest.approx(expected[:37])
     best = [market.best(customer) for customer in customers]
     np.testing.assert_allclose(episode.regret, np.array(best) - expected)
@@ -136,7 +136,7 @@ def test_only_what_is_in_stock_can_be_shown_and_regret_is_against_the_best_of_it
         sorted((t // 3 + i) % N_ITEMS for i in range(5)) for t in range(40)
     ]
     best = [
-        float(market.expected(customer, all_rankings(visit.eligible, slate_size=SLATE_SIZE)).max())
+        float(market.expect_rewards(customer, all_rankings(visit.eligible, slate_size=SLATE_SIZE)).max())
         for customer, visit in zip(scribe.customers(market), scribe.asked, strict=True)
     ]
     np.testing.assert_allclose(episode.regret + episode.reward, best, atol=1e-12)
@@ -170,7 +170,7 @@ class Changed:
     preferences: NDArray[np.float64]
     at: int
 
-    def changed(
+    def change_preferences(
         self,
         preferences: NDArray[np.float64],
         number: int,
@@ -187,7 +187,7 @@ def test_rewards_and_regret_are_those_of_the_tastes_of_the_round() -> None:
     heard = {number: reward for number, _, reward in scribe.heard}
     for t, (customer, slate) in enumerate(zip(scribe.customers(before), scribe.slates(), strict=True)):
         market = before if t < 15 else after
-        assert episode.reward[t] == pytest.approx(float(market.expected(customer, slate[None])[0]))
+        assert episode.reward[t] == pytest.approx(float(market.expect_rewards(customer, slate[None])[0]))
         assert episode.regret[t] == pytest.approx(market.best(customer) - episode.reward[t])
         assert heard.get(t, episode.reward[t]) == pytest.approx(episode.reward[t])
 

@@ -104,7 +104,9 @@ def test_explained_variance_is_that_of_slates_without_a_reward() -> None:
     slates = random_rankings(np.arange(N_ITEMS), slate_size=SLATE_SIZE, count=50, rng=rng)
     noise = rng.normal(size=30)
     for column, shop in enumerate(shops):
-        expected = np.array([shop.expected(int(u), slate[None])[0] for u, slate in zip(customers, slates, strict=True)])
+        expected = np.array(
+            [shop.expect_rewards(int(u), slate[None])[0] for u, slate in zip(customers, slates, strict=True)]
+        )
         rewards, others = expected[:30] + 0.05 * noise, expected[30:]
         for row, kind in enumerate(OF_KIND.values()):
             covariance = covariance_of(kind, shop.customers[customers], slates, 30)
@@ -159,7 +161,7 @@ def test_the_order_free_variance_is_that_of_means_over_all_orders(objective: Obj
     found = order_free_variance(shop, np.random.default_rng(2), n_slates=15)
     drawn = random_rankings(np.arange(N_ITEMS), slate_size=SLATE_SIZE, count=15, rng=np.random.default_rng(2))
     rewards = [
-        [float(shop.expected(0, np.array([order], dtype=np.int32))[0]) for order in permutations(slate)]
+        [float(shop.expect_rewards(0, np.array([order], dtype=np.int32))[0]) for order in permutations(slate)]
         for slate in drawn.tolist()
     ]
     assert found == pytest.approx(np.var([np.mean(row) for row in rewards]) / np.var(rewards), abs=1e-12)

@@ -32,7 +32,7 @@ def test_slates_are_drawn_with_the_propensities_that_are_told() -> None:
 def test_rewards_are_those_of_the_shop() -> None:
     slates, log = logged().slates, logged().log
     pairs = zip(logged().customers.tolist(), log.slates, strict=True)
-    expected = np.array([slates.expected(customer, 0, ranking[None])[0] for customer, ranking in pairs])
+    expected = np.array([slates.expect_rewards(customer, 0, ranking[None])[0] for customer, ranking in pairs])
     assert (log.rewards - expected).std() == pytest.approx(HOW.noise, rel=0.05)
     assert (log.rewards - expected).mean() == pytest.approx(0.0, abs=4.0 / np.sqrt(len(log)))
 
@@ -43,7 +43,7 @@ def test_the_policy_learns_from_what_is_logged() -> None:
 
     def earned(one: Logged) -> float:
         best = one.log.policy.best
-        return float(np.mean([slates.expected(int(one.customers[t]), 0, best[t][None])[0] for t in last]))
+        return float(np.mean([slates.expect_rewards(int(one.customers[t]), 0, best[t][None])[0] for t in last]))
 
     assert earned(logged()) > earned(still)
 
@@ -57,12 +57,12 @@ def test_the_truth_is_the_mean_over_all_slates_of_a_policy() -> None:
     asked = questions(logged(), seed=3)
     assert len(asked) == len(TARGETS)
     every = all_rankings(np.arange(8), slate_size=3)
-    worth = np.array([slates.expected(customer, 0, every).mean() for customer in range(2000)])
+    worth = np.array([slates.expect_rewards(customer, 0, every).mean() for customer in range(2000)])
     assert asked[0].truth == pytest.approx(worth[logged().customers].mean())
     for question in asked[1:]:
         [column] = question.target.slates.swapaxes(0, 1)
         pairs = zip(logged().customers.tolist(), column, strict=True)
-        expected = [slates.expected(customer, 0, ranking[None])[0] for customer, ranking in pairs]
+        expected = [slates.expect_rewards(customer, 0, ranking[None])[0] for customer, ranking in pairs]
         assert question.truth == pytest.approx(np.mean(expected))
     assert (asked[1].target.slates == asked[1].target.slates[0]).all()
     assert len(np.unique(asked[2].target.slates[:, 0], axis=0)) > 3

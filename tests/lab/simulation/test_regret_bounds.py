@@ -167,7 +167,7 @@ def test_a_recorder_keeps_what_its_player_played_and_changes_nothing() -> None:
     alone = play(scenario, player(), rounds=30, rng=np.random.default_rng(2))
     np.testing.assert_array_equal(episode.reward, alone.reward)
     customers = [market.customers.tolist().index(context) for context in recorder.contexts.tolist()]
-    shown = [market.expected(u, row[None])[0] for u, row in zip(customers, recorder.rankings, strict=True)]
+    shown = [market.expect_rewards(u, row[None])[0] for u, row in zip(customers, recorder.rankings, strict=True)]
     np.testing.assert_allclose(shown, episode.reward)
 
 

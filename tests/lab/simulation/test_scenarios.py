@@ -94,7 +94,7 @@ def drifted(step: float, rounds: int, *, n_customers: int = 20_000, every: int =
     start = POPULATION[rng.integers(len(POPULATION), size=n_customers)]
     preferences = start
     for t in range(rounds):
-        preferences = drift.changed(preferences, t, rng)
+        preferences = drift.change_preferences(preferences, t, rng)
     return start, preferences
 
 
@@ -125,14 +125,14 @@ def test_tastes_without_a_step_stay_and_with_the_largest_are_drawn_anew() -> Non
 
 def test_tastes_that_do_not_move_are_the_same_array() -> None:
     preferences = POPULATION[:5]
-    assert Drift(POPULATION, step=0.5, every=3).changed(preferences, 4, RNG) is preferences
-    assert Drift(POPULATION, step=0.5, every=3).changed(preferences, 0, RNG) is preferences
-    assert SuddenChange(POPULATION, at=9).changed(preferences, 8, RNG) is preferences
+    assert Drift(POPULATION, step=0.5, every=3).change_preferences(preferences, 4, RNG) is preferences
+    assert Drift(POPULATION, step=0.5, every=3).change_preferences(preferences, 0, RNG) is preferences
+    assert SuddenChange(POPULATION, at=9).change_preferences(preferences, 8, RNG) is preferences
 
 
 def test_a_sudden_change_gives_everybody_the_taste_of_another() -> None:
     population, rng = POPULATION[:6], np.random.default_rng(5)
-    preferences = SuddenChange(population, at=9).changed(population, 9, rng)
+    preferences = SuddenChange(population, at=9).change_preferences(population, 9, rng)
     assert sorted(preferences.tolist()) == sorted(population.tolist())
     assert preferences.tolist() != population.tolist()
 
@@ -152,7 +152,7 @@ def test_a_sudden_change_gives_everybody_the_taste_of_another() -> None:
         ("step", lambda: Drift(POPULATION, step=1.1)),
         ("every", lambda: Drift(POPULATION, step=0.1, every=0)),
         ("at", lambda: SuddenChange(POPULATION, at=-1)),
-        ("population", lambda: SuddenChange(POPULATION[:2], at=0).changed(POPULATION[:3], 0, RNG)),
+        ("population", lambda: SuddenChange(POPULATION[:2], at=0).change_preferences(POPULATION[:3], 0, RNG)),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(field: str, make: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from topk_bandit.lab.simulation.thompson import ThompsonSampling
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.policy import Limits, State
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.learning.thompson import drawn
+from topk_bandit.learning.thompson import draw_function
 
 N_ITEMS, SLATE_SIZE = 8, 3
 CONTEXT = np.array([0.8, 0.3])
@@ -25,7 +25,7 @@ def test_it_shows_the_best_eligible_slate_of_a_draw_from_its_posterior() -> None
     rng = np.random.default_rng(1)
     for number in range(30):
         items = np.array([0, 2, 3, 5, 6, 7] if number % 2 else range(N_ITEMS), dtype=np.int32)
-        function = drawn(player.state.posterior, player.state.encode(CONTEXT), items, rng)
+        function = draw_function(player.state.posterior, player.state.encode(CONTEXT), items, rng)
         slates = all_rankings(np.arange(len(items)), slate_size=SLATE_SIZE)
         best = items[slates[int(np.argmax(function.values(slates)))]]
         chosen = [one.choose(visit(number, *items.tolist())).tolist() for one in (player, twin)]

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from topk_bandit.learning.evaluation.estimators import Estimate, balanced, doubly_robust, ips, pseudo_inverse, snips
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
-from topk_bandit.learning.evaluation.targets import always, listed, uniform
+from topk_bandit.learning.evaluation.targets import always, make_target, uniform
 from topk_bandit.learning.evaluation.weights import importance_weights
 
 from .shops import logged, small_shop
@@ -50,7 +50,7 @@ def runs() -> dict[str, list[Run]]:
             (always(log, fixed), of_fixed),
             (always(log, contextual), of_contextual),
             (
-                listed(log, both, np.full((COUNT, 2), [0.3, 0.5])),
+                make_target(log, both, np.full((COUNT, 2), [0.3, 0.5])),
                 0.3 * of_fixed + 0.5 * of_contextual + 0.2 * of_uniform,
             ),
         )

@@ -11,7 +11,7 @@ from topk_bandit.learning.evaluation import reward_model
 from topk_bandit.learning.evaluation.estimators import balanced
 from topk_bandit.learning.evaluation.reward_model import Prior, learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
-from topk_bandit.learning.evaluation.targets import always, listed, uniform
+from topk_bandit.learning.evaluation.targets import always, make_target, uniform
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
 from .shops import indicators, logged, small_shop
@@ -65,7 +65,7 @@ def test_the_mean_of_a_target_is_that_over_its_slates() -> None:
     rng, model = np.random.default_rng(0), learn_rewards(log)
     coefficients = rng.normal(size=model.features.n_coefficients)
     slates = log.slates[:, None, ::-1]
-    target = listed(log, slates, np.full((len(log), 1), 0.3))
+    target = make_target(log, slates, np.full((len(log), 1), 0.3))
     found = model.features.of_target(coefficients, log, target)
     for row in range(0, len(log), 7):
         each = all_rankings(np.flatnonzero(log.policy.eligible[row]), slate_size=2)
@@ -88,7 +88,7 @@ def test_rewards_without_noise_are_told_in_full() -> None:
         else:
             drawn = [random_rankings(np.arange(8), slate_size=2, count=len(log), rng=rng) for _ in range(200)]
             truth = np.mean([shop.expected(log.contexts, one).mean() for one in drawn])
-        assert model.expected(log, target).mean() == pytest.approx(truth, abs=0.03)
+        assert model.expect_target(log, target).mean() == pytest.approx(truth, abs=0.03)
 
 
 def test_rewards_that_only_count_items_are_told_whatever_was_shown() -> None:
@@ -132,5 +132,5 @@ def test_rewards_that_are_all_equal_are_expected_of_every_slate() -> None:
         uniform_share=0.1,
     )
     model = learn_rewards(equal)
-    np.testing.assert_allclose(model.expected(equal, uniform(equal)), 1.0, atol=1e-3)
+    np.testing.assert_allclose(model.expect_target(equal, uniform(equal)), 1.0, atol=1e-3)
     assert balanced(equal, uniform(equal), model).value == pytest.approx(1.0, abs=1e-3)

@@ -9,7 +9,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import doubly_robust, ips, pseudo_inverse
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
-from topk_bandit.learning.evaluation.targets import Target, always, listed, uniform
+from topk_bandit.learning.evaluation.targets import Target, always, make_target, uniform
 from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 from .shops import Enumerated, enumerated, indicators, target_chances
@@ -35,7 +35,7 @@ def target_of(log: SlateLog, kind: str) -> Target:
     if kind == "twice":
         places[2] = places[0]
     slates = np.broadcast_to(log.slates[places], (n_slates, 3, k))
-    return listed(log, slates, np.broadcast_to(chances, (n_slates, 3)))
+    return make_target(log, slates, np.broadcast_to(chances, (n_slates, 3)))
 
 
 @pytest.fixture(params=SIZES, ids=str)
@@ -131,6 +131,6 @@ def test_shares_and_slates_are_checked() -> None:
     refused("slates", slates=log.slates[:-1])
     refused("rewards", rewards=np.full(count, np.nan))
     with pytest.raises(InvalidArgumentError, match="at most one"):
-        listed(log, log.slates[:, None], np.full((count, 1), 1.1))
+        make_target(log, log.slates[:, None], np.full((count, 1), 1.1))
     with pytest.raises(InvalidArgumentError, match="eligible"):
         always(log, np.full((count, 2), [0, 1]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import columns_named
-from topk_bandit.compat.personalizer.features import fitted, flatten
+from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class DecisionLog:
         return PastObservation(
             items=tuple(self._id(choice.action) for choice in choices),
             reward=0.0 - math.fsum(choice.cost for choice in choices),
-            features=fitted(self._read_features(values), self.schema),
+            features=fit_features(self._read_features(values), self.schema),
             time=None if time is None else _time(time),
             propensity=math.prod(choice.probability for choice in choices),
         )

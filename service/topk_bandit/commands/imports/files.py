@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ def _cells(names: Sequence[str], cells: Sequence[str]) -> Mapping[str, Any] | In
 
 
 def _parquet(path: Path) -> Iterator[FileRow]:
-    parquet, lib = (needed(f"pyarrow.{name}", "reading Parquet") for name in ("parquet", "lib"))
+    parquet, lib = (import_extra(f"pyarrow.{name}", "reading Parquet") for name in ("parquet", "lib"))
     try:
         file = parquet.ParquetFile(path)
     except lib.ArrowInvalid as error:

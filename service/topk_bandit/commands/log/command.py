@@ -16,7 +16,7 @@ from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
-from topk_bandit.store.embedded import reached
+from topk_bandit.store.embedded import reach_store
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def dump(given: argparse.Namespace) -> int:
     """Write a log down; return 0."""
     chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
     with ExitStack() as stack:
-        url = chosen.redis_url or stack.enter_context(reached(chosen.data_dir, fsync=chosen.fsync))
+        url = chosen.redis_url or stack.enter_context(reach_store(chosen.data_dir, fsync=chosen.fsync))
         written = asyncio.run(_read_dump(chosen, url, name, first=given.first, last=given.last))
     if given.out is None:
         print_lines(dumps.lines(written), sys.stdout)
@@ -54,7 +54,7 @@ def dump(given: argparse.Namespace) -> int:
 def replay(given: argparse.Namespace) -> int:
     """Print what the model of a log is; return 0."""
     limits, log = _limits(given), dumps.read_file(given.log)
-    model = models.replayed(log, limits=limits, last=given.last)
+    model = models.replay_dump(log, limits=limits, last=given.last)
     began = "event 1" if log.snapshot is None else f"the snapshot at {log.snapshot.position}"
     agreed = models.snapshot_agrees(log, limits=limits)
     told = {"bandit": log.bandit, "replayed from": f"{began}, {agreed}" if agreed else began, **models.describe(model)}
@@ -99,7 +99,7 @@ def _describe_event(logged: LoggedEvent) -> str:
 
 def _differing_parts(one: Dump, other: Dump, *, limits: Limits, last: int) -> Iterable[str]:
     """Tell what differs in the models after the event at `last`."""
-    mine, theirs = (models.replayed(log, limits=limits, last=last) for log in (one, other))
+    mine, theirs = (models.replay_dump(log, limits=limits, last=last) for log in (one, other))
     described = models.describe(theirs)
     for name, value in models.describe(mine).items():
         if value != described[name]:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.learning.policy import Limits
 
-__all__ = ["Apart", "apart", "describe", "replayed", "snapshot_agrees"]
+__all__ = ["Apart", "apart", "describe", "replay_dump", "snapshot_agrees"]
 
 CONTEXTS, RANKINGS = 8, 200
 """Predictions of two models are compared in so many contexts, for so many slates each."""
 
 
-def replayed(dump: Dump, *, limits: Limits, last: int | None = None) -> Model:
+def replay_dump(dump: Dump, *, limits: Limits, last: int | None = None) -> Model:
     """Return the model after the last event, or after the event at `last`.
 
     Raises

@@ -20,7 +20,7 @@ from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable
 from topk_bandit.commands.names import bandit_named, study_named
-from topk_bandit.commands.operate.events import exported, line
+from topk_bandit.commands.operate.events import export_log, line
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError, UnavailableError
@@ -111,7 +111,7 @@ def archive_lines(client: Client, bandit: str) -> Iterator[str]:
         first = held.first_position if isinstance(held, ArchivedBandit) else first
         digest, count = chain(digest, text), count + 1
         yield text
-    for event in exported(client, bandit, first=first):
+    for event in export_log(client, bandit, first=first):
         text = line(event)
         digest, count, position = chain(digest, text), count + 1, event.position
         yield text

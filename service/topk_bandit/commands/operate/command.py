@@ -11,7 +11,7 @@ from topk_bandit.commands.connection import NOBODY, connect
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
 from topk_bandit.commands.operate.backups import backup, progress, restore
-from topk_bandit.commands.operate.events import exported, line, tailed
+from topk_bandit.commands.operate.events import export_log, line, tail_log
 from topk_bandit.commands.operate.explanation import tell
 from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, get_item
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
@@ -132,7 +132,7 @@ def _export_events(given: argparse.Namespace) -> Iterable[str]:
     with connect(given, name.tenant) as client:
         path = given.parquet or given.out
         if given.first is not None:
-            lines = map(line, exported(client, name.bandit, first=given.first))
+            lines = map(line, export_log(client, name.bandit, first=given.first))
             yield from lines if path is None else write(path, lines, as_parquet=path is given.parquet)
         elif path is None:
             yield from archive_lines(client, name.bandit)
@@ -154,7 +154,7 @@ def _import_events(given: argparse.Namespace) -> Iterable[str]:
 def _tail_events(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit)
     with connect(given, name.tenant) as client:
-        yield from tailed(client, name.bandit, first=given.first, count=given.count)
+        yield from tail_log(client, name.bandit, first=given.first, count=given.count)
 
 
 def _skip_event(given: argparse.Namespace) -> Iterable[str]:

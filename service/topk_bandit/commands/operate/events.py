@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Client, EventPage, ExportedEvent
 
-__all__ = ["exported", "line", "tailed"]
+__all__ = ["export_log", "line", "tail_log"]
 
 LOOK_SECONDS = 0.5
 
 
-def exported(client: Client, bandit: str, *, first: int | None) -> Iterator[ExportedEvent]:
+def export_log(client: Client, bandit: str, *, first: int | None) -> Iterator[ExportedEvent]:
     """Yield the events of a log up to the one that is the newest by now; a page is read while the last one is used."""
     with ThreadPoolExecutor(1) as ahead:
         page = client.export_events(bandit, start=first or 0)
@@ -31,7 +31,7 @@ def exported(client: Client, bandit: str, *, first: int | None) -> Iterator[Expo
         yield from (event for event in page.events if event.position <= end)
 
 
-def tailed(
+def tail_log(
     client: Client,
     bandit: str,
     *,

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 from topk_bandit.store.archive_lines import event_line
 from topk_bandit.store.archives import EventFigures, event_figures
 
@@ -32,7 +32,7 @@ def write_parquet(path: Path, lines: Iterable[str]) -> None:
     ConfigurationError
         The file can't be written, or pyarrow is not installed.
     """
-    lib, parquet = needed("pyarrow.lib", _PURPOSE), needed("pyarrow.parquet", _PURPOSE)
+    lib, parquet = import_extra("pyarrow.lib", _PURPOSE), import_extra("pyarrow.parquet", _PURPOSE)
     schema, left = _schema(lib), iter(lines)
     try:
         with parquet.ParquetWriter(path, schema) as writer:
@@ -86,7 +86,7 @@ def read_parquet(path: Path) -> Iterator[str]:
     CorruptDataError
         It is no such file.
     """
-    lib, parquet = needed("pyarrow.lib", _PURPOSE), needed("pyarrow.parquet", _PURPOSE)
+    lib, parquet = import_extra("pyarrow.lib", _PURPOSE), import_extra("pyarrow.parquet", _PURPOSE)
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["position", "time", "event", "line"]):

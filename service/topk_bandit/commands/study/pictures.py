@@ -8,7 +8,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titl
     ConfigurationError
         Matplotlib is not installed.
     """
-    figures = needed("matplotlib.figure", "a figure")
+    figures = import_extra("matplotlib.figure", "a figure")
     panels = min(len(learned), _MOST_PANELS)
     height = 1.2 + 0.24 * min(len(items), _MOST_ITEMS)
     figure = figures.Figure(figsize=(5.5 * min(panels, 3), height * -(-panels // 3)), layout="constrained")

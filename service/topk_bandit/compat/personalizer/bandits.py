@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.client import Aggregation, AlreadyExists, Item, NotFound, boolean
 from topk_bandit.compat.personalizer.errors import PersonalizerError
-from topk_bandit.compat.personalizer.features import CONTEXT_BUCKETS, ITEM_BUCKETS, extended, fitted
+from topk_bandit.compat.personalizer.features import CONTEXT_BUCKETS, ITEM_BUCKETS, extend_schema, fit_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -150,7 +150,7 @@ class Keeper:
     def _unsent(self, known: _Known, actions: Sequence[Action]) -> dict[str, Told]:
         """Return the features of those actions that are new, or have other features than were sent a while ago."""
         schema, latest = known.settings.item_schema, self._clock() - REFRESH_SECONDS
-        told = {one.id: fitted(one.features, schema) for one in actions if one.id not in known.retired}
+        told = {one.id: fit_features(one.features, schema) for one in actions if one.id not in known.retired}
         return {
             one: features
             for one, features in told.items()
@@ -191,9 +191,9 @@ class Keeper:
 def _extend_schemas(
     contexts: FeatureSchema, items: FeatureSchema, call: RankCall
 ) -> tuple[FeatureSchema, FeatureSchema]:
-    contexts = extended(contexts, call.features, buckets=CONTEXT_BUCKETS)
+    contexts = extend_schema(contexts, call.features, buckets=CONTEXT_BUCKETS)
     for action in call.actions:
-        items = extended(items, action.features, buckets=ITEM_BUCKETS, spare=1, most_numbers=ITEM_NUMBERS)
+        items = extend_schema(items, action.features, buckets=ITEM_BUCKETS, spare=1, most_numbers=ITEM_NUMBERS)
     return contexts, items
 
 

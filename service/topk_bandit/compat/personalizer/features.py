@@ -23,7 +23,7 @@ from topk_bandit.domain.features import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["CONTEXT_BUCKETS", "ITEM_BUCKETS", "Told", "extended", "fitted", "flatten"]
+__all__ = ["CONTEXT_BUCKETS", "ITEM_BUCKETS", "Told", "extend_schema", "fit_features", "flatten"]
 
 Told: TypeAlias = dict[str, Any]
 """Values by name: numbers, texts, booleans, sets of texts and tuples of numbers."""
@@ -83,7 +83,7 @@ def _name(path: tuple[str, ...]) -> str:
     return f"{name[: _LONGEST_NAME - 9]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
-def extended(
+def extend_schema(
     schema: FeatureSchema, told: Told, *, buckets: int, spare: int = 0, most_numbers: int = MOST_NUMBERS
 ) -> FeatureSchema:
     """Return a schema with what is told and not in it, in the order of the names, as far as there is room.
@@ -121,7 +121,7 @@ def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, one of t
             return LabelSet(buckets=buckets)
 
 
-def fitted(told: Told, schema: FeatureSchema | None) -> Told:
+def fit_features(told: Told, schema: FeatureSchema | None) -> Told:
     """Return what a schema takes of it: what is of another kind is read as the schema's where that says the same."""
     found = {feature.name: _fit(told[feature.name], feature.kind) for feature in schema or () if feature.name in told}
     return {name: value for name, value in found.items() if value is not None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from topk_bandit.compat.personalizer.errors import bad_request, not_found
 from topk_bandit.compat.personalizer.events import Event
-from topk_bandit.compat.personalizer.features import fitted
+from topk_bandit.compat.personalizer.features import fit_features
 from topk_bandit.compat.personalizer.placements import baseline_slate, place, probabilities
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Loop:
         """Return the event, what to show, the slate behind it, and what it was chosen from."""
         ready = await self._keeper.prepare(name, call)
         candidates = _candidates(call, ready)
-        features = fitted(call.features, ready.settings.context_schema)
+        features = fit_features(call.features, ready.settings.context_schema)
         event_id = call.event_id or self._new_id()
         slate = await self._recommend(name, candidates, features, _digest(event_id, candidates, features))
         wanted = baseline_slate(call.slots, candidates) if self._apprentice else slate.items

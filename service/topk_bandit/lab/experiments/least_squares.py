@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 from topk_bandit.lab.simulation.environments import Factors
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def factors_of(
     ConfigurationError
         The package implicit is not installed.
     """
-    als = needed("implicit.cpu.als", "factors of ratings", extra="ratings")
+    als = import_extra("implicit.cpu.als", "factors of ratings", extra="ratings")
     confidence = csr_matrix(
         (1.0 + ratings.values, (ratings.user_of, ratings.item_of)), shape=(len(ratings.users), len(ratings.items))
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stacked
+from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stack_trials
 from topk_bandit.lab.simulation.off_policy import TARGETS, Logging, log_in, questions
 from topk_bandit.learning.evaluation.estimators import balanced, doubly_robust, ips, pseudo_inverse, snips
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
@@ -62,7 +62,7 @@ def off_policy(given: argparse.Namespace) -> Plan:
         ),
         methods=tuple(_ESTIMATORS),
         jobs=one_job_a_trial(partial(_trial, how, given.seed), trials=given.trials),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={"seed": given.seed, "trials": given.trials, **asdict(how)},
         targets=_targets,
         notes=(_SHOP,),

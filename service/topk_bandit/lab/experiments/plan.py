@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-__all__ = ["Axis", "Job", "Panel", "Plan", "Results", "Summary", "Target", "one_job_a_trial", "stacked"]
+__all__ = ["Axis", "Job", "Panel", "Plan", "Results", "Summary", "Target", "one_job_a_trial", "stack_trials"]
 
 FloatArray = NDArray[np.float64]
 
@@ -175,7 +175,7 @@ def one_job_a_trial(run: Callable[[int], FloatArray], *, trials: int) -> tuple[J
     return tuple(Job(partial(run, number)) for number in range(trials))
 
 
-def stacked(measured: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
+def stack_trials(measured: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     """Gather trials that measured shape (panels, methods, points) each."""
     return tuple(np.moveaxis(np.stack(measured), 1, 0))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stacked
+from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stack_trials
 from topk_bandit.lab.experiments.ranking_preferences import RankingPreferences
 from topk_bandit.lab.experiments.targets import best_everywhere, growth, questions_saved
 from topk_bandit.lab.simulation import aggregation_growth, design_loss, subset_loss
@@ -97,7 +97,7 @@ def dope(given: argparse.Namespace) -> Plan:
         panels=tuple(_dope_panel(way, feedback, axis) for way in ("drawn", "chosen") for feedback in asked.feedbacks),
         methods=design_loss.METHODS,
         jobs=one_job_a_trial(run, trials=given.trials),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={
             **told,
             "seed": given.seed,
@@ -155,7 +155,7 @@ def dopewolfe(given: argparse.Namespace) -> Plan:
         ),
         methods=subset_loss.METHODS,
         jobs=one_job_a_trial(run, trials=given.trials),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={
             **told,
             "rank": items.rank,
@@ -190,7 +190,7 @@ def aggregation(given: argparse.Namespace) -> Plan:
         ),
         methods=aggregation_growth.METHODS,
         jobs=one_job_a_trial(run, trials=given.trials),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={
             "seed": given.seed,
             "trials": given.trials,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 from topk_bandit.preferences.answers import Orderings
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _csv(path: Path) -> tuple[dict[str, Sequence[object]], int]:
 
 
 def _parquet(path: Path) -> tuple[dict[str, Sequence[object]], int]:
-    parquet = needed("pyarrow.parquet", "reading Parquet")
-    lib = needed("pyarrow.lib", "reading Parquet")
+    parquet = import_extra("pyarrow.parquet", "reading Parquet")
+    lib = import_extra("pyarrow.lib", "reading Parquet")
     try:
         table = parquet.read_table(path)
     except lib.ArrowInvalid as error:

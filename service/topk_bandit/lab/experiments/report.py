@@ -8,7 +8,7 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 from topk_bandit.lab.experiments.tables import BEST, markdown_table, number_text, spread_points
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def write_report(sections: Sequence[Section], path: Path, *, command: str, remar
     OSError
         The page can't be written.
     """
-    jinja2 = needed("jinja2", "writing the report")
+    jinja2 = import_extra("jinja2", "writing the report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("topk_bandit.lab.experiments", ""),
         autoescape=True,

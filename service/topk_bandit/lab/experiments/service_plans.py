@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.lab.experiments import lineups
 from topk_bandit.lab.experiments.bandit_plans import BEST_OF_FAMILIES, BEST_OF_OPTIONS, REGRET, plan_of
-from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stacked
+from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stack_trials
 from topk_bandit.lab.experiments.regret_targets import lower_than_each
 from topk_bandit.lab.experiments.shops import FIGURE_2, FIGURE_3, FIGURE_5, Setting
 from topk_bandit.lab.experiments.targets import regret_saved
@@ -140,7 +140,7 @@ def warm(given: argparse.Namespace) -> Plan:
         ),
         methods=("warm (ours)", "cold", "shuffled utilities"),
         jobs=one_job_a_trial(run, trials=given.trials),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={
             "seed": given.seed,
             "trials": given.trials,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.bandits import Kernel
-from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Target, stacked
+from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Target, stack_trials
 from topk_bandit.lab.simulation.kernel_tables import kernel_similarities
 from topk_bandit.lab.simulation.search_trials import (
     N_ITEMS,
@@ -55,7 +55,7 @@ def table_2(given: argparse.Namespace) -> Plan:
         ),
         methods=tuple(_KERNELS),
         jobs=(Job(_similarities),),
-        gathered=stacked,
+        gathered=stack_trials,
         settings={"items": 7, "slate_size": 3, "weights_of_WCK": "DCG", "weights_of_WK_and_CK": "all the same"},
         targets=_to_two_decimals,
     )

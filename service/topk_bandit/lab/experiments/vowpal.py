@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.domain.optional import needed
+from topk_bandit.domain.optional import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,7 +74,7 @@ class VowpalCcb:
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
         lines = _ccb_lines(visit.context, visit.eligible, [""] * self._slate_size)
-        chosen = [slot[0] for slot in self._wabbit.predicted(lines)]
+        chosen = [slot[0] for slot in self._wabbit.predict(lines)]
         places, probabilities = [place for place, _ in chosen], [probability for _, probability in chosen]
         self._shown[visit.number] = _Shown(visit.context, visit.eligible, places, probabilities)
         return np.asarray(visit.eligible[places], dtype=np.int32)
@@ -121,7 +121,7 @@ class VowpalSlates:
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
         offered = [visit.eligible] * self._slate_size
-        places, probabilities = _distinct(self._wabbit.predicted(slates_lines(visit.context, offered)))
+        places, probabilities = _distinct(self._wabbit.predict(slates_lines(visit.context, offered)))
         self._shown[visit.number] = _Shown(visit.context, visit.eligible, places, probabilities)
         return np.asarray(visit.eligible[places], dtype=np.int32)
 
@@ -188,11 +188,11 @@ class _Wabbit:
     """A VowpalWabbit with one type of examples."""
 
     def __init__(self, options: str, label_type: str, rng: np.random.Generator) -> None:
-        package = needed("vowpalwabbit", "this policy", extra="rivals")
+        package = import_extra("vowpalwabbit", "this policy", extra="rivals")
         self._workspace: Any = package.Workspace(f"{options} --quiet --random_seed {int(rng.integers(_SEEDS))}")
         self._label_type = getattr(package.LabelType, label_type)
 
-    def predicted(self, lines: list[str]) -> list[list[tuple[int, float]]]:
+    def predict(self, lines: list[str]) -> list[list[tuple[int, float]]]:
         """Return places and probabilities of each slot, the place that it chose first."""
         examples = self._workspace.parse(lines, self._label_type)
         slots: list[list[tuple[int, float]]] = self._workspace.predict(examples)

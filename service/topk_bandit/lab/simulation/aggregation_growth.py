@@ -23,7 +23,15 @@ from topk_bandit.preferences.models.aggregation import Comparisons, Loss, fit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DIMENSION", "METHODS", "RESIDUAL_RIDGES", "chosen_ridge", "compare", "corrupted", "kendall_tau_distances"]
+__all__ = [
+    "DIMENSION",
+    "METHODS",
+    "RESIDUAL_RIDGES",
+    "chosen_ridge",
+    "compare",
+    "corrupt_features",
+    "kendall_tau_distances",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -52,14 +60,14 @@ def kendall_tau_distances(
         truth = rng.standard_normal((n, DIMENSION))
         scores = truth @ rng.standard_normal(DIMENSION)
         many = round(share * log(n))
-        features = corrupted(truth, count=min(many, n), rng=rng)
+        features = corrupt_features(truth, count=min(many, n), rng=rng)
         for p, flip in enumerate(flips):
             comparisons = compare(scores, count=many, flip=flip, rng=rng)
             found[p, :, x] = [ranking_loss(scores, one) for one in _estimates(features, comparisons, rng)]
     return found
 
 
-def corrupted(features: FloatArray, *, count: int, rng: np.random.Generator) -> FloatArray:
+def corrupt_features(features: FloatArray, *, count: int, rng: np.random.Generator) -> FloatArray:
     """Return features of which `count` rows are replaced by standard normal ones."""
     changed = features.copy()
     rows = rng.choice(len(features), size=count, replace=False)

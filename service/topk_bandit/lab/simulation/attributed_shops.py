@@ -96,7 +96,7 @@ class AttributedShop:
             candidates[0] = also
         return Visit(number, context, np.sort(candidates).astype(np.int32))
 
-    def expected(self, context: FloatArray, ranking: NDArray[np.integer]) -> float:
+    def expect_reward(self, context: FloatArray, ranking: NDArray[np.integer]) -> float:
         """Return the expected reward of a slate."""
         return float(self.discounts @ (self.worth[ranking] @ context))
 
@@ -166,9 +166,9 @@ def play(shop: AttributedShop, player: Player, *, rounds: int, rng: np.random.Ge
 
 def _play_one(shop: AttributedShop, player: Player, visit: Visit, rng: np.random.Generator) -> _Played:
     ranking = player.choose(visit)
-    expected = shop.expected(visit.context, ranking)
+    expected = shop.expect_reward(visit.context, ranking)
     player.observe(visit.number, float(expected + shop.customs.noise * rng.normal()))
-    return _Played(ranking, shop.expected(visit.context, shop.best(visit.context, visit.eligible)) - expected)
+    return _Played(ranking, shop.expect_reward(visit.context, shop.best(visit.context, visit.eligible)) - expected)
 
 
 def requests_until_known(

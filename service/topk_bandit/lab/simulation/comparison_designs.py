@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "NEIGHBOURS",
     "QuestionDesign",
-    "clustered",
     "core_points",
     "dense_subsets",
+    "design_clusters",
     "k_medoids",
     "mean_feature_design",
     "pairs_of",
@@ -82,7 +82,7 @@ def mean_feature_design(features: FloatArray, lists: IntArray, *, gap_tolerance:
     return QuestionDesign(lists, found.weights / found.weights.sum())
 
 
-def clustered(features: FloatArray, lists: IntArray, *, count: int, rng: np.random.Generator) -> QuestionDesign:
+def design_clusters(features: FloatArray, lists: IntArray, *, count: int, rng: np.random.Generator) -> QuestionDesign:
     """Return the design that is uniform over k medoids of the lists' mean features (Clustered-Design; m-medoids)."""
     return uniform(lists[k_medoids(_means(features, lists), count=count, rng=rng)])
 

@@ -40,7 +40,7 @@ __all__ = [
     "World",
     "choosing",
     "drawing",
-    "estimated",
+    "estimate_weights",
     "outer_product_world",
     "pair_scatter",
     "prefix",
@@ -217,7 +217,7 @@ def drawing(world: World, feedback: Feedback, *, rng: np.random.Generator) -> li
         compared.QuestionDesign(lists, found.weights / found.weights.sum()),
         compared.uniform(lists),
         compared.mean_feature_design(features, lists, gap_tolerance=gap),
-        compared.clustered(features, lists, count=min(N_MEDOIDS, len(lists)), rng=rng),
+        compared.design_clusters(features, lists, count=min(N_MEDOIDS, len(lists)), rng=rng),
         compared.pairs_only(features, lists, feedback=feedback, gap_tolerance=gap),
     ]
 
@@ -235,7 +235,7 @@ def choosing(
         telling(lists, _informations(features[lists], feedback), scatter=differences),
         _Turns(lists),
         telling(lists, means[:, :, None], scatter=unit_scatter(means)),
-        _Turns(compared.clustered(features, lists, count=min(N_MEDOIDS, len(lists)), rng=rng).lists),
+        _Turns(compared.design_clusters(features, lists, count=min(N_MEDOIDS, len(lists)), rng=rng).lists),
         telling(pairs, _informations(features[pairs], feedback), scatter=differences),
     ]
 
@@ -280,13 +280,13 @@ def _losses(
         answers = sampling.draw_rankings(utilities, shown, rng=rng)
     losses = np.empty(len(budgets))
     for x, budget in enumerate(budgets):
-        theta = estimated(world.features, prefix(answers, budget, list_size=shown.shape[1]), prior)
+        theta = estimate_weights(world.features, prefix(answers, budget, list_size=shown.shape[1]), prior)
         order = (world.features @ theta)[world.lists]
         losses[x] = kendall_tau_distance(utilities[world.lists], order).mean()
     return losses
 
 
-def estimated(features: FloatArray, answers: Orderings | Ratings, prior: Gaussian) -> FloatArray:
+def estimate_weights(features: FloatArray, answers: Orderings | Ratings, prior: Gaussian) -> FloatArray:
     """Return the most probable weights, shape (d,)."""
     if isinstance(answers, Ratings):
         return least_squares.fit(features, answers, prior=prior, noise_variance=NOISE_VARIANCE).posterior.mean

@@ -160,7 +160,7 @@ class Shop:
         """Return how relevant each item is to a customer, in [0, 1], shape (n,)."""
         return np.asarray(expit(6.0 * self.items @ self.preferences[customer] - 0.3), dtype=np.float64)
 
-    def expected(self, customer: int, rankings: Rankings) -> FloatArray:
+    def expect_rewards(self, customer: int, rankings: Rankings) -> FloatArray:
         """Return the expected rewards of `rankings` (A, k) for one customer, shape (A,)."""
         match self.objective:
             case Objective.DCG:
@@ -179,7 +179,7 @@ class Shop:
 
     def draw(self, customer: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> float:
         """Return a reward as the customer would give it: its expectation and the noise."""
-        return float(self.expected(customer, ranking[None])[0] + self.noise * rng.normal())
+        return float(self.expect_rewards(customer, ranking[None])[0] + self.noise * rng.normal())
 
     def best(self, customer: int, eligible: NDArray[np.int32] | None = None) -> float:
         """Return the largest expected reward of any slate of the eligible items, or of all, for one customer.
@@ -237,9 +237,9 @@ def _best_of(shop: Shop, items: NDArray[np.int32]) -> float:
     k = shop.slate_size
     by_relevance = items[np.argsort(-shop.relevance(0)[items], kind="stable")]
     if shop.objective in {Objective.DCG, Objective.NDCG}:
-        return float(shop.expected(0, by_relevance[None, :k])[0])
+        return float(shop.expect_rewards(0, by_relevance[None, :k])[0])
     if math.comb(len(items), k) <= _ENUMERATED:
-        return float(shop.expected(0, by_relevance[_sets(len(items), k)]).max())
+        return float(shop.expect_rewards(0, by_relevance[_sets(len(items), k)]).max())
     starts = random_rankings(np.arange(len(items)), slate_size=k, count=_CLIMBS, rng=np.random.default_rng(0))
     return max(_climb(shop, by_relevance, places) for places in starts)
 
@@ -254,7 +254,7 @@ def _climb(shop: Shop, by_relevance: NDArray[np.int32], places: NDArray[np.int32
     value = -np.inf
     while True:
         neighbours = _neighbours(places, len(by_relevance))
-        rewards = shop.expected(0, by_relevance[neighbours])
+        rewards = shop.expect_rewards(0, by_relevance[neighbours])
         if rewards.max() <= value:
             return float(value)
         value, places = float(rewards.max()), neighbours[int(np.argmax(rewards))]

@@ -126,13 +126,13 @@ def play(scenario: Scenario, player: Player, *, rounds: int, rng: np.random.Gene
     for t in range(rounds):
         deliver(player, late, before=t)
         if scenario.preferences is not None:
-            moved = scenario.preferences.changed(shop.preferences, t, of_changes)
+            moved = scenario.preferences.change_preferences(shop.preferences, t, of_changes)
             shop = shop if moved is shop.preferences else shop.with_preferences(moved)
         customer = int(rng.integers(len(shop.customers)))
         eligible = scenario.stock.eligible(t, len(shop.items))
         ranking = player.choose(Visit(t, shop.customers[customer], eligible))
         check_slate(ranking, eligible, shop.slate_size)
-        reward[t] = shop.expected(customer, ranking[None])[0]
+        reward[t] = shop.expect_rewards(customer, ranking[None])[0]
         regret[t] = shop.best(customer, eligible) - reward[t]
         feedback = scenario.wait.feedback(t, of_waits)
         heapq.heappush(late, Late(feedback.round_number, t, feedback, float(reward[t] + shop.noise * rng.normal())))

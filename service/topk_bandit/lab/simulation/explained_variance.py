@@ -134,7 +134,7 @@ def _expect_rewards(shop: Shop, customers: NDArray[np.intp], slates: Rankings) -
     rewards = np.empty(len(slates))
     for customer in np.unique(customers):
         own = customers == customer
-        rewards[own] = shop.expected(int(customer), slates[own])
+        rewards[own] = shop.expect_rewards(int(customer), slates[own])
     return rewards
 
 
@@ -164,7 +164,7 @@ def order_free_variance(shop: Shop, rng: np.random.Generator, *, n_slates: int =
         raise InvalidArgumentError("n_slates", f"expected at least 2, got {n_slates}")
     orders = _orders(shop.slate_size)
     sets = random_rankings(np.arange(len(shop.items)), slate_size=shop.slate_size, count=n_slates, rng=rng)
-    rewards = shop.expected(0, sets[:, orders].reshape(-1, shop.slate_size)).reshape(n_slates, len(orders))
+    rewards = shop.expect_rewards(0, sets[:, orders].reshape(-1, shop.slate_size)).reshape(n_slates, len(orders))
     return float(rewards.mean(axis=1).var() / rewards.var())
 
 

@@ -194,7 +194,7 @@ class ComingAndGoing:
 class PreferenceChange(Protocol):
     """What the customers like, round by round."""
 
-    def changed(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+    def change_preferences(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
         """Return the preferences (U, C) of round `number` from those before; the same array if none changed."""
         ...
 
@@ -225,8 +225,8 @@ class Drift:
         _check("step", self.step, 0.0, 1.0)
         _check("every", self.every, 1)
 
-    def changed(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-        """See `PreferenceChange.changed`."""
+    def change_preferences(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """See `PreferenceChange.change_preferences`."""
         if number == 0 or number % self.every:
             return preferences
         mean = self.population.mean(axis=0)
@@ -244,8 +244,8 @@ class SuddenChange:
     def __post_init__(self) -> None:
         _check("at", self.at, 0)
 
-    def changed(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-        """See `PreferenceChange.changed`."""
+    def change_preferences(self, preferences: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+        """See `PreferenceChange.change_preferences`."""
         if number != self.at:
             return preferences
         if len(self.population) < len(preferences):

@@ -129,7 +129,7 @@ def designs(items: Items, *, subset_size: int, rng: np.random.Generator) -> dict
     candidates = compared.some_subsets(items.groups, size=subset_size, most=MOST_SUBSETS, rng=rng)
     dense = compared.dense_subsets(items.coordinates, candidates, radii=_RADII)
     count = int(np.count_nonzero(found.weights))
-    medoids = compared.clustered(items.coordinates, candidates, count=count, rng=rng)
+    medoids = compared.design_clusters(items.coordinates, candidates, count=count, rng=rng)
     return dict(zip((METHODS[0], *METHODS[2:]), (ours, dense, medoids), strict=True))
 
 

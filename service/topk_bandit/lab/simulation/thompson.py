@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.learning.policy import Limits, State, kernel_of
 from topk_bandit.learning.slate_functions import maximiser
-from topk_bandit.learning.thompson import drawn
+from topk_bandit.learning.thompson import draw_function
 
 if TYPE_CHECKING:
     from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
@@ -49,7 +49,7 @@ class ThompsonSampling:
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Return the slate for this round."""
         posterior, eligible = self.state.posterior, visit.eligible
-        function = drawn(posterior, self.state.encode(visit.context), eligible, self._rng)
+        function = draw_function(posterior, self.state.encode(visit.context), eligible, self._rng)
         best = maximiser(function, starts=_find_slates(posterior, eligible), rng=self._rng)
         ranking = np.asarray(eligible[best], dtype=np.int32)
         self._slates[visit.number] = visit.context, ranking

@@ -14,7 +14,7 @@ from numba import njit
 from topk_bandit.learning.compiled.arrays import add_up
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
-__all__ = ["absorb", "add_up_shared", "entries", "expected", "gram_of_parts"]
+__all__ = ["absorb", "add_up_shared", "entries", "expect_targets", "gram_of_parts"]
 
 
 @njit(**FOR_LOOPS)
@@ -103,7 +103,7 @@ def absorb(
 
 
 @njit(**FOR_PYTHON)
-def expected(rankings, contexts, means, place, weights):
+def expect_targets(rankings, contexts, means, place, weights):
     """Return what is expected of the targets of rows (N,), shape (T, N), by `means` (T, m + 1, C), zeros last."""
     out = np.zeros((means.shape[0], rankings.shape[0]))
     for t in range(means.shape[0]):

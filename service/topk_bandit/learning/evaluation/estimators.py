@@ -84,7 +84,7 @@ def doubly_robust(
         `importance_weights` or `pseudo_inverse_weights`.
     """
     missed = _average_weighted(log, weights(log, target), model.residuals(log))
-    return _estimate(float(model.expected(log, target).mean()) + missed.value, missed.standard_error**2)
+    return _estimate(float(model.expect_target(log, target).mean()) + missed.value, missed.standard_error**2)
 
 
 def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
@@ -101,7 +101,7 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
         missed, count = residuals[fold.rows], len(log.rewards[fold.rows])
         v = np.asarray(np.linalg.solve(fold.gram / prior.noise + precision, row), float) * count / prior.noise
-        weights = features.applied(v, log.slates[fold.rows], fold.rows)
+        weights = features.apply(v, log.slates[fold.rows], fold.rows)
         square, left = float((weights**2).mean()), row - fold.gram @ v / count
         variance = max(float(((weights * missed) ** 2).mean()), square * float((missed**2).mean())) / count
         bias = prior.variance_of(left, features)

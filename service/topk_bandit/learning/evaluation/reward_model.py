@@ -65,7 +65,7 @@ class Features:
         """Return the values of these coefficients for some requests, shape (A, (k + 1) C)."""
         return np.tile(self.contexts[rows], (1, self.size + 1))
 
-    def applied(self, coefficients: FloatArray, slates: Rankings, rows: slice) -> FloatArray:
+    def apply(self, coefficients: FloatArray, slates: Rankings, rows: slice) -> FloatArray:
         """Return what coefficients give to slates (A, k) of some requests, shape (A,)."""
         return np.asarray((coefficients[self.columns(slates)] * self.values(rows)).sum(axis=1))
 
@@ -86,7 +86,7 @@ class Features:
         of_items = ((log.policy.eligible @ effects) * self.contexts).sum(axis=1) / target.n_eligible
         total = target.uniform_share * (of_items + self.contexts @ coefficients[self.n_effects :])
         for slates, probabilities in target.lists():
-            total = total + probabilities * self.applied(coefficients, slates, slice(None))
+            total = total + probabilities * self.apply(coefficients, slates, slice(None))
         return np.asarray(total)
 
 
@@ -140,10 +140,10 @@ class RewardModel:
     def residuals(self, log: SlateLog) -> FloatArray:
         """Return rewards minus what was expected of the slates shown, shape (N,)."""
         pairs = zip(self.folds, self.coefficients, strict=True)
-        expected = [self.features.applied(one, log.slates[fold.rows], fold.rows) for fold, one in pairs]
+        expected = [self.features.apply(one, log.slates[fold.rows], fold.rows) for fold, one in pairs]
         return np.asarray(log.rewards - np.concatenate(expected))
 
-    def expected(self, log: SlateLog, target: Target) -> FloatArray:
+    def expect_target(self, log: SlateLog, target: Target) -> FloatArray:
         """Return what is expected of the target for each request, shape (N,)."""
         total = np.empty(len(log))
         for fold, coefficients in zip(self.folds, self.coefficients, strict=True):

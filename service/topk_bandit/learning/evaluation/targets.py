@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Target", "always", "listed", "uniform"]
+__all__ = ["Target", "always", "make_target", "uniform"]
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """What a policy would show to each of N requests; make one with `always`, `listed` or `uniform`, which check.
+    """What a policy would show to each of N requests; make one with `always`, `make_target` or `uniform`, which check.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Target:
         return total
 
 
-def listed(log: SlateLog, slates: Rankings, probabilities: FloatArray) -> Target:
+def make_target(log: SlateLog, slates: Rankings, probabilities: FloatArray) -> Target:
     """Return the policy that shows one of a request's slates (N, L, k), with these probabilities (N, L).
 
     What probabilities lack to one is the share of slates drawn uniformly from all eligible ones.
@@ -89,14 +89,14 @@ def listed(log: SlateLog, slates: Rankings, probabilities: FloatArray) -> Target
 
 
 def always(log: SlateLog, slates: Rankings) -> Target:
-    """Return the policy that shows each request its slate (N, k); errors as `listed`."""
-    return listed(log, np.asarray(slates)[:, None, :], np.ones((len(log), 1)))
+    """Return the policy that shows each request its slate (N, k); errors as `make_target`."""
+    return make_target(log, np.asarray(slates)[:, None, :], np.ones((len(log), 1)))
 
 
 def uniform(log: SlateLog) -> Target:
     """Return the policy that draws uniformly from all eligible slates."""
     nothing = np.empty((len(log), 0, log.policy.slate_size), dtype=np.int32)
-    return listed(log, nothing, np.empty((len(log), 0)))
+    return make_target(log, nothing, np.empty((len(log), 0)))
 
 
 _ROUNDING = 1e-9

@@ -604,7 +604,7 @@ class MemoryStore(Store):
                 return RewardReceipt(RewardOutcome.DUPLICATE)
             raise refusal("reward_void", name, recommendation_id)
         reward_id = "" if bandit.settings.reward_aggregation is Aggregation.FIRST else reward_id
-        chosen = recorded.accepted(reward_id)
+        chosen = recorded.find_accepted(reward_id)
         ends = value is None and not reward_id and recorded.is_open
         value = bandit.check_correction(recommendation_id, chosen, value, ends=ends)
         if not ends and all(one.value == value for one in chosen):

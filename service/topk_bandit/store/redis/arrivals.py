@@ -12,7 +12,7 @@ from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.line_imports import Progress
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Incarnate, OfTenant
-from topk_bandit.store.redis.replies import checksum_of, fields_of, verified
+from topk_bandit.store.redis.replies import checksum_of, fields_of, verify_reading
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Arrivals(Generic[_Name, _Progress, _Record]):
         )
 
 
-@verified
+@verify_reading
 def _read_progress(begin: type[_Progress], data: bytes) -> _Progress:
     return begin.decode(data)
 
@@ -143,14 +143,14 @@ def part_field(import_id: str, first_row: int) -> str:
     return f"{import_id}\n{first_row}"
 
 
-@verified
+@verify_reading
 def read_parts(entries: Hash) -> tuple[ArchivedImport, ...]:
     """Return the parts of imports among entries of an imports hash."""
     split = ((field.decode().partition("\n"), told) for field, told in fields_of(entries).items())
     return tuple(read_part((import_id, int(row)), told) for (import_id, mark, row), told in split if mark)
 
 
-@verified
+@verify_reading
 def read_part(part: tuple[str, int], told: bytes) -> ArchivedImport:
     """Return a part of an import."""
     fingerprint, *numbers = told.decode().split()

@@ -19,7 +19,7 @@ from topk_bandit.store.codec import (
 from topk_bandit.store.log import BanditRecord
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
 from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes, part_field, read_part
-from topk_bandit.store.redis.replies import read_recommendation, verified
+from topk_bandit.store.redis.replies import read_recommendation, verify_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,7 +121,7 @@ def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, by
     return filled
 
 
-@verified
+@verify_reading
 def read_record(key: str, packed: bytes) -> Recorded:
     """Return a record as `lua/common.lua` packs it; one that is closed has no context."""
     state, deadline_ms, fingerprint, position, rewards, at_ms, context, instead, given = packed.split(b" ", 8)

@@ -598,7 +598,7 @@ class RedisStore(Store):
         try:
             async with aclosing(subscription.messages()) as messages:
                 async for message in messages:
-                    name, writer = (None, "") if message is None else self._keys.announced(message)
+                    name, writer = (None, "") if message is None else self._keys.read_announcement(message)
                     if not writer or writer != self._writer:
                         yield name
         finally:

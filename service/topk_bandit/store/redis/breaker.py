@@ -44,16 +44,16 @@ class Breaker:
             raise UnavailableError(problem, retry_after=self._cooldown, nothing_sent=True)
         self._probing = True
 
-    def reached(self) -> None:
+    def note_answer(self) -> None:
         """Note that the server answered, whatever it said."""
         self._closes_at = None
         self._probing = False
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Note that the server could not be reached."""
         self._closes_at = self._monotonic() + self._cooldown
         self._probing = False
 
-    def abandoned(self) -> None:
+    def note_abandoned(self) -> None:
         """Note that a call ended before it was clear whether the server answers."""
         self._probing = False

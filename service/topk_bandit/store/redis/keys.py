@@ -170,12 +170,12 @@ class KeySpace:
 
     def study(self, name: StudyName) -> StudyKeys:
         """Return the keys of a study."""
-        stem = f"{self.prefix}:{{studies/{self.listed(name)}}}"
+        stem = f"{self.prefix}:{{studies/{self.write_study(name)}}}"
         return StudyKeys(*(f"{stem}:{key}" for key in StudyKeys._fields))
 
     def study_arrival(self, name: StudyName) -> StudyArrivalKeys:
         """Return the keys of a study that arrives."""
-        stem = f"{self.prefix}:{{studies/{self.listed(name)}}}:arriving"
+        stem = f"{self.prefix}:{{studies/{self.write_study(name)}}}:arriving"
         return StudyArrivalKeys(stem, *(f"{stem}_{key}" for key in StudyArrivalKeys._fields[1:]))
 
     def bandits(self, tenant: str) -> IndexKeys:
@@ -207,11 +207,11 @@ class KeySpace:
         """Where studies are listed whose design may be unfinished."""
         return f"{self.prefix}:designs"
 
-    def listed(self, name: StudyName) -> str:
+    def write_study(self, name: StudyName) -> str:
         """Return what a study is listed as in `designs`."""
         return _join_ids(name.tenant, name.study)
 
-    def named(self, listed: bytes) -> StudyName:
+    def read_study(self, listed: bytes) -> StudyName:
         """Return the study that is listed so."""
         return StudyName(*_part_ids(listed))
 
@@ -235,7 +235,7 @@ class KeySpace:
         """Return what is announced when a bandit's log grew, and by whom if that is told of it."""
         return f"{_join_ids(name.tenant, name.bandit)} {writer}".rstrip()
 
-    def announced(self, announcement: bytes) -> tuple[BanditName, str]:
+    def read_announcement(self, announcement: bytes) -> tuple[BanditName, str]:
         """Return the bandit that an announcement is about, and the writer."""
         joined, _, writer = announcement.partition(b" ")
         return BanditName(*_part_ids(joined)), writer.decode()

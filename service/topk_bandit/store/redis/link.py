@@ -27,7 +27,7 @@ from topk_bandit.store.redis.breaker import Breaker
 from topk_bandit.store.redis.classes import Classes
 from topk_bandit.store.redis.deployment import MAX_CONNECTIONS, open_deployment
 from topk_bandit.store.redis.outage import Outage
-from topk_bandit.store.redis.waits import achieved, waits
+from topk_bandit.store.redis.waits import check_achieved, waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -199,7 +199,7 @@ class Link:
             _, told = await self._run_and_wait(script, keys, arguments, awaited, meta)
             required = self._classes.note(meta, told[0])
         try:
-            return replies, achieved(awaited, told[1:], required=required)
+            return replies, check_achieved(awaited, told[1:], required=required)
         except NotDurableError as error:
             return replies, error
 
@@ -324,13 +324,13 @@ class Link:
             await self._note(error, breaker)
             told = translate(error)
             if isinstance(told, UnavailableError):
-                outage.failed(error)
+                outage.note_failure(error)
             raise told from error
         except BaseException:
-            breaker.abandoned()
+            breaker.note_abandoned()
             raise
-        breaker.reached()
-        outage.succeeded()
+        breaker.note_answer()
+        outage.note_success()
 
     def _outage(self, node: str) -> Outage:
         if node not in self._outages:
@@ -341,8 +341,8 @@ class Link:
 
     async def _note(self, error: Exception, breaker: Breaker) -> None:
         if isinstance(error, _UNREACHED) and not isinstance(error, _ANSWERED):
-            breaker.failed()
+            breaker.note_failure()
         else:
-            breaker.reached()
+            breaker.note_answer()
         if isinstance(error, raised.ReadOnlyError):
             await self._deployment.drop_idle_connections()

@@ -42,7 +42,7 @@ class Outage:
         self._failed_at = 0.0
         self._is_told = False
 
-    def failed(self, error: Exception) -> None:
+    def note_failure(self, error: Exception) -> None:
         """Note that a call failed."""
         self._failed_at = self._monotonic()
         if self._began_at is None:
@@ -57,7 +57,7 @@ class Outage:
             return False
         return self._within._is_told or self._failed_at - self._began_at < QUIET_SECONDS  # noqa: SLF001 - of its own kind
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Note that a call succeeded."""
         if self._began_at is None or self._may_fail_again():
             return

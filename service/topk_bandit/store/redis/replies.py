@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Hash",
-    "checked",
+    "check_entry",
     "checksum_of",
     "fields_of",
     "read_appended",
@@ -36,7 +36,7 @@ __all__ = [
     "read_recommendation",
     "read_slice",
     "read_texts",
-    "verified",
+    "verify_reading",
     "without_gaps",
 ]
 
@@ -50,7 +50,7 @@ _NO_DEADLINE = b"-"
 Hash = Mapping[bytes, bytes] | Sequence[bytes]
 
 
-def verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
+def verify_reading(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
     """Turn what goes wrong while looking into an answer into `CorruptDataError`."""
 
     @wraps(read)
@@ -65,7 +65,7 @@ def verified(read: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Valu
     return wrapper
 
 
-@verified
+@verify_reading
 def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
     """Return the bandit in a meta hash."""
     fields = fields_of(meta)
@@ -86,7 +86,7 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
     )
 
 
-@verified
+@verify_reading
 def read_holdings(name: BanditName, meta: Hash, retired: Hash) -> Holdings:
     """Return what is told of a bandit beside its log, its items and its slates."""
     digests = (
@@ -99,19 +99,19 @@ def read_holdings(name: BanditName, meta: Hash, retired: Hash) -> Holdings:
     return Holdings(read_bandit(name, meta), *positions, tuple(sorted(digests)))
 
 
-@verified
+@verify_reading
 def read_items(items: Hash) -> tuple[Item, ...]:
     """Return the items in an items hash, by id."""
     return tuple(decode_item(item_id.decode(), state) for item_id, state in sorted(fields_of(items).items()))
 
 
-@verified
+@verify_reading
 def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommendation:
     """Return a recommendation with the deadline that the store gave it."""
     return replace(decode_recommendation(recommendation), deadline_ms=int(deadline_ms))
 
 
-@verified
+@verify_reading
 def read_slice(parts: Sequence[Any], *, start: int) -> LogSlice:
     """Return part of a log, whose events stand at `start` and after it without gaps.
 
@@ -139,7 +139,7 @@ def read_appended(told: Sequence[Sequence[bytes]]) -> Appended | None:
         return None
 
 
-@verified
+@verify_reading
 def _read_appended(incarnation: bytes, revision: bytes, before: bytes, *entries: bytes) -> Appended:
     events = tuple(map(_read_event, entries))
     return Appended(
@@ -163,7 +163,7 @@ async def read_texts(parts: Sequence[Any], *, start: int, version: int) -> TextS
     return _text_slice(incarnation, first_position, log_position, events)
 
 
-@verified
+@verify_reading
 def _text_slice(
     incarnation: bytes, first_position: bytes, log_position: bytes, events: Sequence[EventText]
 ) -> TextSlice:
@@ -204,7 +204,7 @@ def _checksum_in(entry: bytes) -> str:
     return entry.partition(b" ")[0].decode()
 
 
-def checked(entry: bytes) -> list[bytes]:
+def check_entry(entry: bytes) -> list[bytes]:
     """Return the position, time, deadline and event in an entry of a log, or raise `CorruptDataError`.
 
     In front of them is a checksum of them all, which the script that appended the event computed.
@@ -215,9 +215,9 @@ def checked(entry: bytes) -> list[bytes]:
     return told.split(b" ", 3)
 
 
-@verified
+@verify_reading
 def _read_event(entry: bytes) -> LoggedEvent:
-    entry_id, at_ms, deadline_ms, data = checked(entry)
+    entry_id, at_ms, deadline_ms, data = check_entry(entry)
     event = decode_event(data)
     if isinstance(event, Recommended):
         dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
@@ -225,9 +225,9 @@ def _read_event(entry: bytes) -> LoggedEvent:
     return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
 
 
-@verified
+@verify_reading
 def _read_text(entry: bytes, version: int) -> EventText:
-    entry_id, at_ms, deadline_ms, data = checked(entry)
+    entry_id, at_ms, deadline_ms, data = check_entry(entry)
     text = written_event(data, version, deadline_ms=None if deadline_ms == _NO_DEADLINE else int(deadline_ms))
     return EventText(int(entry_id.partition(b"-")[0]), int(at_ms), text)
 

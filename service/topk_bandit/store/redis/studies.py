@@ -130,7 +130,7 @@ class RedisStudies(StudyStore):
             if not entries:
                 break
             there = await asyncio.gather(*(self._is_unfinished(entry) for entry, _ in entries))
-            unfinished += [self._keys.named(entry) for (entry, _), one in zip(entries, there, strict=True) if one]
+            unfinished += [self._keys.read_study(entry) for (entry, _), one in zip(entries, there, strict=True) if one]
             ended += [entry for entry, one in zip(entries, there, strict=True) if not one]
         await asyncio.gather(*(self._unlist(*entry) for entry in ended))
         return tuple(unfinished[:limit])
@@ -251,7 +251,7 @@ class RedisStudies(StudyStore):
 
     async def _list(self, name: StudyName) -> None:
         """List a design that may be about to begin, and its tenant."""
-        await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.listed(name),))
+        await self._link.run(scripts.STUDY_LIST_DESIGN, (self._keys.designs,), (self._keys.write_study(name),))
         await self._tenants.add(name.tenant)
 
     def _encode_event(self, event: StudyEvent) -> bytes:
@@ -277,7 +277,7 @@ class RedisStudies(StudyStore):
         )
 
     async def _is_unfinished(self, listed: bytes) -> bool:
-        meta = self._keys.study(self._keys.named(listed)).meta
+        meta = self._keys.study(self._keys.read_study(listed)).meta
         return bool(await self._link.call("HGET", meta, "state") == DesignState.DESIGNING.value.encode())
 
     async def _unlist(self, listed: bytes, listed_ms: int) -> None:

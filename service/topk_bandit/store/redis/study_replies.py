@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import DesignFailed, DesignState, LoggedStudyEvent
-from topk_bandit.store.redis.replies import checked, fields_of, verified, without_gaps
+from topk_bandit.store.redis.replies import check_entry, fields_of, verify_reading, without_gaps
 from topk_bandit.store.study_archives import StudyRequest
 from topk_bandit.store.study_codec import decode_progress, decode_shape, decode_study_event
 from topk_bandit.store.study_log import StudyRecord
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["read_entries", "read_requests", "read_study"]
 
 
-@verified
+@verify_reading
 def read_study(name: StudyName, meta: Hash) -> StudyRecord:
     """Return the study in a meta hash."""
     fields = fields_of(meta)
@@ -51,18 +51,18 @@ def _failure(packed: bytes) -> DesignFailed | None:
     return event
 
 
-@verified
+@verify_reading
 def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEvent, ...]:
     """Return events that stand at `start` and after it without gaps."""
     return without_gaps([_read_logged(entry) for entry in entries], start=start)
 
 
-@verified
+@verify_reading
 def read_requests(requests: Hash) -> tuple[StudyRequest, ...]:
     """Return the requests among entries of a requests hash."""
     return tuple(StudyRequest(one.decode(), *map(int, told.split())) for one, told in fields_of(requests).items())
 
 
 def _read_logged(entry: bytes) -> LoggedStudyEvent:
-    entry_id, at_ms, _, data = checked(entry)
+    entry_id, at_ms, _, data = check_entry(entry)
     return LoggedStudyEvent(int(entry_id.partition(b"-")[0]), int(at_ms), decode_study_event(data))

@@ -55,11 +55,11 @@ class Subscription:
                 async with aclosing(self._messages_of_one_connection()) as messages:
                     async for message in messages:
                         delay = _FIRST_DELAY
-                        self._silence.succeeded()
+                        self._silence.note_success()
                         yield message
             except _LOST as error:
                 if not self._closed.is_set():
-                    self._silence.failed(error)
+                    self._silence.note_failure(error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), delay)
             delay = min(2 * delay, _LONGEST_DELAY)

@@ -75,7 +75,7 @@ class TenantIndex:
         pages = await self._link.call_many([("ZRANGEBYLEX", key, "(", "+", "LIMIT", 0, limit) for key in keys])
         return [() if isinstance(page, Exception) else [member.decode() for member in page] for page in pages]
 
-    async def unlisted(self, tenant: str, entries: Sequence[str]) -> Sequence[str]:
+    async def find_unlisted(self, tenant: str, entries: Sequence[str]) -> Sequence[str]:
         """Return those of a tenant's ids that have no entry."""
         scores = await self._link.call("ZMSCORE", self._keys(tenant).entries, *entries)
         return [entry for entry, score in zip(entries, scores, strict=True) if score is None]

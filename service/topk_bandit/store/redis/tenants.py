@@ -34,7 +34,7 @@ class Tenants:
         reply = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, _PAGE)
         return [member.decode() for member in reply]
 
-    async def unlisted(self, tenants: Sequence[str]) -> Sequence[str]:
+    async def find_unlisted(self, tenants: Sequence[str]) -> Sequence[str]:
         """Return those of some tenants that are not listed."""
         scores = await self._link.call("ZMSCORE", self._keys.tenants, *tenants)
         return [tenant for tenant, score in zip(tenants, scores, strict=True) if score is None]

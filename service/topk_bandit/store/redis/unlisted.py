@@ -54,9 +54,9 @@ async def _find_lost(names: Iterable[BanditName], tenants: Tenants, index: Tenan
     entries: defaultdict[str, list[BanditName]] = defaultdict(list)
     for name in names:
         entries[name.tenant].append(name)
-    hidden = set(await tenants.unlisted(tuple(entries))) if entries else set()
+    hidden = set(await tenants.find_unlisted(tuple(entries))) if entries else set()
     lost: list[BanditName] = []
     for tenant, own in entries.items():
-        missing = set(await index.unlisted(tenant, [name.bandit for name in own]))
+        missing = set(await index.find_unlisted(tenant, [name.bandit for name in own]))
         lost += [name for name in own if tenant in hidden or name.bandit in missing]
     return sorted(lost)

@@ -16,7 +16,7 @@ from topk_bandit.domain.errors import NotDurableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["WAIT_SHARE", "achieved", "waits"]
+__all__ = ["WAIT_SHARE", "check_achieved", "waits"]
 
 WAIT_SHARE = 1 / 3
 """Of a call's time, how much each of the two may wait, so that a call that waits in vain is still answered in time."""
@@ -37,7 +37,7 @@ def waits(durability: Durability, *, timeout: float) -> tuple[_Command, ...]:
     return (*synced, ("WAIT", durability.replicas, wait_ms)) if durability.replicas else synced
 
 
-def achieved(awaited: Durability, replies: Sequence[Any], *, required: Durability) -> Durability:
+def check_achieved(awaited: Durability, replies: Sequence[Any], *, required: Durability) -> Durability:
     """Return what was achieved by the answers to the `waits` for a class, which is no less than what is required.
 
     Raises

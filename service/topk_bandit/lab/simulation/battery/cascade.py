@@ -100,7 +100,7 @@ class CascadeSlates:
         """Return what each item is worth to a customer, shape (n,)."""
         return np.asarray(self.items[phase] @ self.customers.preferences[customer])
 
-    def expected(self, customer: int, phase: int, rankings: Rankings) -> FloatArray:
+    def expect_rewards(self, customer: int, phase: int, rankings: Rankings) -> FloatArray:
         """Return the expected rewards of `rankings` (A, k), shape (A,)."""
         reading = self.reading
         clicks, ratings = self._clicks_and_ratings(customer, phase)
@@ -139,7 +139,9 @@ class CascadeSlates:
         rng = np.random.default_rng([customer, phase])
         starts = random_rankings(np.arange(len(eligible)), slate_size=self.slate_size, count=_STARTS, rng=rng)
         starts[0] = best_order(self.utilities(customer, phase)[eligible], self.slate_size)
-        return climb(lambda rows: self.expected(customer, phase, eligible[rows]), starts, n_items=len(eligible)).value
+        return climb(
+            lambda rows: self.expect_rewards(customer, phase, eligible[rows]), starts, n_items=len(eligible)
+        ).value
 
     def _clicks_and_ratings(self, customer: int, phase: int) -> tuple[FloatArray, FloatArray]:
         location, scale = self.attraction

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topk_bandit.lab.simulation.environments import Factors
 from topk_bandit.lab.simulation.factors import synthetic
 
-__all__ = ["Customers", "draw_factors", "one_hot", "random_walk", "recognised", "swap_half", "unrecognisable"]
+__all__ = ["Customers", "draw_factors", "make_recognised", "one_hot", "random_walk", "swap_half", "unrecognisable"]
 
 FloatArray = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def draw_factors(factors: Factors | None, rng: np.random.Generator, *, n_items: 
     return Factors(users / length, items * length)
 
 
-def recognised(users: FloatArray) -> Customers:
+def make_recognised(users: FloatArray) -> Customers:
     """Return customers whose contexts say all there is to know: [1, factors]."""
     return Customers(np.column_stack([np.ones(len(users)), users]), users)
 

@@ -126,7 +126,7 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
         ranking = player.choose(Visit(t, shop.context(request), eligible))
         check_slate(ranking, eligible, shop.slates.slate_size)
         reward = shop.draw(request, ranking, of_rewards)
-        played[:4, t] = shop.expected(request, ranking[None])[0], shop.best(request), reward, t - len(late)
+        played[:4, t] = shop.expect_rewards(request, ranking[None])[0], shop.best(request), reward, t - len(late)
         if isinstance(player, GpTopK) and player.last_decision is not None:
             told = player.last_decision
             played[4:, t] = told.mean, told.standard_deviation, told.regret_bound, told.estimated_regret

@@ -13,9 +13,9 @@ from topk_bandit.lab.simulation.battery.cascade import CascadeSlates, Reading
 from topk_bandit.lab.simulation.battery.customers import (
     Customers,
     draw_factors,
+    make_recognised,
     one_hot,
     random_walk,
-    recognised,
     swap_half,
     unrecognisable,
 )
@@ -209,7 +209,7 @@ class Recipe:
     def _customers(self, users: FloatArray, rng: np.random.Generator) -> Customers:
         match self.contexts:
             case Contexts.RECOGNISED:
-                return recognised(users)
+                return make_recognised(users)
             case Contexts.NOISE:
                 return unrecognisable(users, rng)
             case Contexts.ONE_HOT:
@@ -261,7 +261,7 @@ class ListRecipe:
         rng = np.random.default_rng([seed, 0])
         drawn = draw_factors(factors, rng, n_items=self.n_items, n_users=self.n_customers)
         silent = self.reading._replace(noise=0.0)
-        slates = CascadeSlates(drawn.items[None], recognised(drawn.users), silent, self.attraction)
+        slates = CascadeSlates(drawn.items[None], make_recognised(drawn.users), silent, self.attraction)
         plain = Shop(name, slates, self.wait, rounds)
         wanted = self.reading.noise * plain.spread
         more = np.sqrt(max(wanted**2 - _variance_of_clicks(slates, rng), 0.0))
@@ -274,7 +274,7 @@ def _variance_of_clicks(slates: CascadeSlates, rng: np.random.Generator) -> floa
     rankings = random_rankings(items, slate_size=slates.slate_size, count=_LIST_SLATES, rng=rng)
     customers = rng.integers(len(slates.customers.contexts), size=_LIST_SLATES)
     for place, (customer, ranking) in enumerate(zip(customers.tolist(), rankings, strict=True)):
-        residuals[place] = slates.draw(customer, 0, ranking, rng) - slates.expected(customer, 0, ranking[None])[0]
+        residuals[place] = slates.draw(customer, 0, ranking, rng) - slates.expect_rewards(customer, 0, ranking[None])[0]
     return float(residuals.var())
 
 

@@ -92,7 +92,7 @@ class ScoredSlates:
             scores = scores + self.main_effects[customer]
         return np.asarray(scores)
 
-    def expected(self, customer: int, phase: int, rankings: Rankings) -> FloatArray:
+    def expect_rewards(self, customer: int, phase: int, rankings: Rankings) -> FloatArray:
         """Return the expected rewards of `rankings` (A, k), shape (A,)."""
         return self.outcome.mean(self.scores(customer, phase, rankings))
 

@@ -57,7 +57,7 @@ class Slates(Protocol):
         """Return what each item is worth to a customer, shape (n,)."""
         ...
 
-    def expected(self, customer: int, phase: int, rankings: Rankings) -> FloatArray:
+    def expect_rewards(self, customer: int, phase: int, rankings: Rankings) -> FloatArray:
         """Return the expected rewards of `rankings` (A, k), shape (A,)."""
         ...
 
@@ -128,9 +128,9 @@ class Shop:
         """Return what is seen of a request's customer, shape (C,)."""
         return np.asarray(self.slates.customers.contexts[request.customer])
 
-    def expected(self, request: Request, rankings: Rankings) -> FloatArray:
+    def expect_rewards(self, request: Request, rankings: Rankings) -> FloatArray:
         """Return the expected rewards of `rankings` (A, k), shape (A,)."""
-        return self.slates.expected(request.customer, request.phase, rankings)
+        return self.slates.expect_rewards(request.customer, request.phase, rankings)
 
     def best(self, request: Request) -> float:
         """Return the largest expected reward of any slate that can be shown."""
@@ -158,7 +158,7 @@ class Shop:
     @cached_property
     def _mean_of_random(self) -> float:
         rng = np.random.default_rng(1)
-        return float(np.mean([self.expected(one, self._random_slates(one, rng)) for one in self._typical]))
+        return float(np.mean([self.expect_rewards(one, self._random_slates(one, rng)) for one in self._typical]))
 
     def _random_slates(self, request: Request, rng: np.random.Generator) -> Rankings:
         items = np.arange(self.slates.n_items) if request.eligible is None else request.eligible
@@ -170,13 +170,13 @@ class Shop:
         slates, requests, rng = self.slates, self._typical, np.random.default_rng(2)
         utilities = np.mean([slates.utilities(one.customer, one.phase) for one in requests], axis=0)
         if self.candidates is not None:
-            return float(np.mean([self.expected(one, self._first_there(one, utilities))[0] for one in requests]))
+            return float(np.mean([self.expect_rewards(one, self._first_there(one, utilities))[0] for one in requests]))
         starts = random_rankings(np.arange(slates.n_items), slate_size=slates.slate_size, count=_STARTS, rng=rng)
         starts[0] = best_order(utilities, slates.slate_size)
         if slates.is_additive:
             starts = starts[:1]
         return climb(
-            lambda rows: np.mean([self.expected(one, rows) for one in requests], axis=0),
+            lambda rows: np.mean([self.expect_rewards(one, rows) for one in requests], axis=0),
             starts,
             n_items=slates.n_items,
         ).value
