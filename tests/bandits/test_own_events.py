@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tests.servers import RunningServer
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.store.log import Store, Told
+    from topk_bandit.store.log import AppendedEvents, Store
 
 END = LogEnd("first", 1, 7, "c7")
 
@@ -150,7 +150,7 @@ class Pair:
             self.take(await self.recommend(), fate)
         elif act == "reward" and self.open:
             chosen = self.open.pop(self.rng.randrange(len(self.open)))
-            appended: Told = []
+            appended: AppendedEvents = []
             await self.store.record_reward(NAME, chosen, self.rng.random(), told=appended)
             self.take(appended[0], fate)
         elif act == "items":
@@ -171,7 +171,7 @@ class Pair:
     async def record(self, model: Model) -> Appended | None:
         asked = request(f"r{self.rng.random()}", context=(self.rng.random(), 0.5))
         slate = choose_slate(model, asked)
-        appended: Told = []
+        appended: AppendedEvents = []
         await self.store.record_recommendation(
             NAME, asked, slate, incarnation=model.incarnation, items_position=model.items_position, told=appended
         )

@@ -73,7 +73,7 @@ from topk_bandit.store.log import (
     ImportOutcome,
     ImportPart,
     ImportProgress,
-    Loss,
+    LostEvents,
     RecordStatus,
     Skip,
     Snapshot,
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store, Told
+    from topk_bandit.store.log import AppendedEvents, BanditRecord, RecordOutcome, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
 OTHER = BanditName(tenant="shop", bandit="other")
@@ -124,7 +124,7 @@ async def create(
 
 
 async def record(
-    store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME, told: Told | None = None
+    store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME, told: AppendedEvents | None = None
 ) -> RecordOutcome:
     """Record a recommendation that was decided just now."""
     now = await store.get_bandit(name)
@@ -138,7 +138,7 @@ async def record(
     )
 
 
-async def read_again(store: Store, told: Told, *, name: BanditName = NAME) -> list[type]:
+async def read_again(store: Store, told: AppendedEvents, *, name: BanditName = NAME) -> list[type]:
     """Hold what a call tells to be what reading gives; return the kinds of its events, and forget them."""
     [appended] = told
     told.clear()
@@ -1903,7 +1903,7 @@ class StoreContract:
         collecting = settings(requires_activation=True, reward_aggregation=Aggregation.SUM)
 
         async def scenario(store: Store) -> None:
-            told: Told = []
+            told: AppendedEvents = []
             await create(store, having=settings(requires_activation=True, default_reward=0.5))
             await store.change_items(NAME, upserted=ITEMS, retired=[])
             for number in range(1, 5):
@@ -1935,7 +1935,7 @@ class StoreContract:
 
     def test_a_late_call_tells_that_it_ended_the_slate(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
-            told: Told = []
+            told: AppendedEvents = []
             await create(store, having=settings(reward_wait_ms=0, default_reward=-0.5))
             for number in range(1, 3):
                 await record(store, f"rec-{number}")
@@ -2048,7 +2048,7 @@ class StoreContract:
                 await store.note_loss(NAME, incarnation="first", after=after, end=end, rewards=rewards)
                 for store, after, end, rewards in noted
             ]
-            assert losses == [Loss(5, 2), Loss(0, 0), Loss(3, 2), Loss(0, 0), Loss(2, 0)]
+            assert losses == [LostEvents(5, 2), LostEvents(0, 0), LostEvents(3, 2), LostEvents(0, 0), LostEvents(2, 0)]
             record = await one.get_bandit(NAME)
             assert (record.lost_events, record.lost_rewards) == (10, 4)
             with pytest.raises(NotFoundError):

@@ -18,7 +18,7 @@ from tests.faults.service import COMMAND, clean_environment, serving, until
 from tests.long_forms import usual_or_long
 
 from topk_bandit.client import ClientError
-from topk_bandit.commands.operate.archives import LINES_AT_ONCE, Archive, archive_lines, examine
+from topk_bandit.commands.operate.archives import LINES_AT_ONCE, ArchiveFile, archive_lines, examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,13 +146,13 @@ def trade(client: Client, bandit: str, rounds: int = ROUNDS) -> None:
             client.reward(bandit, slate.id, float(rng.normal()))
 
 
-def export(service: Service, path: Path) -> Archive:
+def export(service: Service, path: Path) -> ArchiveFile:
     words = ["events", "export", "shop/home", f"--out={path}", f"--address={service.address}"]
     subprocess.run([COMMAND, *words], env=clean_environment(), check=True)
     return examine(path)
 
 
-def arrived(service: Service, archive: Archive) -> int:
+def arrived(service: Service, archive: ArchiveFile) -> int:
     with service.client() as client:
         return client.import_events("killed", (), import_id=archive.digest, first_line=0).next_line
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.archives import Line
     from topk_bandit.store.log import Holdings, Store
 
-__all__ = ["STAGES", "Place", "read_holdings"]
+__all__ = ["STAGES", "HoldingsCursor", "read_holdings"]
 
 STAGES = ("snapshot", "items", "slates", "imports")
 """What comes after the bandit, in this order; the first three only of a log that was trimmed."""
@@ -34,7 +34,7 @@ _DIGITS = "0123456789abcdef"
 """Items come in as many pages, each those whose digest begins with one: they stay apart whatever changes meanwhile."""
 
 
-class Place(NamedTuple):
+class HoldingsCursor(NamedTuple):
     """Where to go on.
 
     Attributes
@@ -51,7 +51,9 @@ class Place(NamedTuple):
     at: int
 
 
-async def read_holdings(store: Store, name: BanditName, place: Place | None) -> tuple[list[str], Place | None]:
+async def read_holdings(
+    store: Store, name: BanditName, place: HoldingsCursor | None
+) -> tuple[list[str], HoldingsCursor | None]:
     """Return the lines of a page, and where the next one is; None for the first page, and after the last.
 
     Raises
@@ -64,7 +66,7 @@ async def read_holdings(store: Store, name: BanditName, place: Place | None) -> 
     held = await store.read_holdings(name)
     if place is None:
         first = "snapshot" if held.first_position > 1 else "imports"
-        return [write_line(_bandit(held), store.data_version)], Place(
+        return [write_line(_bandit(held), store.data_version)], HoldingsCursor(
             held.record.incarnation, held.first_position, first, 0
         )
     if held.record.incarnation != place.incarnation:
@@ -73,7 +75,7 @@ async def read_holdings(store: Store, name: BanditName, place: Place | None) -> 
     return [write_line(line, store.data_version) for line in lines], _following(place, at)
 
 
-def _following(place: Place, at: int) -> Place | None:
+def _following(place: HoldingsCursor, at: int) -> HoldingsCursor | None:
     if at:
         return place._replace(at=at)
     later = STAGES[STAGES.index(place.stage) + 1 :]
@@ -92,7 +94,9 @@ def _bandit(held: Holdings) -> ArchivedBandit:
     )
 
 
-async def _snapshot(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+async def _snapshot(
+    store: Store, name: BanditName, _held: Holdings, place: HoldingsCursor
+) -> tuple[Sequence[Line], int]:
     for snapshot in await store.load_snapshots(name):
         if snapshot.position == place.first_position - 1:
             frame, end = encode_snapshot(snapshot, store.data_version), place.at + SNAPSHOT_BYTES
@@ -100,7 +104,7 @@ async def _snapshot(store: Store, name: BanditName, _held: Holdings, place: Plac
     raise NotReadyError("LOG_TRIMMED", f"the log of {name} was trimmed meanwhile", first_position=_held.first_position)
 
 
-async def _items(store: Store, name: BanditName, held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+async def _items(store: Store, name: BanditName, held: Holdings, place: HoldingsCursor) -> tuple[Sequence[Line], int]:
     digit = _DIGITS[place.at % len(_DIGITS)]
     items = tuple(item for item in await store.list_items(name) if item_digest(item.item_id)[0] == digit)
     retired = tuple(digest for digest in held.retired if digest[0] == digit)
@@ -108,12 +112,14 @@ async def _items(store: Store, name: BanditName, held: Holdings, place: Place) -
     return [*lines, RetiredItems(retired)] if retired else lines, (place.at + 1) % len(_DIGITS)
 
 
-async def _slates(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+async def _slates(store: Store, name: BanditName, _held: Holdings, place: HoldingsCursor) -> tuple[Sequence[Line], int]:
     at, slates = await store.scan_slates(name, cursor=place.at)
     return slates, at
 
 
-async def _imports(store: Store, name: BanditName, _held: Holdings, place: Place) -> tuple[Sequence[Line], int]:
+async def _imports(
+    store: Store, name: BanditName, _held: Holdings, place: HoldingsCursor
+) -> tuple[Sequence[Line], int]:
     at, parts = await store.scan_imports(name, cursor=place.at)
     return parts, at
 

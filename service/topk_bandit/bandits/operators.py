@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.history import Interval
-    from topk_bandit.bandits.holdings import Place
+    from topk_bandit.bandits.holdings import HoldingsCursor
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
@@ -195,7 +195,9 @@ class Operators:
         """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
         return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
 
-    async def export_state(self, name: BanditName, place: Place | None) -> tuple[list[str], Place | None]:
+    async def export_state(
+        self, name: BanditName, place: HoldingsCursor | None
+    ) -> tuple[list[str], HoldingsCursor | None]:
         """Return a page of what there is beside a log; see `topk_bandit.bandits.holdings.read_holdings`."""
         return await read_holdings(self._store, name, place)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import RecordOutcome, Store
 
-__all__ = ["Choice", "Recommender", "choose", "choose_slate", "recommendation_id_of", "too_few_items"]
+__all__ = ["ChosenSlate", "Recommender", "choose", "choose_slate", "recommendation_id_of", "too_few_items"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
@@ -68,7 +68,7 @@ def recommendation_id_of(incarnation: str, request_id: str) -> str:
     return _digest(incarnation, request_id).hex()
 
 
-class Choice(NamedTuple):
+class ChosenSlate(NamedTuple):
     """A slate, and how much of its request's context was not taken as it is."""
 
     recommendation: Recommendation
@@ -83,7 +83,7 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
     return choose(model, request, strict_candidates=strict_candidates).recommendation
 
 
-def choose(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> Choice:
+def choose(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> ChosenSlate:
     """Choose the slate for a request, and tell how its context was taken.
 
     Where too few candidates are left it is the baseline slate, if the bandit has one and all of it is available.
@@ -112,7 +112,7 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
         model.items.check_candidates(request.candidates or ())
     eligible, passed_over = model.items.find_eligible(request.candidates)
     if len(eligible) < settings.slate_size:
-        return Choice(_fall_back(model, request, context, n_left=len(eligible), passed_over=passed_over), odd)
+        return ChosenSlate(_fall_back(model, request, context, n_left=len(eligible), passed_over=passed_over), odd)
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
     rng = np.random.default_rng(seed)
     decision = decide(model.state, settings.exploration, context=context, eligible=eligible, rng=rng)
@@ -131,7 +131,7 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
         best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
         passed_over=passed_over,
     )
-    return Choice(recommendation, odd)
+    return ChosenSlate(recommendation, odd)
 
 
 def _fall_back(
@@ -333,14 +333,14 @@ class Recommender:
 
     async def _decide(
         self, name: BanditName, request: RecommendationRequest, model: Model, *, strict_candidates: bool
-    ) -> Choice:
+    ) -> ChosenSlate:
         """Choose a slate; if the model refuses, find the one given out before, or choose with a newer model."""
         try:
             return await self._choose(request, model, strict_candidates=strict_candidates)
         except (NotFoundError, NotReadyError, InvalidArgumentError):
             repeated = await self._find_repeated(name, request, model)
             if repeated is not None:
-                return Choice(repeated, OddFeatures(0, 0))
+                return ChosenSlate(repeated, OddFeatures(0, 0))
             return await self._choose(request, await self._residents.follow(name), strict_candidates=strict_candidates)
 
     async def _repeat(
@@ -376,7 +376,7 @@ class Recommender:
                 raise NotReadyError("ITEM_GONE", problem)
         return repeated
 
-    async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> Choice:
+    async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> ChosenSlate:
         start = time.perf_counter()
         work = partial(choose, model, request, strict_candidates=strict_candidates)
         if _is_short(model, request):

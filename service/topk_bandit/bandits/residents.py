@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.policy import Limits
-    from topk_bandit.store.log import Store, Told
+    from topk_bandit.store.log import AppendedEvents, Store
 
 __all__ = ["Residents"]
 
@@ -128,12 +128,12 @@ class Residents:
             resident.follower.note_written(position, recommendation_id, is_reward=is_reward)
 
     @contextmanager
-    def appending(self, name: BanditName) -> Iterator[Told]:
+    def appending(self, name: BanditName) -> Iterator[AppendedEvents]:
         """Have what the calls within append to a bandit's log folded, without reading it if they tell.
 
         The calls are given the list to tell it there. After one that tells nothing or has no answer, the log is read.
         """
-        told: Told = []
+        told: AppendedEvents = []
         begun = self._residents.get(name)
         if begun is not None:
             begun.follower.own.begin()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.rpc.services import Services
-    from topk_bandit.rpc.tls import ServerCertificate, Shown
+    from topk_bandit.rpc.tls import HandshakeCredentials, ServerCertificate
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -57,7 +57,7 @@ def _credentials(certificate: ServerCertificate) -> grpc.ServerCredentials:
     )
 
 
-def _configuration(shown: Shown) -> grpc.ServerCertificateConfiguration:
+def _configuration(shown: HandshakeCredentials) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([shown.pair], shown.client_roots)
 
 

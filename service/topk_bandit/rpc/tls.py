@@ -14,7 +14,7 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Pair", "ServerCertificate", "Shown"]
+__all__ = ["HandshakeCredentials", "Pair", "ServerCertificate"]
 
 
 class Pair(NamedTuple):
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
     certificate: bytes
 
 
-class Shown(NamedTuple):
+class HandshakeCredentials(NamedTuple):
     """What a handshake goes by: our own certificate, and the authorities of callers' ones, PEM; None asks for none."""
 
     pair: Pair
@@ -74,7 +74,7 @@ class ServerCertificate:
             raise ConfigurationError(
                 f"tls_certificate: {certificate} and {private_key} can't be used: {error.strerror or error}"
             ) from None
-        self.shown, self._newest = Shown(pair, self._trust(newest)), newest
+        self.shown, self._newest = HandshakeCredentials(pair, self._trust(newest)), newest
 
     def _context(self) -> ssl.SSLContext:
         context = _context(*self._files)

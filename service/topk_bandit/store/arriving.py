@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from topk_bandit.store.line_imports import Progress
+from topk_bandit.store.line_imports import ArrivalProgress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ __all__ = ["Arrival", "Arrived", "Arriving"]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival(Progress):
+class Arrival(ArrivalProgress):
     """How far an import of a bandit is.
 
     Attributes

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from typing import Self
 
-__all__ = ["LineImports", "Lines", "Progress", "Receipt", "parse", "take_lines"]
+__all__ = ["ArrivalProgress", "LineImports", "Lines", "Receipt", "parse", "take_lines"]
 
 _Line = TypeVar("_Line")
 _Name = TypeVar("_Name")
@@ -74,7 +74,7 @@ class Receipt(Generic[_Made]):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ArrivalProgress:
     """How far an import is; each kind of import adds what it needs to know of the lines before.
 
     Attributes
@@ -111,7 +111,7 @@ class Progress:
         return cls(**{one.name: told[one.name] for one in fields(cls)})
 
 
-_Progress = TypeVar("_Progress", bound=Progress)
+_Progress = TypeVar("_Progress", bound=ArrivalProgress)
 
 
 class _Arriving(Protocol[_Progress]):

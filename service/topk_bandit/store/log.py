@@ -44,6 +44,7 @@ __all__ = [
     "MOST_REWARDS",
     "MOST_SKIPPED",
     "Appended",
+    "AppendedEvents",
     "BanditRecord",
     "Correctable",
     "Expiry",
@@ -52,7 +53,7 @@ __all__ = [
     "ImportPart",
     "ImportProgress",
     "LogSlice",
-    "Loss",
+    "LostEvents",
     "RecordOutcome",
     "RecordStatus",
     "Skip",
@@ -60,7 +61,6 @@ __all__ = [
     "Store",
     "StoreReport",
     "TextSlice",
-    "Told",
 ]
 
 DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -242,7 +242,7 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostEvents:
     """What is gone of a log: so many events, some of which were rewards."""
 
     events: int
@@ -304,7 +304,7 @@ class Appended:
     n_bytes: int
 
 
-Told: TypeAlias = "list[Appended | None]"
+AppendedEvents: TypeAlias = "list[Appended | None]"
 """Where a call puts what it appended; None for an answer that tells nothing."""
 
 
@@ -557,7 +557,7 @@ class Store(Protocol):
         *,
         incarnation: str,
         items_position: int,
-        told: Told | None = None,
+        told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
@@ -583,7 +583,12 @@ class Store(Protocol):
         ...
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = (), *, told: Told | None = None
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        shown_slate: Sequence[str] = (),
+        *,
+        told: AppendedEvents | None = None,
     ) -> ActivationReceipt:
         """Append `Activated`: a recommendation was shown, or `shown_slate` instead of it.
 
@@ -609,7 +614,7 @@ class Store(Protocol):
         *,
         reward_id: str = "",
         final: bool = False,
-        told: Told | None = None,
+        told: AppendedEvents | None = None,
     ) -> RewardReceipt:
         """Decide a recommendation's reward, or take in one of several.
 
@@ -639,7 +644,7 @@ class Store(Protocol):
         ...
 
     async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None = None
+        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
     ) -> Sequence[RewardReceipt | Exception]:
         """Do what `record_reward` does for each of several, in order; return what became of each, or its error.
 
@@ -763,7 +768,7 @@ class Store(Protocol):
 
     async def note_loss(
         self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
-    ) -> Loss:
+    ) -> LostEvents:
         """Note that the events after position `after`, which went up to `end`, are gone; return what is newly known.
 
         What was noted before of the same end, by another worker for example, does not count again.
@@ -852,8 +857,8 @@ class Store(Protocol):
     def changes(self) -> AsyncIterator[BanditName | None]:
         """Yield the name of each bandit whose log grew, through whichever process; None when some may have been missed.
 
-        What calls with `Told` append through this store it need not yield: who makes such a call looks at the log when
-        the answer tells nothing, or does not come.
+        What calls with `AppendedEvents` append through this store it need not yield: who makes such a call looks at the
+        log when the answer tells nothing, or does not come.
 
         A hint to look earlier, not a promise: whoever must not miss a change also looks from time to time.
         """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.archive_lines import ArchivedImport, End
-from topk_bandit.store.line_imports import Progress, parse, take_lines
+from topk_bandit.store.line_imports import ArrivalProgress, parse, take_lines
 from topk_bandit.store.study_archives import ArchivedStudy, StudyRequest, read_study_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["StudyArrival", "StudyArriving", "take_study"]
 
 
 @dataclass(frozen=True, slots=True)
-class StudyArrival(Progress):
+class StudyArrival(ArrivalProgress):
     """How far an import of a study is; `position` is that of the newest event that has arrived."""
 
     position: int = 0

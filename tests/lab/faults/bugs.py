@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Imported, Prior
     from topk_bandit.domain.studies import Answer, AnswersImported, StudyEvent, StudyName
     from topk_bandit.lab.faults.server import Stores
-    from topk_bandit.store.log import BanditRecord, Correctable, ImportOutcome, ImportPart, RecordOutcome, Store, Told
+    from topk_bandit.store.log import (
+        AppendedEvents,
+        BanditRecord,
+        Correctable,
+        ImportOutcome,
+        ImportPart,
+        RecordOutcome,
+        Store,
+    )
     from topk_bandit.store.memory.bandits import MemoryStore
     from topk_bandit.store.memory.studies import MemoryStudies
     from topk_bandit.store.study_log import StudyRecord, StudyStore
@@ -142,7 +150,7 @@ class _ForgetsRewards(_Wrong):
 
 class _LosesActivations(_Wrong):
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: Told | None
+        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: AppendedEvents | None
     ) -> ActivationReceipt:
         bandit = self._store._bandits[name]
         recorded = bandit.recorded.get(recommendation_id)
@@ -155,7 +163,7 @@ class _MixesUpSlates(_Wrong):
     """Forgets that another slate was shown than the one that it chose."""
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: Told | None
+        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: AppendedEvents | None
     ) -> ActivationReceipt:
         receipt = await self._store.activate(name, recommendation_id, shown, **named)
         self._store._bandits[name].recorded[recommendation_id].instead = ()

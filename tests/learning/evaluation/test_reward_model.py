@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation import reward_model
 from topk_bandit.learning.evaluation.estimators import balanced
-from topk_bandit.learning.evaluation.reward_model import Prior, learn_rewards
+from topk_bandit.learning.evaluation.reward_model import EffectPrior, learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
 from topk_bandit.learning.evaluation.targets import always, make_target, uniform
 from topk_bandit.learning.rankings import all_rankings, random_rankings
@@ -29,7 +29,7 @@ def dense_rows(log: SlateLog, slates: np.ndarray) -> np.ndarray:
     return np.column_stack([effects.reshape(len(log), -1), contexts])
 
 
-def prior_covariance(prior: Prior, n: int) -> np.ndarray:
+def prior_covariance(prior: EffectPrior, n: int) -> np.ndarray:
     effects = np.kron(prior.positions, np.kron(np.eye(n), prior.parts))
     whole = np.eye(len(effects) + len(prior.parts)) * prior.level
     whole[: len(effects), : len(effects)] = effects

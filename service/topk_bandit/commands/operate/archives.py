@@ -51,8 +51,8 @@ __all__ = [
     "BANDIT",
     "LINES_AT_ONCE",
     "STUDY",
-    "Archive",
-    "Kind",
+    "ArchiveFile",
+    "ArchiveKind",
     "archive_lines",
     "examine",
     "rehearse",
@@ -70,7 +70,7 @@ ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ArchiveKind:
     """What tells the file of a bandit from that of a study: its noun, its first line, and how lines are read."""
 
     noun: str
@@ -78,12 +78,12 @@ class Kind:
     read: Callable[[str], object]
 
 
-BANDIT = Kind("bandit", ArchivedBandit, read_line)
-STUDY = Kind("study", ArchivedStudy, read_study_line)
+BANDIT = ArchiveKind("bandit", ArchivedBandit, read_line)
+STUDY = ArchiveKind("study", ArchivedStudy, read_study_line)
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class ArchiveFile:
     """A file that is whole.
 
     Attributes
@@ -169,7 +169,7 @@ def write(path: Path, lines: Iterable[str], *, as_parquet: bool) -> Iterator[str
     return iter(())
 
 
-def examine(path: Path, kind: Kind = BANDIT) -> Archive:
+def examine(path: Path, kind: ArchiveKind = BANDIT) -> ArchiveFile:
     """Return what a file is, once it is seen to be whole.
 
     Raises
@@ -193,10 +193,10 @@ def examine(path: Path, kind: Kind = BANDIT) -> Archive:
         raise CorruptDataError(f"{path}: has no first or no last line of a {kind.noun}: {not_whole}")
     if (end.lines, end.digest) != (count - 1, digest):
         raise CorruptDataError(f"{path}: a line was changed or is missing: {not_whole}")
-    return Archive(path, head.name, count, end.position, digest)
+    return ArchiveFile(path, head.name, count, end.position, digest)
 
 
-def rehearse(archive: Archive) -> None:
+def rehearse(archive: ArchiveFile) -> None:
     """Take in all lines of a file in memory, as a service does, and keep nothing of them.
 
     Raises
@@ -216,7 +216,7 @@ def rehearse(archive: Archive) -> None:
     asyncio.run(take_all())
 
 
-def rehearse_study(archive: Archive) -> None:
+def rehearse_study(archive: ArchiveFile) -> None:
     """Take in all lines of a study's file, as `rehearse` does."""
 
     async def take_all() -> None:
@@ -228,7 +228,7 @@ def rehearse_study(archive: Archive) -> None:
     asyncio.run(take_all())
 
 
-async def _rehearse_import(archive: Archive, take: Callable[[Lines], Awaitable[object]]) -> None:
+async def _rehearse_import(archive: ArchiveFile, take: Callable[[Lines], Awaitable[object]]) -> None:
     left, first = _read(archive.path), 0
     while part := _part(left):
         try:
@@ -238,7 +238,7 @@ async def _rehearse_import(archive: Archive, take: Callable[[Lines], Awaitable[o
         first += len(part)
 
 
-def send(bring: Bring, name: str, archive: Archive, *, told: Callable[[int], object]) -> int:
+def send(bring: Bring, name: str, archive: ArchiveFile, *, told: Callable[[int], object]) -> int:
     """Import a file that is whole, from where its import stands; return the newest position of what it made.
 
     Parameters

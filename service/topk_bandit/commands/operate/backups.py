@@ -23,7 +23,7 @@ from topk_bandit.commands.names import bandit_named, study_named
 from topk_bandit.commands.operate.archives import (
     BANDIT,
     STUDY,
-    Kind,
+    ArchiveKind,
     archive_lines,
     examine,
     rehearse,
@@ -53,7 +53,7 @@ _KIB = 1024
 class _Entry:
     """A bandit or a study of a backup, and its file."""
 
-    kind: Kind
+    kind: ArchiveKind
     name: str
     file: str
     bytes: int
@@ -70,7 +70,7 @@ class _Entry:
         return _short(self.kind, *self.place)
 
 
-def _short(kind: Kind, tenant: str, entry: str) -> str:
+def _short(kind: ArchiveKind, tenant: str, entry: str) -> str:
     return f"{tenant}/{entry}" if kind is BANDIT else f"{kind.noun} {tenant}/{entry}"
 
 
@@ -111,7 +111,7 @@ def backup(given: argparse.Namespace) -> Iterator[str]:
     yield f"{_count_kinds(entries)} in {folder}"
 
 
-def _find_wanted(given: argparse.Namespace) -> list[tuple[Kind, str, str]]:
+def _find_wanted(given: argparse.Namespace) -> list[tuple[ArchiveKind, str, str]]:
     """Return the kind, the tenant and the id of each bandit and study that is to be written."""
     with connect(given, given.tenant or NOBODY) as client:
         bandits = client.list_bandit_overviews(every_tenant=given.tenant is None)
@@ -139,7 +139,7 @@ def _make_empty(folder: Path) -> None:
         raise ConfigurationError(f"{folder} is not empty; a backup is written to a folder of its own")
 
 
-def _save(client: Client, kind: Kind, tenant: str, entry_id: str, folder: Path) -> _Entry | None:
+def _save(client: Client, kind: ArchiveKind, tenant: str, entry_id: str, folder: Path) -> _Entry | None:
     """Write a file, None for what is gone; no id has a plus sign."""
     mark, lines = ("+", archive_lines) if kind is BANDIT else ("++", study_lines)
     path = folder / f"{tenant}{mark}{entry_id}.jsonl"
@@ -255,7 +255,7 @@ def _read_manifest(folder: Path) -> Sequence[_Entry]:
         raise CorruptDataError(f"{path}: is no manifest of a backup: {error}") from error
 
 
-def _read_entry(kind: Kind, told: dict[str, Any]) -> _Entry:
+def _read_entry(kind: ArchiveKind, told: dict[str, Any]) -> _Entry:
     name = told.pop(kind.noun)
     parse = bandit_named if kind is BANDIT else study_named
     return _Entry(kind, str(parse(name)), **told)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from topk_bandit.client import AsyncClient, Bandit
-    from topk_bandit.compat.personalizer.features import Told
+    from topk_bandit.compat.personalizer.features import FlatFeatures
     from topk_bandit.compat.personalizer.messages import Action, RankCall
     from topk_bandit.domain.features import FeatureSchema
 
@@ -61,7 +61,7 @@ class _Known:
     """What is known of a bandit: its items' features, when they were sent, and ids that were retired."""
 
     settings: Bandit
-    items: dict[str, Told]
+    items: dict[str, FlatFeatures]
     sent: dict[str, float] = field(default_factory=dict)
     retired: set[str] = field(default_factory=set)
 
@@ -147,7 +147,7 @@ class Keeper:
         changes = {"context_schema": contexts, "item_schema": items or None}
         known.settings = await self._client.update_bandit(name, **changes)  # type: ignore[arg-type]
 
-    def _unsent(self, known: _Known, actions: Sequence[Action]) -> dict[str, Told]:
+    def _unsent(self, known: _Known, actions: Sequence[Action]) -> dict[str, FlatFeatures]:
         """Return the features of those actions that are new, or have other features than were sent a while ago."""
         schema, latest = known.settings.item_schema, self._clock() - REFRESH_SECONDS
         told = {one.id: fit_features(one.features, schema) for one in actions if one.id not in known.retired}
@@ -158,7 +158,7 @@ class Keeper:
             and (one not in known.items or one not in known.sent or known.sent[one] <= latest)
         }
 
-    async def _add_items(self, known: _Known, features: Mapping[str, Told]) -> None:
+    async def _add_items(self, known: _Known, features: Mapping[str, FlatFeatures]) -> None:
         if not features:
             return
         try:
@@ -167,13 +167,13 @@ class Keeper:
             for one, own in features.items():
                 await self._add_item(known, one, own)
 
-    async def _add_item(self, known: _Known, action: str, features: Told) -> None:
+    async def _add_item(self, known: _Known, action: str, features: FlatFeatures) -> None:
         try:
             await self._upsert(known, {action: features})
         except AlreadyExists:
             known.retired.add(action)
 
-    async def _upsert(self, known: _Known, features: Mapping[str, Told]) -> None:
+    async def _upsert(self, known: _Known, features: Mapping[str, FlatFeatures]) -> None:
         await self._make_room(known, len(known.items.keys() | features.keys()))
         items = [Item(one, features=own) for one, own in features.items()]
         await self._client.upsert_items(known.settings.name, items)

@@ -23,9 +23,9 @@ from topk_bandit.domain.features import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["CONTEXT_BUCKETS", "ITEM_BUCKETS", "Told", "extend_schema", "fit_features", "flatten"]
+__all__ = ["CONTEXT_BUCKETS", "ITEM_BUCKETS", "FlatFeatures", "extend_schema", "fit_features", "flatten"]
 
-Told: TypeAlias = dict[str, Any]
+FlatFeatures: TypeAlias = dict[str, Any]
 """Values by name: numbers, texts, booleans, sets of texts and tuples of numbers."""
 
 CONTEXT_BUCKETS, ITEM_BUCKETS = 16, 8
@@ -36,18 +36,18 @@ _MOST_CHARACTERS, _LONGEST_NAME, _LARGEST = 256, 64, 1e100
 _MOST_LABELS = 256
 
 
-def flatten(objects: Iterable[Mapping[str, Any]]) -> Told:
+def flatten(objects: Iterable[Mapping[str, Any]]) -> FlatFeatures:
     """Return what the objects tell, by path.
 
     Left out are null, empty texts and lists, lists of unlike values, names that begin with '_', and what is too deep.
     """
-    told: Told = {}
+    told: FlatFeatures = {}
     for one in objects:
         _flatten(one, (), told)
     return told
 
 
-def _flatten(values: Mapping[str, Any], path: tuple[str, ...], told: Told) -> None:
+def _flatten(values: Mapping[str, Any], path: tuple[str, ...], told: FlatFeatures) -> None:
     for name, value in values.items():
         below = (*path, name)
         if name.startswith("_") or len(below) > DEEPEST:
@@ -84,7 +84,7 @@ def _name(path: tuple[str, ...]) -> str:
 
 
 def extend_schema(
-    schema: FeatureSchema, told: Told, *, buckets: int, spare: int = 0, most_numbers: int = MOST_NUMBERS
+    schema: FeatureSchema, told: FlatFeatures, *, buckets: int, spare: int = 0, most_numbers: int = MOST_NUMBERS
 ) -> FeatureSchema:
     """Return a schema with what is told and not in it, in the order of the names, as far as there is room.
 
@@ -121,7 +121,7 @@ def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, one of t
             return LabelSet(buckets=buckets)
 
 
-def fit_features(told: Told, schema: FeatureSchema | None) -> Told:
+def fit_features(told: FlatFeatures, schema: FeatureSchema | None) -> FlatFeatures:
     """Return what a schema takes of it: what is of another kind is read as the schema's where that says the same."""
     found = {feature.name: _fit(told[feature.name], feature.kind) for feature in schema or () if feature.name in told}
     return {name: value for name, value in found.items() if value is not None}

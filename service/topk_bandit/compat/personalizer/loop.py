@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from topk_bandit.client import AsyncClient, Recommendation
     from topk_bandit.compat.personalizer.bandits import Keeper, Ready
     from topk_bandit.compat.personalizer.events import EventsFile
-    from topk_bandit.compat.personalizer.features import Told
+    from topk_bandit.compat.personalizer.features import FlatFeatures
     from topk_bandit.compat.personalizer.messages import RankCall
 
 __all__ = ["Loop"]
@@ -118,7 +118,9 @@ class Loop:
                 await self._activate(event)
         return event_id, shown, slate, candidates
 
-    async def _recommend(self, name: str, candidates: list[str], features: Told, request_id: str) -> Recommendation:
+    async def _recommend(
+        self, name: str, candidates: list[str], features: FlatFeatures, request_id: str
+    ) -> Recommendation:
         try:
             return await self._client.recommend(name, candidates=candidates, features=features, request_id=request_id)
         except (NotFound, InvalidArgument, FailedPrecondition):
@@ -151,7 +153,7 @@ def _candidates(call: RankCall, ready: Ready) -> list[str]:
     return candidates
 
 
-def _digest(event_id: str, candidates: Sequence[str], features: Told) -> str:
+def _digest(event_id: str, candidates: Sequence[str], features: FlatFeatures) -> str:
     """Return a request id: the same for a call that is sent again, another one for an event id that is used again."""
     told = sorted((name, sorted(value) if isinstance(value, frozenset) else value) for name, value in features.items())
     return blake2b(json.dumps([event_id, candidates, told]).encode(), digest_size=16).hexdigest()

@@ -13,7 +13,7 @@ from topk_bandit.compat.personalizer.features import flatten
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.compat.personalizer.features import Told
+    from topk_bandit.compat.personalizer.features import FlatFeatures
 
 __all__ = ["Action", "RankCall", "Slot", "multi_slot_call", "rank_call", "reward_value", "slot_rewards"]
 
@@ -26,7 +26,7 @@ class Action:
     """Something that can be chosen, and what is told of it."""
 
     id: str
-    features: Told = field(hash=False)
+    features: FlatFeatures = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RankCall:
         Whether what is chosen may never be shown.
     """
 
-    features: Told = field(hash=False)
+    features: FlatFeatures = field(hash=False)
     actions: tuple[Action, ...]
     slots: tuple[Slot, ...]
     event_id: str
@@ -136,7 +136,7 @@ def _objects(values: Mapping[str, Any], name: str, *, code: str = _RANK) -> Sequ
     return found
 
 
-def _features(values: Mapping[str, Any], name: str, path: str) -> Told:
+def _features(values: Mapping[str, Any], name: str, path: str) -> FlatFeatures:
     found = values.get(name)
     if found is None:
         return {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.lab.experiments.plan import Results
-    from topk_bandit.lab.simulation.search_trials import Search, SearchTrial
+    from topk_bandit.lab.simulation.search_trials import Searcher, SearchTrial
 
 __all__ = ["figure_4", "table_2"]
 
@@ -35,7 +35,7 @@ _KERNELS = {"WCK": Kernel.WEIGHTED_CONVOLUTIONAL, "CK": Kernel.CONVOLUTIONAL, "W
 _PLACES = 2
 """Decimals that the paper prints."""
 
-_SEARCHES: dict[str, Search] = {"the paper's search": search_of_paper, "this service's": search_of_service}
+_SEARCHES: dict[str, Searcher] = {"the paper's search": search_of_paper, "this service's": search_of_service}
 _EVALUATIONS = tuple(range(1000, 30_001, 500))
 _SURE = ("CK", "WCK")
 
@@ -114,7 +114,7 @@ def figure_4(given: argparse.Namespace) -> Plan:
     )  # fmt: skip
 
 
-def _searches(kernel: Kernel, search: Search, *, seed: int, trials: int) -> FloatArray:
+def _searches(kernel: Kernel, search: Searcher, *, seed: int, trials: int) -> FloatArray:
     """Return whether each trial found it, and its best similarity so far by evaluations: (trials, 1 + evaluations)."""
     measured = []
     for number in range(trials):

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Kernel
     from topk_bandit.learning.context_posterior import ContextPosterior
 
-__all__ = ["N_ITEMS", "SLATE_SIZE", "Search", "SearchTrial", "search_of_paper", "search_of_service", "search_trial"]
+__all__ = ["N_ITEMS", "SLATE_SIZE", "SearchTrial", "Searcher", "search_of_paper", "search_of_service", "search_trial"]
 
 N_ITEMS, SLATE_SIZE = 50, 6
 _NOISE_VARIANCE = 0.1
 
 
-class Search(Protocol):
+class Searcher(Protocol):
     """Looks for the ranking with the largest posterior mean."""
 
     def __call__(self, at_context: ContextPosterior, rng: np.random.Generator, /) -> Climbed:
@@ -66,7 +66,7 @@ class SearchTrial(NamedTuple):
 
 
 def search_trial(
-    kind: Kernel, search: Search, rng: np.random.Generator, *, n_items: int = N_ITEMS, slate_size: int = SLATE_SIZE
+    kind: Kernel, search: Searcher, rng: np.random.Generator, *, n_items: int = N_ITEMS, slate_size: int = SLATE_SIZE
 ) -> SearchTrial:
     """Hide a ranking drawn at random, and look for it.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Features", "Fold", "Prior", "RewardModel", "learn_rewards"]
+__all__ = ["EffectPrior", "Fold", "RegressionRows", "RewardModel", "learn_rewards"]
 
 FloatArray = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ _LEAST_NOISE = 1e-6
 """Of the rewards' variance; with less of it the sums would be too near to singular for the numbers that they are in."""
 
 
-class Features:
+class RegressionRows:
     """Rows of the regression: which coefficients a slate in a context has, and with which values."""
 
     def __init__(self, log: SlateLog) -> None:
@@ -98,7 +98,7 @@ class Fold(NamedTuple):
     products: FloatArray
 
 
-class Prior(NamedTuple):
+class EffectPrior(NamedTuple):
     """P (k, k), Q (C, C) with a mean diagonal of one, the variance of the noise, and that of alpha: a large one."""
 
     positions: FloatArray
@@ -106,14 +106,14 @@ class Prior(NamedTuple):
     noise: float
     level: float
 
-    def precision(self, features: Features) -> FloatArray:
+    def precision(self, features: RegressionRows) -> FloatArray:
         """Return the coefficients' inverse covariance."""
         n, whole = features.n_effects, np.eye(features.n_coefficients) / self.level
         parts = np.kron(np.eye(features.n_items), np.linalg.inv(self.parts))
         whole[:n, :n] = np.kron(np.linalg.inv(self.positions), parts)
         return whole
 
-    def variance_of(self, row: FloatArray, features: Features) -> float:
+    def variance_of(self, row: FloatArray, features: RegressionRows) -> float:
         """Return the variance of what the effects give to a row of them."""
         shaped = row[: features.n_effects].reshape(features.size, features.n_items, features.dim)
         return float(np.einsum("jic,jl,lid,cd->", shaped, self.positions, shaped, self.parts, optimize=True))
@@ -132,9 +132,9 @@ class RewardModel:
         before it do not depend on its noise. The first fold's are learned from the second one.
     """
 
-    features: Features
+    features: RegressionRows
     folds: tuple[Fold, ...]
-    prior: Prior
+    prior: EffectPrior
     coefficients: tuple[FloatArray, ...]
 
     def residuals(self, log: SlateLog) -> FloatArray:
@@ -161,7 +161,7 @@ def learn_rewards(log: SlateLog) -> RewardModel:
     """
     if len(log) < FOLDS:
         raise InvalidArgumentError("log", f"expected at least {FOLDS} requests, got {len(log)}")
-    features = Features(log)
+    features = RegressionRows(log)
     edges = np.linspace(0, len(log), FOLDS + 1).astype(int).tolist()
     folds = tuple(_fold(log, features, slice(*pair)) for pair in pairwise(edges))
     prior = _likely_prior(log, features, folds)
@@ -170,7 +170,7 @@ def learn_rewards(log: SlateLog) -> RewardModel:
     return RewardModel(features, folds, prior, tuple(_solve(part, precision, prior.noise) for part in before))
 
 
-def _fold(log: SlateLog, features: Features, rows: slice) -> Fold:
+def _fold(log: SlateLog, features: RegressionRows, rows: slice) -> Fold:
     columns, values = features.columns(log.slates[rows]), features.values(rows)
     products = (values * log.rewards[rows, None]).ravel()
     return Fold(
@@ -195,7 +195,7 @@ def _solve(folds: tuple[Fold, ...], precision: FloatArray, noise: float) -> Floa
     return np.asarray(np.linalg.solve(gram / noise + precision, products / noise))
 
 
-def _likely_prior(log: SlateLog, features: Features, folds: tuple[Fold, ...]) -> Prior:
+def _likely_prior(log: SlateLog, features: RegressionRows, folds: tuple[Fold, ...]) -> EffectPrior:
     """Climb the likelihood of P, Q and the noise, from effects that are half shared by all positions."""
     size, squares = features.size, float((log.rewards**2).sum())
     square = max(squares / len(log), _SMALLEST)
@@ -203,7 +203,7 @@ def _likely_prior(log: SlateLog, features: Features, folds: tuple[Fold, ...]) ->
     gram = np.asarray(sum(fold.gram for fold in folds))
     products = np.asarray(sum(fold.products for fold in folds))
     shared = (np.eye(size) + 1.0) * variance / (2 * size)
-    prior = Prior(shared, np.eye(features.dim), variance, _WIDE * square)
+    prior = EffectPrior(shared, np.eye(features.dim), variance, _WIDE * square)
     for _ in range(_STEPS):
         spread = np.asarray(np.linalg.inv(gram / prior.noise + prior.precision(features)), dtype=float)
         mean = spread @ products / prior.noise
@@ -218,7 +218,9 @@ def _with_floor(covariance: FloatArray) -> FloatArray:
     return np.asarray(covariance + floor * np.eye(len(covariance)))
 
 
-def _next_prior(prior: Prior, features: Features, mean: FloatArray, spread: FloatArray, *, noise: float) -> Prior:
+def _next_prior(
+    prior: EffectPrior, features: RegressionRows, mean: FloatArray, spread: FloatArray, *, noise: float
+) -> EffectPrior:
     """Return the maximum of the expected log likelihood: covariances of matrix-normal effects, P then Q."""
     shape, n = (features.size, features.n_items, features.dim), features.n_effects
     effects = mean[:n].reshape(shape)
@@ -227,4 +229,4 @@ def _next_prior(prior: Prior, features: Features, mean: FloatArray, spread: Floa
     positions = _with_floor(np.einsum("jcld,dc->jl", moments, np.linalg.inv(prior.parts)) / features.dim)
     parts = _with_floor(np.einsum("jcld,lj->cd", moments, np.linalg.inv(positions)) / features.size)
     scale = np.trace(parts) / features.dim
-    return Prior(positions * scale, parts / scale, noise, prior.level)
+    return EffectPrior(positions * scale, parts / scale, noise, prior.level)

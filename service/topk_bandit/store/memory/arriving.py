@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from topk_bandit.store.line_imports import Progress
+from topk_bandit.store.line_imports import ArrivalProgress
 from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrivals", "ArrivingBandit", "ArrivingStudy", "ImportParts", "progress_of", "repeated_parts"]
 
-_Progress = TypeVar("_Progress", bound=Progress)
+_Progress = TypeVar("_Progress", bound=ArrivalProgress)
 _Name = TypeVar("_Name")
 
 ImportParts = dict[tuple[str, int], tuple[str, "ImportOutcome"]]

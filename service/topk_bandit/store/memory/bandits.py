@@ -51,7 +51,7 @@ from topk_bandit.store.log import (
     ImportOutcome,
     ImportProgress,
     LogSlice,
-    Loss,
+    LostEvents,
     RecordOutcome,
     RecordStatus,
     Snapshot,
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
-    from topk_bandit.store.log import Correctable, ImportPart, Skip, Told
+    from topk_bandit.store.log import AppendedEvents, Correctable, ImportPart, Skip
 
 __all__ = ["MemoryStore"]
 
@@ -105,7 +105,7 @@ class _Bandit:
     imported_position: int = 0
     late_rewards: int = 0
     clamped_rewards: int = 0
-    lost: Loss = field(default_factory=lambda: Loss(0, 0))
+    lost: LostEvents = field(default_factory=lambda: LostEvents(0, 0))
     loss: tuple[int, int] = (0, 0)
     first_position: int = 1
     log_position: int = 0
@@ -139,7 +139,7 @@ class _Bandit:
             lost_rewards=self.lost.rewards,
         )
 
-    def tell(self, told: Told | None, *, after: int) -> None:
+    def tell(self, told: AppendedEvents | None, *, after: int) -> None:
         """Put what was appended after a position where it is wanted; None if nothing was."""
         events = tuple(self.events[after + 1 - self.first_position :])
         before, checksum = self.checksum_at(after) or "-", self.checksum_at(self.log_position)
@@ -277,7 +277,7 @@ def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
         imported_position=arrival.imported_position,
         late_rewards=arrival.late_rewards,
         clamped_rewards=arrival.clamped_rewards,
-        lost=Loss(arrival.lost_events, arrival.lost_rewards),
+        lost=LostEvents(arrival.lost_events, arrival.lost_rewards),
         first_position=arrival.first_position,
         log_position=arrival.position,
         events=arrived.events,
@@ -432,7 +432,7 @@ class MemoryStore(Store):
         *,
         incarnation: str,
         items_position: int,
-        told: Told | None = None,
+        told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
         bandit = self._bandit(name)
@@ -457,7 +457,12 @@ class MemoryStore(Store):
         return self._bandit(name).recall(request, recommendation_id)
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = (), *, told: Told | None = None
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        shown_slate: Sequence[str] = (),
+        *,
+        told: AppendedEvents | None = None,
     ) -> ActivationReceipt:
         """See `Store.activate`."""
         bandit = self._bandit(name)
@@ -494,7 +499,7 @@ class MemoryStore(Store):
         *,
         reward_id: str = "",
         final: bool = False,
-        told: Told | None = None,
+        told: AppendedEvents | None = None,
     ) -> RewardReceipt:
         """See `Store.record_reward`."""
         value = float(finite_text("value", value))
@@ -512,7 +517,7 @@ class MemoryStore(Store):
         return receipt
 
     async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None = None
+        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
     ) -> Sequence[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
         for reward in rewards:
@@ -520,7 +525,7 @@ class MemoryStore(Store):
         return [await self._attempt_reward(name, reward, told=told) for reward in rewards]
 
     async def _attempt_reward(
-        self, name: BanditName, reward: Reward, *, told: Told | None
+        self, name: BanditName, reward: Reward, *, told: AppendedEvents | None
     ) -> RewardReceipt | Exception:
         try:
             return await self.record_reward(
@@ -727,16 +732,16 @@ class MemoryStore(Store):
 
     async def note_loss(
         self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
-    ) -> Loss:
+    ) -> LostEvents:
         """See `Store.note_loss`."""
         bandit = self._bandit(name)
         if bandit.incarnation != incarnation:
             raise refusal("no_bandit", name)
         start = bandit.loss[1] if bandit.loss[0] == after else after
-        new = Loss(max(0, end - start), sum(position > start for position in rewards))
+        new = LostEvents(max(0, end - start), sum(position > start for position in rewards))
         if new.events:
             bandit.loss = (after, end)
-            bandit.lost = Loss(bandit.lost.events + new.events, bandit.lost.rewards + new.rewards)
+            bandit.lost = LostEvents(bandit.lost.events + new.events, bandit.lost.rewards + new.rewards)
         return new
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:

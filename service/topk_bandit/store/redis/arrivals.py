@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from topk_bandit.store.archive_lines import ArchivedImport
-from topk_bandit.store.line_imports import Progress
+from topk_bandit.store.line_imports import ArrivalProgress
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Incarnate, OfTenant
 from topk_bandit.store.redis.replies import checksum_of, fields_of, verify_reading
@@ -30,7 +30,7 @@ Write = tuple[str, str, tuple[bytes | str | int, ...]]
 
 _Name = TypeVar("_Name", bound=OfTenant)
 _Record = TypeVar("_Record", bound=Incarnate)
-_Progress = TypeVar("_Progress", bound=Progress)
+_Progress = TypeVar("_Progress", bound=ArrivalProgress)
 
 
 class Arrivals(Generic[_Name, _Progress, _Record]):

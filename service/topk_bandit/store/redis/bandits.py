@@ -48,7 +48,7 @@ from topk_bandit.store.log import (
     Expiry,
     ImportOutcome,
     ImportProgress,
-    Loss,
+    LostEvents,
     RecordOutcome,
     RecordStatus,
     Store,
@@ -72,7 +72,7 @@ from topk_bandit.store.redis.replies import (
     read_slice,
     read_texts,
 )
-from topk_bandit.store.redis.rewards import Rewards
+from topk_bandit.store.redis.rewards import RewardWriter
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.arriving import Arrival, Arrived, Arriving
     from topk_bandit.store.log import (
+        AppendedEvents,
         BanditRecord,
         Correctable,
         Holdings,
@@ -106,7 +107,6 @@ if TYPE_CHECKING:
         Snapshot,
         StoreReport,
         TextSlice,
-        Told,
     )
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.damage import Damage
@@ -146,7 +146,7 @@ class RedisStore(Store):
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
-        self._rewards = Rewards(self._bandits, self._keys, writer=writer)
+        self._rewards = RewardWriter(self._bandits, self._keys, writer=writer)
         self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
@@ -331,7 +331,7 @@ class RedisStore(Store):
         *,
         incarnation: str,
         items_position: int,
-        told: Told | None = None,
+        told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
         keys = self._keys.bandit(name)
@@ -369,7 +369,12 @@ class RedisStore(Store):
         return None if status == b"none" else read_recommendation(*details)
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str] = (), *, told: Told | None = None
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        shown_slate: Sequence[str] = (),
+        *,
+        told: AppendedEvents | None = None,
     ) -> ActivationReceipt:
         """See `Store.activate`."""
         keys = self._keys.bandit(name)
@@ -391,13 +396,13 @@ class RedisStore(Store):
         *,
         reward_id: str = "",
         final: bool = False,
-        told: Told | None = None,
+        told: AppendedEvents | None = None,
     ) -> RewardReceipt:
         """See `Store.record_reward`."""
         return await self._rewards.record(name, Reward(recommendation_id, value, reward_id, final), told=told)
 
     async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None = None
+        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
     ) -> Sequence[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
         return await self._rewards.record_all(name, rewards, told=told)
@@ -512,11 +517,11 @@ class RedisStore(Store):
 
     async def note_loss(
         self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
-    ) -> Loss:
+    ) -> LostEvents:
         """See `Store.note_loss`."""
         keys = self._keys.bandit(name)
         _, *counts = await self._bandits.ask(scripts.NOTE_LOSS, name, (keys.meta,), (incarnation, after, end, *rewards))
-        return Loss(*map(int, counts))
+        return LostEvents(*map(int, counts))
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none, and one that does not verify goes."""

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName, Reward
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.log import BanditRecord, Told
+    from topk_bandit.store.log import AppendedEvents, BanditRecord
     from topk_bandit.store.redis.aggregate import Aggregates
     from topk_bandit.store.redis.keys import KeySpace
 
-__all__ = ["REWARDS_AT_ONCE", "Rewards"]
+__all__ = ["REWARDS_AT_ONCE", "RewardWriter"]
 
 REWARDS_AT_ONCE = 100
 """How many are sent together."""
 
 
-class Rewards:
+class RewardWriter:
     """Where rewards are written.
 
     Parameters
@@ -46,7 +46,7 @@ class Rewards:
         self._keys = keys
         self._writer = writer
 
-    async def record(self, name: BanditName, reward: Reward, *, told: Told | None) -> RewardReceipt:
+    async def record(self, name: BanditName, reward: Reward, *, told: AppendedEvents | None) -> RewardReceipt:
         """See `Store.record_reward`."""
         reply, durability = await self._bandits.tell(
             scripts.RECORD_REWARD, name, self._list_keys(name), self._list_arguments(name, reward)
@@ -55,7 +55,7 @@ class Rewards:
         return _receipt(reply, durability)
 
     async def record_all(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: Told | None
+        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None
     ) -> list[RewardReceipt | Exception]:
         """See `Store.record_rewards`."""
         sent, outcomes = [self._list_arguments(name, reward) for reward in rewards], list[RewardReceipt | Exception]()
@@ -77,7 +77,7 @@ class Rewards:
         part: Sequence[Sequence[str | int]],
         missed: UnavailableError | None,
         *,
-        told: Told | None,
+        told: AppendedEvents | None,
     ) -> list[RewardReceipt | Exception]:
         """Write a part; where `missed` says that one before was waited for in vain, do not wait for this one too."""
         script, keys = scripts.RECORD_REWARD, self._list_keys(name)
@@ -116,7 +116,7 @@ def _receipt(reply: Sequence[Any], durability: Durability) -> RewardReceipt:
     return RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
 
 
-def _tell(reply: Any, told: Told | None) -> None:  # noqa: ANN401 - as replies are
+def _tell(reply: Any, told: AppendedEvents | None) -> None:  # noqa: ANN401 - as replies are
     """Put what a script has appended where it is wanted."""
     if told is not None:
         told.append(None if isinstance(reply, Exception) else read_appended(reply[2:]))
