@@ -36,7 +36,7 @@ def play(rng: np.random.Generator) -> list[float]:
         rewards.append(earned(slate, rng))
         posterior = posterior.observe(CONTEXT, slate, rewards[-1])
         # The service chooses scale and noise from the rewards; here the offset is enough.
-        posterior = posterior.rescaled(offset=posterior.best_offset, amplitude=1.0)
+        posterior = posterior.rescale(offset=posterior.best_offset, amplitude=1.0)
     return rewards
 
 

@@ -430,7 +430,7 @@ for number in range(120):
         state = state.closed(str(number - 1))
     elif number % 5 != 3:
         state = state.rewarded(str(number), context, ranking, reward=float(rng.normal()))
-State.restored(state.posterior.kernel, state.refit().checkpoint, limits=state.limits)
+State.restore(state.posterior.kernel, state.refit().checkpoint, limits=state.limits)
 """
 
 

@@ -91,7 +91,7 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
                 await shop.trade(40)
                 live = await worker.residents.follow(NAME)
                 state, tally = live.state, live.tally
-                posterior = state.posterior.rescaled(offset=1.0, amplitude=state.posterior.amplitude)
+                posterior = state.posterior.rescale(offset=1.0, amplitude=state.posterior.amplitude)
                 other = {
                     "log": replace(live, tally=replace(tally, explored=tally.explored + 1)),
                     "posterior": replace(live, state=replace(state, posterior=posterior)),

@@ -138,7 +138,7 @@ def test_the_kernel_comes_back_as_it_was_chosen() -> None:
         kernel = MODEL.state.posterior.kernel.with_shape(shape)
         posterior = replace(MODEL.state.posterior, kernel=kernel)
         checkpoint = replace(MODEL.state, posterior=posterior).checkpoint
-        state = State.restored(kernel, checkpoint, limits=LIMITS, leaving=MODEL.state.leaving)
+        state = State.restore(kernel, checkpoint, limits=LIMITS, leaving=MODEL.state.leaving)
         model = replace(MODEL, state=state)
         assert_same(decode_model(encode_model(model), limits=LIMITS), model)
 

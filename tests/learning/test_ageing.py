@@ -129,7 +129,7 @@ def test_a_restored_state_ages_as_the_one_it_was_taken_from() -> None:
     state = live(
         State.initial(KERNEL, context_dim=1, limits=Limits(rows=50), half_life=60.0), count=130, at=5.0, seed=6
     ).refit(140.0)
-    restored = State.restored(KERNEL, state.checkpoint, limits=state.limits, half_life=60.0)
+    restored = State.restore(KERNEL, state.checkpoint, limits=state.limits, half_life=60.0)
     for one in (restored, state.refit(140.0)):
         left, right = (live(each, count=70, at=141.0, seed=7) for each in (one, state))
         assert left.posterior.n_observations == right.posterior.n_observations

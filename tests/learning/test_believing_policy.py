@@ -57,7 +57,7 @@ def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, o
     for count in (2, 120):
         live = folded(initial(limits, of=of), happenings(1, count)).refit()
         prior_mean = live.posterior.prior_mean
-        restored = State.restored(KERNEL, live.checkpoint, limits=limits, prior_mean=prior_mean)
+        restored = State.restore(KERNEL, live.checkpoint, limits=limits, prior_mean=prior_mean)
         assert_same(restored, live)
         assert_same(live.refit(), live)
         for happening in happenings(2, 60, prefix="later-"):

@@ -70,7 +70,7 @@ def posterior_of(kind: ContentKind, *, count: int = 20, pending: int = 3) -> tup
     contexts, rankings = rng.normal(size=(pending, CONTEXT_DIM)), rankings_of(N_ITEMS - 2, SLATE_SIZE, pending, rng)
     posterior = fitted(kind, rows, n_items=N_ITEMS, noise_variance=NOISE).show(contexts, rankings)
     gp = DenseGp(kind, N_ITEMS, NOISE, *rows.rows, contexts, rankings, offset=0.4, amplitude=2.5)
-    return posterior.rescaled(offset=0.4, amplitude=2.5), gp
+    return posterior.rescale(offset=0.4, amplitude=2.5), gp
 
 
 @each_shape
@@ -223,7 +223,7 @@ def test_the_items_parts_have_the_covariance_that_slates_of_one_item_have(shape:
     kind = content_kind(shape, Z)
     data = sample(kind, np.random.default_rng(4), n_items=7, slate_size=1, context_dim=2, count=count)
     posterior = Posterior.prior(kind.make(N_ITEMS, 1), context_dim=2, noise_variance=NOISE)
-    posterior = posterior.observe(*data.rows).rescaled(offset=0.0, amplitude=1.7) if count else posterior
+    posterior = posterior.observe(*data.rows).rescale(offset=0.0, amplitude=1.7) if count else posterior
     draws = ItemDraws(posterior.at(CONTEXT, np.arange(N_ITEMS, dtype=np.int32)))
     u, v = posterior.kernel.item_weight[0], posterior.kernel.divergence[0]
     assert v == 0.0
@@ -390,7 +390,7 @@ def test_weights_follow_a_drawn_slope_through_the_content(count: int) -> None:
     posterior = posterior.observe(*drawn(kind, count).rows) if count else posterior
     items = np.array([0, 2, 5, 8], dtype=np.int32)
     at = [
-        posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=1.0).at(CONTEXT, items)
+        posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=1.0).at(CONTEXT, items)
         for slope in (0.3, 1.3)
     ]
     change = at[1].contraction.weights[:8] - at[0].contraction.weights[:8]
@@ -408,7 +408,7 @@ def test_without_features_nothing_changes() -> None:
 def test_a_restored_state_is_the_one_that_was_kept_to_the_bit(count: int) -> None:
     state = taught(initial(Z), count).refit()
     kernel = adaptive_kendall(N_ITEMS, SLATE_SIZE).with_item_features(Z)
-    restored = State.restored(kernel, state.checkpoint, limits=state.limits)
+    restored = State.restore(kernel, state.checkpoint, limits=state.limits)
     assert digest_state(restored) == digest_state(state)
     assert same(restored.predict(CONTEXT, SLATES), state.predict(CONTEXT, SLATES))
     assert decided(restored) == decided(state)
@@ -438,7 +438,7 @@ def test_items_that_were_shown_get_other_features_with_a_refit() -> None:
     rows, kernel = changed.posterior.observed_rows, changed.posterior.kernel
     expected = Posterior.fit(
         kernel, rows, changed.posterior.pending, noise_variance=changed.posterior.noise_variance
-    ).rescaled(offset=changed.posterior.offset, amplitude=changed.posterior.amplitude)
+    ).rescale(offset=changed.posterior.offset, amplitude=changed.posterior.amplitude)
     assert same(changed.posterior.predict(ASKED, SLATES), expected.predict(ASKED, SLATES))
     np.testing.assert_array_equal(kernel.content.features if kernel.content is not None else None, other)
 

@@ -25,7 +25,7 @@ def posterior_of(kind: Kind, slate_size: int, *, seed: int = 1, count: int = 40)
     rows = data.contexts, (data.rankings + 1).astype(np.int32), data.rewards
     kernel = kind.make(N_ITEMS, slate_size)
     posterior = Posterior.prior(kernel, context_dim=2, noise_variance=0.1).observe(*rows)
-    return posterior.show(rows[0][:5], rows[1][::-1][:5]).rescaled(offset=0.4, amplitude=1.7)
+    return posterior.show(rows[0][:5], rows[1][::-1][:5]).rescale(offset=0.4, amplitude=1.7)
 
 
 CASES = [(kind, k) for kind in KINDS for k in (2, 3, 5)] + [(CK, 1), (WCK, 1), (WCK, len(ITEMS))]

@@ -30,7 +30,7 @@ def nudged(value: Any) -> Any:  # noqa: ANN401 - whatever a state is made of
 
 def test_the_same_happenings_have_the_same_digest() -> None:
     assert digest_state(folded(initial(LIMITS), happenings(1, 300)).refit()) == digest_state(STATE)
-    assert digest_state(State.restored(KERNEL, STATE.checkpoint, limits=LIMITS)) == digest_state(STATE)
+    assert digest_state(State.restore(KERNEL, STATE.checkpoint, limits=LIMITS)) == digest_state(STATE)
 
 
 def test_every_bit_counts() -> None:

@@ -27,7 +27,7 @@ def draws_of(kind: Kind, *, seed: int = 0, count: int = 20, amplitude: float = 1
     data = sample(
         kind, np.random.default_rng(seed), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=CONTEXT_DIM, count=count
     )
-    posterior = fitted(kind, data, n_items=N_ITEMS, noise_variance=NOISE).rescaled(offset=0.4, amplitude=amplitude)
+    posterior = fitted(kind, data, n_items=N_ITEMS, noise_variance=NOISE).rescale(offset=0.4, amplitude=amplitude)
     dense = DenseGp(kind, N_ITEMS, NOISE, *data.rows, offset=0.4, amplitude=amplitude)
     return ItemDraws(posterior.at(CONTEXT, ITEMS)), dense
 

@@ -104,7 +104,7 @@ class Explicit:
 
 
 def kernel_of(shape: Shape, n_items: int = N_ITEMS) -> KendallKernel:
-    return adaptive_kendall(n_items, SLATE_SIZE, shape).uncentred()
+    return adaptive_kendall(n_items, SLATE_SIZE, shape).uncentre()
 
 
 def random_parts(seed: int, items: list[int], *, dim: int = CONTEXT_DIM) -> ItemParts:
@@ -175,7 +175,7 @@ def posterior_of(shape: Shape, *, pending: int = 0) -> tuple[Posterior, Dense]:
     kernel, parts, (contexts, rankings, rewards) = kernel_of(shape), random_parts(1, [0, 1, 3, 4, 6, 7]), rows_of(2, 9)
     rows = replace(ObservedRows.of(Observations(contexts, rankings, rewards)), parts=parts)
     posterior = Posterior.fit(kernel, rows, NO_PENDING, noise_variance=NOISE)
-    posterior = posterior.rescaled(offset=OFFSET, amplitude=AMPLITUDE)
+    posterior = posterior.rescale(offset=OFFSET, amplitude=AMPLITUDE)
     if pending:
         shown = rows_of(3, pending)
         posterior = posterior.show(*shown[:2])
@@ -196,7 +196,7 @@ def test_without_the_sum_over_all_items_their_parts_are_independent(shape: Shape
     shown[:, 0] = 1.0
     rest = features - shown @ thetas
     np.testing.assert_allclose(rest @ thetas.T, 0.0, atol=1e-12, err_msg="the rest knows of the parts")
-    assert kernel.uncentred() is kernel
+    assert kernel.uncentre() is kernel
     assert kernel.with_shape(SHAPES[0]).total == 0.0
 
 
@@ -511,12 +511,12 @@ def grown() -> State:
 def test_a_checkpoint_has_it_all(grown: State) -> None:
     state = grown.refit()
     kernel = adaptive_kendall(LARGE, SLATE_SIZE)
-    assert digest_state(State.restored(kernel, state.checkpoint, limits=ROOM)) == digest_state(state)
+    assert digest_state(State.restore(kernel, state.checkpoint, limits=ROOM)) == digest_state(state)
     parts = state.checkpoint.observed_rows.parts
     assert parts is not None
     other = replace(parts, shifts=np.nextafter(parts.shifts, np.inf))
     changed = replace(state.checkpoint, observed_rows=replace(state.checkpoint.observed_rows, parts=other))
-    assert digest_state(State.restored(kernel, changed, limits=ROOM)) != digest_state(state)
+    assert digest_state(State.restore(kernel, changed, limits=ROOM)) != digest_state(state)
 
 
 def test_items_that_are_gone_are_forgotten(grown: State) -> None:

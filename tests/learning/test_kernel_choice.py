@@ -354,7 +354,7 @@ def test_the_prior_mean_is_that_of_the_kernel_that_was_chosen(of: str) -> None:
 def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, of: str) -> None:
     live = played(of, limits)
     assert live.checkpoint.shape != Shape()
-    restored = State.restored(KERNEL, live.checkpoint, limits=limits, prior_mean=live.posterior.prior_mean)
+    restored = State.restore(KERNEL, live.checkpoint, limits=limits, prior_mean=live.posterior.prior_mean)
     assert_same(restored, live)
     assert_same(live.refit(), live)
     for happening in happenings(15, 120, prefix="later-"):

@@ -109,7 +109,7 @@ def test_a_restored_state_does_not_depend_on_layouts(data: st.DataObject, seed: 
         prior_mean = PriorMean.restore(
             KERNEL, lying(prior_mean.constants), lying(prior_mean.slopes), lying(prior_mean.row_of)
         )
-    restored = State.restored(KERNEL, other, limits=LIMITS, prior_mean=prior_mean)
+    restored = State.restore(KERNEL, other, limits=LIMITS, prior_mean=prior_mean)
     assert digest_state(restored) == digest_state(state)
     later = happenings(9, 60, prefix="later-", context_dim=context_dim)
     assert digest_state(folded(restored, later)) == digest_state(folded(state, later))

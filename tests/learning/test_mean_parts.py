@@ -38,7 +38,7 @@ def posterior_of(kind: Kind, rng: np.random.Generator, prior_mean: PriorMean | N
     )
     told = empty.observe(contexts[:N_ROWS], rankings[:N_ROWS], rng.normal(3.0, 2.0, size=N_ROWS))
     shown = told.show(contexts[N_ROWS:], rankings[N_ROWS:])
-    return shown.rescaled(offset=2.5, amplitude=1.7, slope=0.0 if prior_mean is None else 0.8)
+    return shown.rescale(offset=2.5, amplitude=1.7, slope=0.0 if prior_mean is None else 0.8)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

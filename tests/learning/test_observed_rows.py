@@ -73,7 +73,7 @@ def fit(kernel: KendallKernel, observed_rows: ObservedRows, pending: PendingSlat
 
 def scaled(posterior: Posterior) -> Posterior:
     offset = posterior.best_offset
-    return posterior.rescaled(offset=offset, amplitude=posterior.whitened_square(offset) / posterior.n_observations)
+    return posterior.rescale(offset=offset, amplitude=posterior.whitened_square(offset) / posterior.n_observations)
 
 
 def dense(kind: Kind, data: Sample, pending: PendingSlates | None = None) -> DenseGp:

@@ -89,7 +89,7 @@ def test_slates_that_were_closed_leave_no_trace_in_a_refit() -> None:
 @pytest.mark.parametrize("limits", LIMITS)
 def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits) -> None:
     live = folded(initial(limits), happenings(1, 120)).refit()
-    restored = State.restored(KERNEL, live.checkpoint, limits=limits)
+    restored = State.restore(KERNEL, live.checkpoint, limits=limits)
     assert_same(restored, live)
     for happening in happenings(2, 120, prefix="later-"):
         live, restored = happening.fold(live), happening.fold(restored)
@@ -98,7 +98,7 @@ def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits) -
 
 def test_a_restored_empty_state_is_the_initial_one() -> None:
     start = initial()
-    assert_same(State.restored(KERNEL, start.checkpoint, limits=Limits()), start)
+    assert_same(State.restore(KERNEL, start.checkpoint, limits=Limits()), start)
     assert_same(start.refit(), start)
 
 
@@ -285,5 +285,5 @@ def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> No
     assert (after.observations, after.since_refit) == (before.observations, 0)
     means = [state.predict(ASK_CONTEXT, EVERYTHING).mean for state in (before, after)]
     assert np.corrcoef(*means)[0, 1] > 0.97
-    restored = State.restored(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE), after.checkpoint, limits=Limits())
+    restored = State.restore(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE), after.checkpoint, limits=Limits())
     assert_same(restored, after)

@@ -251,7 +251,7 @@ def test_forgetting_only_widens_the_variance(kind: Kind) -> None:
 def test_offset_and_amplitude_are_those_of_centred_rewards_and_a_scaled_kernel(kind: Kind) -> None:
     data, waiting = draw(kind, 2, count=60), draw(kind, 3, count=8)
     posterior = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings)
-    scaled = posterior.rescaled(offset=1.7, amplitude=2.5)
+    scaled = posterior.rescale(offset=1.7, amplitude=2.5)
     expected = replace(dense(kind, data, waiting), offset=1.7, amplitude=2.5)
     assert_close(scaled.predict(question(2), TO_ASK), expected.predict(question(2), TO_ASK), atol=1e-8)
     # s^2 (K + r I) is the covariance; by hand, so that the oracle's own scaling is checked too.
@@ -265,7 +265,7 @@ def test_scale_survives_what_happens_next() -> None:
     data, more = draw(WCK, 2, count=60), draw(WCK, 3, count=8)
     together = joined(data, more)
     expected = replace(dense(WCK, together), offset=-0.6, amplitude=0.3).predict(question(2), TO_ASK)
-    scaled = empty(WCK).observe(*data.rows).rescaled(offset=-0.6, amplitude=0.3)
+    scaled = empty(WCK).observe(*data.rows).rescale(offset=-0.6, amplitude=0.3)
     assert_close(scaled.observe(*more.rows).predict(question(2), TO_ASK), expected, atol=1e-8)
     pending = scaled.show(more.contexts, more.rankings)
     for reward in more.rewards.tolist():
@@ -274,7 +274,7 @@ def test_scale_survives_what_happens_next() -> None:
     refit = pending.refit(newest_rows(pending, 68), noise_variance=0.1)
     assert (refit.offset, refit.amplitude) == (-0.6, 0.3)
     assert_close(refit.predict(question(2), TO_ASK), expected, atol=1e-8)
-    assert same(scaled.rescaled(offset=0.0, amplitude=1.0).predict(question(2), TO_ASK),
+    assert same(scaled.rescale(offset=0.0, amplitude=1.0).predict(question(2), TO_ASK),
                 empty(WCK).observe(*data.rows).predict(question(2), TO_ASK))  # fmt: skip
 
 
@@ -282,7 +282,7 @@ def test_scale_survives_what_happens_next() -> None:
 def test_likelihood_sums_agree_with_the_dense_process(kind: Kind) -> None:
     data, waiting = draw(kind, 2, count=60), draw(kind, 3, count=8)
     expected = dense(kind, data)
-    grown = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings).rescaled(offset=3.0, amplitude=2.0)
+    grown = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings).rescale(offset=3.0, amplitude=2.0)
     for posterior in (grown, grown.refit(newest_rows(grown, 60), noise_variance=0.1)):
         assert posterior.best_offset == pytest.approx(expected.best_offset, abs=1e-8)
         for offset in (0.0, -1.3, expected.best_offset):

@@ -73,7 +73,7 @@ def test_every_ancestor_keeps_its_answers_to_the_bit(kind: Kind) -> None:
         posterior = remember(posterior.show(data.contexts[:6], data.rankings[::-1][:6]))
         posterior = remember(posterior.reward(3, 1.5))
         posterior = remember(posterior.discard(2))
-        posterior = remember(posterior.rescaled(offset=float(seed), amplitude=1.0 + seed))
+        posterior = remember(posterior.rescale(offset=float(seed), amplitude=1.0 + seed))
     remember(posterior.refit(newest_rows(posterior, 50), noise_variance=0.2))
     assert posterior.n_rows > 256
     for ancestor, before in history:

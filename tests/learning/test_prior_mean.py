@@ -45,7 +45,7 @@ def believing(kind: Kind, utilities: Utilities, *, context_dim: int) -> Posterio
 
 
 def scaled(posterior: Posterior) -> Posterior:
-    return posterior.rescaled(offset=OFFSET, slope=SLOPE, amplitude=AMPLITUDE)
+    return posterior.rescale(offset=OFFSET, slope=SLOPE, amplitude=AMPLITUDE)
 
 
 def dense(kind: Kind, data: Sample, utilities: Utilities, pending: PendingSlates | None = None) -> Believer:
@@ -179,7 +179,7 @@ def test_a_prior_mean_that_comes_later_is_as_if_it_had_been_there(kind: Kind, ca
     )
     for one, other in zip(after.centred_products, unfolded.centred_products, strict=True):
         assert one == pytest.approx(other, rel=1e-6, abs=1e-6)
-    without = after.with_prior_mean(None, noise_variance=NOISE).rescaled(offset=OFFSET, amplitude=AMPLITUDE)
+    without = after.with_prior_mean(None, noise_variance=NOISE).rescale(offset=OFFSET, amplitude=AMPLITUDE)
     constant = dense(kind, data, utilities).gp.predict(question(c), TO_ASK)
     assert_close(without.predict(question(c), TO_ASK), constant, atol=1e-6)
 
@@ -218,7 +218,7 @@ def test_what_an_item_adds_to_the_mean_counts_its_utility(kind: Kind) -> None:
     data = repeating(kind, 16, count=25, context_dim=2)
     plain = Posterior.prior(kind.make(N_ITEMS, SLATE_SIZE), context_dim=2, noise_variance=NOISE)
     h = utilities.h(kind, data.contexts, data.rankings)
-    rest = plain.observe(data.contexts, data.rankings, data.rewards - SLOPE * h).rescaled(offset=OFFSET, amplitude=1.0)
+    rest = plain.observe(data.contexts, data.rankings, data.rewards - SLOPE * h).rescale(offset=OFFSET, amplitude=1.0)
     every = np.arange(N_ITEMS)
     added = scaled(posterior.observe(*data.rows)).item_means(context, every) - rest.item_means(context, every)
     of_items = utilities.prior_mean(kind, SLATE_SIZE)
@@ -236,7 +236,7 @@ def test_the_weights_of_the_slope_are_what_another_slope_changes_in_a_contractio
     for context in (question(2), 3.0 * question(2)):
         weights = posterior.weights_of_slope(context, items)
         low, high = (
-            posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=AMPLITUDE).at(context, items)
+            posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=AMPLITUDE).at(context, items)
             for slope in (-0.5, 1.5)
         )
         difference = (high.contraction.weights - low.contraction.weights)[: 2 * len(items)]

@@ -33,7 +33,7 @@ def posterior_of(kind: Kind, *, count: int = 9, pending: int = 3, seed: int = 0)
     rows = sample(kind, rng, n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=CONTEXT_DIM, count=count)
     contexts, rankings = rng.normal(size=(pending, CONTEXT_DIM)), rankings_of(N_ITEMS, SLATE_SIZE, pending, rng)
     start = Posterior.prior(kind.make(N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, noise_variance=NOISE)
-    posterior = start.observe(*rows.rows).show(contexts, rankings).rescaled(offset=0.4, amplitude=2.5)
+    posterior = start.observe(*rows.rows).show(contexts, rankings).rescale(offset=0.4, amplitude=2.5)
     gp = DenseGp(kind, N_ITEMS, NOISE, *rows.rows, contexts, rankings, offset=0.4, amplitude=2.5)
     return posterior, gp
 
@@ -99,7 +99,7 @@ def test_a_prior_mean_moves_draws_by_itself(of: str) -> None:
     kernel, rows = WCK.make(N_ITEMS, SLATE_SIZE), rankings_of(N_ITEMS, SLATE_SIZE, 8, rng)
     start = Posterior.prior(kernel, context_dim=CONTEXT_DIM, noise_variance=NOISE, prior_mean=believed)
     posterior = start.observe(rng.normal(size=(8, CONTEXT_DIM)), rows, rng.normal(size=8))
-    posterior = posterior.rescaled(offset=-0.3, amplitude=1.7, slope=0.8)
+    posterior = posterior.rescale(offset=-0.3, amplitude=1.7, slope=0.8)
     moments = posterior.predict(CONTEXT, SLATES)
     constant, matrix = affine(posterior)
     np.testing.assert_allclose(constant, moments.mean, atol=1e-10)

@@ -138,7 +138,7 @@ class PosteriorMachine(RuleBasedStateMachine):
 
     @rule(target=twins, twin=twins, offset=REWARDS, amplitude=st.floats(0.1, 9.0))
     def rescale(self, twin: Twin, offset: float, amplitude: float) -> Twin:
-        return self.keep(replace(twin, posterior=twin.posterior.rescaled(offset=offset, amplitude=amplitude)))
+        return self.keep(replace(twin, posterior=twin.posterior.rescale(offset=offset, amplitude=amplitude)))
 
     def teardown(self) -> None:
         for posterior, before in self.remembered:

@@ -196,7 +196,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         settings=settings,
         items=items,
         prior_items=prior_items,
-        state=State.restored(
+        state=State.restore(
             kernel,
             checkpoint,
             limits=limits,

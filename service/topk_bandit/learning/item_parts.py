@@ -2,7 +2,7 @@
 
 With g = u + v / n (`kendall`), the kernel is that of independent parts of the items, of what a context does to all
 slates, and of a rest that knows nothing of these, once the sum over all items is not taken off
-(`KendallKernel.uncentred`)::
+(`KendallKernel.uncentre`)::
 
     f(c, pi) = sum_p g_p c.theta_{pi_p} + c.theta_all + rest
     theta_i ~ N(0, kappa_0 I), kappa_0 = n scale        theta_all ~ N(0, kappa I)

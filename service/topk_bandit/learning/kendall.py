@@ -149,10 +149,10 @@ class KendallKernel:
     def with_shape(self, shape: Shape) -> KendallKernel:
         """Return the kernel of the adaptive family for the same rankings and features with this shape."""
         kernel = adaptive_kendall(self.n_items, self.slate_size, shape)
-        kernel = kernel if self.centred else kernel.uncentred()
+        kernel = kernel if self.centred else kernel.uncentre()
         return kernel if self.content is None else _with_content(kernel, self.content.features)
 
-    def uncentred(self) -> KendallKernel:
+    def uncentre(self) -> KendallKernel:
         """Return this kernel with parts of the items that are independent of each other."""
         if not self.centred:
             return self

@@ -279,7 +279,7 @@ class State:
         return cls(_rescale(posterior), limits, shared=shared, half_life=half_life, usual_contexts=usual_contexts)
 
     @classmethod
-    def restored(
+    def restore(
         cls,
         kernel: KendallKernel,
         checkpoint: Checkpoint,
@@ -301,7 +301,7 @@ class State:
             Of the state, made for its kernel.
         """
         kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
-        kernel = kernel if checkpoint.observed_rows.parts is None else kernel.uncentred()
+        kernel = kernel if checkpoint.observed_rows.parts is None else kernel.uncentre()
         posterior = Posterior.fit(
             kernel,
             checkpoint.observed_rows,
@@ -611,7 +611,7 @@ class State:
     def _condense(self, kernel: KendallKernel, rows: ObservedRows) -> tuple[KendallKernel, ObservedRows]:
         """Return as few rows as there is room for; with an uncentred kernel, if items are told of beside them."""
         if outgrows(kernel, rows, most_rows=self.limits.rows):
-            kernel, rows = kernel.uncentred(), rows.with_parts()
+            kernel, rows = kernel.uncentre(), rows.with_parts()
         # What items' features say is learned by the rows, of whatever items.
         most_items = 0 if kernel.counted_content else self.limits.most_items(rows.contexts.shape[1])
         rows = condense(
@@ -667,7 +667,7 @@ class State:
         """
         posterior, prior_mean, shape = self.posterior, self.posterior.prior_mean, self.posterior.kernel.shape
         kernel = kernel if shape is None else kernel.with_shape(shape)
-        kernel = kernel if posterior.kernel.centred else kernel.uncentred()
+        kernel = kernel if posterior.kernel.centred else kernel.uncentre()
         if (content := posterior.kernel.content) is not None:
             # Places without an item have no features.
             more = kernel.n_items - len(content.features)
@@ -818,12 +818,12 @@ def _rescale(posterior: Posterior) -> Posterior:
     square = posterior.whitened_square(offset)
     varied = posterior.rewards_vary and square > 0.0
     if prior is None:
-        return posterior.rescaled(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
+        return posterior.rescale(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
     best = scaling(posterior.centred_products, prior, amplitude=None if varied else 1.0)
     amplitude, slope = float(best.amplitude), float(best.slope)
     if posterior.has_item_parts:
         slope = float(scaling(posterior.slope_products, prior, amplitude=amplitude).slope)
-    return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=amplitude)
+    return posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=amplitude)
 
 
 def _slope_prior(prior_mean: PriorMean | None, rows: ObservedRows | Posterior) -> SlopePrior | None:
@@ -1032,7 +1032,7 @@ def _with_slope_drawn(state: State, eligible: NDArray[np.int32]) -> Posterior:
         return posterior
     drawn = float(_rng_of(state, eligible, _OF_SLOPE).standard_normal())
     slope = posterior.slope + SLOPE_DRAW_WIDTH * _spread_of_slope(posterior) * drawn
-    return posterior.rescaled(offset=posterior.offset_at(slope), slope=slope, amplitude=posterior.amplitude)
+    return posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=posterior.amplitude)
 
 
 def _with_means_of(

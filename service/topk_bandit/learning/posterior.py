@@ -469,7 +469,7 @@ class Posterior:
         whitened, _ = _rotate_rows(old.whitened, others, rotations, gone=old.size - 1)
         return replace(self, _pending=old.without(chosen, factor[:-1, :-1], whitened))
 
-    def rescaled(self, *, offset: float, amplitude: float, slope: float = 0.0) -> Posterior:
+    def rescale(self, *, offset: float, amplitude: float, slope: float = 0.0) -> Posterior:
         """Return this posterior with its rewards centred on b + s h and its kernel scaled by `amplitude`."""
         if not (math.isfinite(offset + slope) and math.isfinite(amplitude) and amplitude > 0.0):
             raise InvalidArgumentError("amplitude", f"expected a positive number and a finite offset, got {amplitude}")
@@ -494,7 +494,7 @@ class Posterior:
             prior_mean = prior_mean.with_kernel(kernel)
         pending = self.pending if pending is None else pending
         fitted = Posterior.fit(kernel, observed_rows, pending, noise_variance=noise_variance, prior_mean=prior_mean)
-        return fitted.rescaled(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
+        return fitted.rescale(offset=self.offset, amplitude=self.amplitude, slope=self.slope)
 
     def with_prior_mean(self, prior_mean: PriorMean | None, *, noise_variance: float) -> Posterior:
         """Return `fit` of the same rows under another prior mean, or none: O(N^3)."""

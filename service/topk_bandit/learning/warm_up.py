@@ -81,4 +81,4 @@ def _use_everything() -> None:
         if number % 4 == 3:
             state = state.closed(f"r{number - 1}")
         state = state.rewarded(f"r{number - number % 2}", context, ranking, reward=float(rng.normal()))
-    State.restored(kernel, state.refit().checkpoint, limits=limits)
+    State.restore(kernel, state.refit().checkpoint, limits=limits)

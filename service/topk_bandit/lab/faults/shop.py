@@ -148,7 +148,7 @@ class Shop:
         """Begin something that ends by itself."""
         task = asyncio.get_running_loop().create_task(call)
         self._calls[task] = None
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._end_call)
 
     @property
     def n_calls(self) -> int:
@@ -393,7 +393,7 @@ class Shop:
             return Told.ANSWER, task.result(), ""
         return (Told.UNAVAILABLE if isinstance(error, UnavailableError) else Told.REFUSED), None, word_of(error)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_call(self, task: asyncio.Task[None]) -> None:
         del self._calls[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             self.ledger.surprises.append(f"the simulation itself failed: {type(error).__name__}: {error}")
