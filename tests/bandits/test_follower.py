@@ -238,6 +238,22 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
         run(stores, scenario)
 
 
+def test_a_log_without_its_beginning_breaks_a_follower_that_loads_it() -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            await Shop(worker, stores, np.random.default_rng(1)).create()
+            with walking(store) as walker, server.client() as client:
+                client.xdel(log_key, client.xrange(log_key, count=1)[0][0])
+                with pytest.raises(CorruptDataError, match="the log has a gap after position 1"):
+                    await walker.load()
+                assert (walker.walk, walker.model, walker.hooks.failed_folds) == (["loading", "broken"], None, 1)
+
+    with running_server(valkey_binary()) as server:
+        stores = RedisStores(server.url)
+        log_key = KeySpace(stores.prefix).bandit(NAME).log
+        run(stores, scenario)
+
+
 @pytest.mark.slow
 def test_what_is_learned_is_told_and_how_far_the_newest_snapshot_is_behind(stores: Stores) -> None:
     async def scenario(store: Store) -> None:

@@ -198,6 +198,21 @@ def test_bandits_of_other_sizes_are_not_compared_slate_by_slate(
     assert "predictions can't be compared: the bandits have other sizes" in capsys.readouterr().out
 
 
+def test_an_event_that_names_an_unknown_item_is_told_with_its_file_and_position(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = traded.dump(tmp_path / "log.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    place = next(n for n, line in enumerate(lines) if '"recommended"' in line)
+    item = re.search(r'"slate":\["([^"]+)"', lines[place])
+    assert item is not None
+    lines[place] = lines[place].replace(f'"slate":["{item[1]}"', '"slate":["nobody"')
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert main(["log", "replay", str(file)]) == 1
+    position = json.loads(lines[place])["position"]
+    assert f"log.jsonl: event {position} can't be folded: the log names the item 'nobody'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -208,7 +223,8 @@ def test_bandits_of_other_sizes_are_not_compared_slate_by_slate(
         (["replay", "/nowhere"], "/nowhere can't be read"),
         (["replay", "EMPTY"], "line 1: not JSON"),
         (["replay", "TORN"], "line 3: not JSON"),
-        (["replay", "MIDDLE"], "a log begins with "),
+        (["replay", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
+        (["diff", "MIDDLE", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
     ],
 )
 def test_what_cannot_be_used_is_named(

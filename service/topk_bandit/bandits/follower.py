@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 EVENTS_PER_READ = 512
 SHORT_TAIL = 64
-"""So many events after a snapshot are folded before the model is used; of a longer tail none is."""
+"""So many events after a snapshot are folded before the model is used; with a longer tail it is used as it is."""
 
 
 class FollowerState(Enum):
@@ -77,14 +77,16 @@ class Follower:
                                      snapshot and long tail
 
         loading, current, lagging  ->  broken           an event can't be read or folded: logged and counted
-        broken                     ->  current, lagging  it can be after all; tried again at each look
+        broken                     ->  current, lagging  it can be after all, at one of the next looks, or another
+                                                         worker could fold it and saved a snapshot
         any                        ->  resting, absent  not used for long, or others need the memory
-        any                        ->  absent           there is no such bandit, or nothing to load it from
+        any                        ->  absent           there is no such bandit, nothing to load it from, or the end
 
-    A model is published (`model`) while current, lagging and broken; a broken follower keeps the last model that could
-    be folded. A log that is not the one that was followed, as after a failover, is loaded anew while the old model
-    lags. Resting and absent followers are never used again: a bandit that is asked for again gets a new one. One task
-    at a time may `load` or `follow`; everything may be read at any time.
+    Without a snapshot the whole log is folded, page by page: the model lags until it is at the end. A model is
+    published (`model`) while current and lagging; a broken follower keeps the last one that could be folded, if there
+    was one. A log that is not the one that was followed, as after a failover, is loaded anew while the old model lags.
+    Resting and absent followers are never used again: a bandit that is asked for again gets a new one, which is
+    loading. One task at a time may `load` or `follow`; everything may be read at any time.
 
     Parameters
     ----------
@@ -146,12 +148,12 @@ class Follower:
         return _now() <= self._announce_at + self._announce_seconds
 
     async def load(self) -> Model:
-        """Return a model soon, and publish it: at the log's end if that is near, else the newest snapshot's.
+        """Return a model soon, and publish it: at the log's end if that is near or no snapshot fits, else the newest's.
 
         It knows all changes of items that the store knew when it was asked. The errors are those of `follow`; an event
         that can't be folded is one only if that leaves no such model.
         """
-        model, part = await self._restore(limit=SHORT_TAIL + 1)
+        model, part = await self._restore_or_break(limit=SHORT_TAIL + 1)
         self._report_lag(model, part)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
             model = await self._fold_as_far_as_possible(model, part)
@@ -225,10 +227,10 @@ class Follower:
         self._hooks.fold_failed(str(self.name))
 
     def _publish(self, model: Model, *, log_position: int) -> None:
-        goes_on, self.model = model is not self.model, model
+        is_new, self.model = model is not self.model, model
         if model.version >= log_position:
             self._enter(FollowerState.CURRENT)
-        elif goes_on or self.state is not FollowerState.BROKEN:
+        elif is_new or self.state is not FollowerState.BROKEN:
             self._enter(FollowerState.LAGGING)
 
     async def _fold_as_far_as_possible(self, model: Model | None, part: LogSlice) -> Model:
@@ -290,6 +292,14 @@ class Follower:
         """Return a model and the next slice of its log; no model if the slice begins the log."""
         try:
             return await self._read_after_model() or await self._restore(limit=EVENTS_PER_READ)
+        except CorruptDataError:
+            self._break()
+            raise
+
+    async def _restore_or_break(self, *, limit: int) -> tuple[Model | None, LogSlice]:
+        """Return what `_restore` does; what it can't read breaks the follower."""
+        try:
+            return await self._restore(limit=limit)
         except CorruptDataError:
             self._break()
             raise

@@ -221,14 +221,12 @@ def half_life_of(settings: BanditSettings) -> float:
 
 @contextmanager
 def _folding(logged: LoggedEvent) -> Iterator[None]:
-    """Raise `CorruptDataError` for an event that the learner refuses.
+    """Raise `CorruptDataError`, with its position, for an event that can't follow or that the learner refuses.
 
     Who wrote it was answered long ago, and whoever has the log folded now is told of no field of theirs.
     """
     try:
         yield
-    except CorruptDataError:
-        raise
     except TopkBanditError as error:
         raise CorruptDataError(f"event {logged.position} can't be folded: {error}") from error
 
@@ -294,7 +292,7 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
 
 def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
-        raise CorruptDataError(f"event {logged.position} can't follow event {model.version}")
+        raise CorruptDataError(f"it can't follow event {model.version}")
     after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
     if model.history.ends_before(logged.at_ms):
         after = replace(after, history=model.history.begin(logged.at_ms, model.totals))

@@ -150,7 +150,7 @@ def test_an_answer_that_is_wrong_leaves_what_was_written(tmp_path: Path, capsys:
     (tmp_path / "preferences.csv").write_text("of yesterday", encoding="utf-8")
     answers = save(tmp_path / "answers.csv", [["first", "second"], ["item-1", "item-1"]])
     assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 1
-    assert "answers.csv, line 2: an item occurs twice" in capsys.readouterr().err
+    assert "answers.csv, line 2: item 'item-1' occurs twice" in capsys.readouterr().err
     assert (tmp_path / "preferences.csv").read_text(encoding="utf-8") == "of yesterday"
 
 

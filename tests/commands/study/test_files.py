@@ -96,7 +96,7 @@ def test_answers_are_read_best_first(tmp_path: Path, items: Described, queries: 
     ("text", "problem"),
     [
         ("first,second\ntea,milk\n", "line 2: there is no item 'milk'"),
-        ("first,second\ntea,cocoa\ntea,tea\n", "line 3: an item occurs twice"),
+        ("first,second\ntea,cocoa\ntea,tea\n", "line 3: item 'tea' occurs twice"),
         ("first,second\ntea,\n", "line 2: expected at least 2 items, got 1"),
         ("query,first\nwinter,tea\n", "first column: 'query' needs a file of queries"),
     ],

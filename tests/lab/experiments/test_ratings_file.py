@@ -160,6 +160,8 @@ def test_a_folder_or_an_archive_holds_one_file_of_ratings(tmp_path: Path) -> Non
 def test_what_can_not_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"u\.data can't be read: No such file"):
         load(tmp_path / "u.data")
+    with pytest.raises(ConfigurationError, match=r"nowhere can't be read: No such file"):
+        load(tmp_path / "nowhere")
     with pytest.raises(InvalidArgumentError, match=r"ml\.zip is no archive"):
         load(written(tmp_path, "ml.zip", "no"))
     with pytest.raises(InvalidArgumentError, match=r"ending in \.data, \.dat, \.csv, \.zip, got 'u\.txt'"):

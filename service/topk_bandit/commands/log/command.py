@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
@@ -13,7 +13,7 @@ from topk_bandit.commands.log import dumps, models, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.embedded import reach_store
@@ -21,8 +21,10 @@ from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
+    from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.learning.policy import Limits
@@ -54,7 +56,8 @@ def dump(given: argparse.Namespace) -> int:
 def replay(given: argparse.Namespace) -> int:
     """Print what the model of a log is; return 0."""
     limits, log = _limits(given), dumps.read_file(given.log)
-    model = models.replay_dump(log, limits=limits, last=given.last)
+    with _naming(given.log):
+        model = models.replay_dump(log, limits=limits, last=given.last)
     began = "event 1" if log.snapshot is None else f"the snapshot at {log.snapshot.position}"
     agreed = models.snapshot_agrees(log, limits=limits)
     told = {"bandit": log.bandit, "replayed from": f"{began}, {agreed}" if agreed else began, **models.describe(model)}
@@ -64,10 +67,14 @@ def replay(given: argparse.Namespace) -> int:
 
 def diff(given: argparse.Namespace) -> int:
     """Print how two logs and their models differ; return 0 when they do not, else 1."""
-    limits, (one, other) = _limits(given), [dumps.read_file(path) for path in given.logs]
+    one, other = (dumps.read_file(path) for path in given.logs)
     ends = _last(one), _last(other)
     last = min(ends) if given.last is None else given.last
-    found = [*_differing_events(one, other, last=last), *_differing_parts(one, other, limits=limits, last=last)]
+    replayed = []
+    for path, log in zip(given.logs, (one, other), strict=True):
+        with _naming(path):
+            replayed.append(models.replay_dump(log, limits=_limits(given), last=last))
+    found = [*_differing_events(one, other, last=last), *_differing_parts(*replayed)]
     if given.last is None and ends[0] != ends[1]:
         found.append(f"one log ends at {ends[0]}, the other at {ends[1]}")
     print_lines(found or [f"no difference up to {last}"], sys.stdout)
@@ -78,8 +85,19 @@ def evaluate(given: argparse.Namespace) -> int:
     """Print what other policies would have earned on a log's requests; return 0."""
     log = dumps.read_file(given.log)
     fixed = [tuple(text.split(",")) for text in given.slates]
-    print_lines([log.bandit, *values.describe(slates.read_slates(log), fixed)], sys.stdout)
+    with _naming(given.log):
+        read = slates.read_slates(log)
+    print_lines([log.bandit, *values.describe(read, fixed)], sys.stdout)
     return 0
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in the error that tells what is wrong with the log in it."""
+    try:
+        yield
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{path.name}: {error}") from error
 
 
 def _differing_events(one: Dump, other: Dump, *, last: int) -> Iterable[str]:
@@ -97,9 +115,8 @@ def _describe_event(logged: LoggedEvent) -> str:
     return f"at {logged.at_ms} ms: {encode_event(logged.event).decode()}"
 
 
-def _differing_parts(one: Dump, other: Dump, *, limits: Limits, last: int) -> Iterable[str]:
-    """Tell what differs in the models after the event at `last`."""
-    mine, theirs = (models.replay_dump(log, limits=limits, last=last) for log in (one, other))
+def _differing_parts(mine: Model, theirs: Model) -> Iterable[str]:
+    """Tell what differs in two models."""
     described = models.describe(theirs)
     for name, value in models.describe(mine).items():
         if value != described[name]:

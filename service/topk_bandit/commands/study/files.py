@@ -118,7 +118,8 @@ def read_orders(path: Path, *, items: Described, queries: Described | None, most
             expected = "at least 2" if most is None else f"{most}" if most == 2 else f"2 to {most}"
             raise InvalidArgumentError(place, f"expected {expected} items, got {len(cells)}")
         if len(set(cells)) < len(cells):
-            raise InvalidArgumentError(place, "an item occurs twice")
+            twice = next(cell for cell in cells if cells.count(cell) > 1)
+            raise InvalidArgumentError(place, f"item {twice!r} occurs twice")
         chosen = tuple(_find_index(cell, item_of, place, "item") for cell in cells)
         answers.append(Answered(_query_of(row, query_of, place), chosen))
     return answers

@@ -108,6 +108,7 @@ def _readable(path: Path) -> Iterator[tuple[str, TextIO]]:
 @contextmanager
 def _open_ratings(path: Path) -> Iterator[tuple[str, TextIO]]:
     """Open the one file with ratings, and return what to call it in errors."""
+    path.stat()  # raises for what is not there, whatever its ending
     if path.is_dir():
         path /= _only_one(path, (one.name for one in path.iterdir()))
     if path.suffix == ".zip":
