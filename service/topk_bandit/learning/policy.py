@@ -75,7 +75,7 @@ class Limits:
     Attributes
     ----------
     rows
-        Rewarded rows kept at a refit; there are at most a quarter more before the next one.
+        Rewarded rows kept at a refit; before the next one come a quarter as many, and eight at least.
     pending_rows
         Pending slates that count for the variance; the oldest stop counting first, and are still learned from when
         their reward comes.
@@ -96,9 +96,9 @@ class Limits:
     def within(
         cls, memory_bytes: int, *, context_dim: int, slate_size: int, n_features: int = 0, pending_rows: int = 128
     ) -> Limits:
-        """Return the limits with the most rows whose state always fits into so many bytes.
+        """Return the limits with the most rows whose state fits into so many bytes.
 
-        What is known of single items takes half as much beside them, where items are many (`item_parts`).
+        Where items are many, what is known of single ones takes up to half as much beside them (`item_parts`).
 
         Raises
         ------
@@ -172,7 +172,7 @@ class PastRows(NamedTuple):
     rankings
         Shape (B, k).
     rewards, ages
-        As they were posted, and how long ago, in the unit of `at`; shape (B,).
+        As they were posted, and how long ago, in the unit of the times that `State.rewarded` is given; shape (B,).
     """
 
     contexts: NDArray[np.float64]
@@ -216,13 +216,14 @@ class State:
     unrewarded
         Slates that ended without a reward.
     to_count
-        Part of a shown slate that is still to be counted as pending: see `shown`.
+        What shown slates add up to that were not counted as pending yet, less than one: see `shown`.
     half_life
-        Age at which a reward counts half, in the unit of `at`; infinite for rewards that are never forgotten.
+        Age at which a reward counts half, in the unit of the times that `rewarded` is given: milliseconds in the
+        service. Infinite for rewards that are never forgotten.
     aged_at
         When the rows were aged the last time.
     usual
-        What rewards are usual.
+        Which rewards are usual, so that outliers are shortened.
     usual_contexts
         What contexts are usual; None for encoded ones, which have usual lengths.
     noise_at_edge
@@ -404,10 +405,10 @@ class State:
         )
 
     def shown(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32]) -> State:
-        """Count a slate that was just shown as pending, or one of several where most never get a reward.
+        """Count a slate that was just shown as pending; where most never get a reward, only a part of them.
 
-        A pending slate stands for the reward that is expected of it. So of the slates shown only the share counts that
-        gets rewards: each adds that share, and one counts whenever they add up to a whole slate.
+        A pending slate stands for the reward that is expected of it, so the part that counts is the share of slates
+        that gets rewards: each slate adds that share, and one counts whenever they add up to a whole one.
         """
         state, context = self._admit(context), self.encode(context)
         to_count = state.to_count + state.rewarded_share
@@ -552,7 +553,10 @@ class State:
         )
 
     def refit(self, at: float = 0.0, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
-        """Age, fold, project, choose kernel, noise and scale anew, and rebuild: a function of `checkpoint` alone.
+        """Age, fold, project, choose kernel, noise and scale anew, and rebuild the posterior from its rows.
+
+        What comes out is a function of its `checkpoint`, the limits and half-life, and what is believed and told of
+        the items.
 
         Parameters
         ----------
@@ -716,7 +720,8 @@ class State:
         change
             From contexts as the posterior has them, shape (N, C + 1), what they share being the last number, to others
             in their order, perhaps with more numbers; or from (N, C), if they share nothing. It is also given how many
-            times as long as a context each can be, shape (N,), and is linear in what is not extreme.
+            times as long as a context each can be, shape (N,). Values that no usual context has may be shortened; all
+            others are changed linearly.
         """
         posterior = self.posterior
         rows, pending = posterior.observed_rows, posterior.pending
@@ -966,9 +971,9 @@ class Search(NamedTuple):
     beta
         As of the upper confidence bound.
     draws
-        The items' parts, without the draw.
+        The posterior of the items' parts, by which the one draw was made.
     unseen
-        Those of `items` that stand for more which no row has shown, and for how many.
+        Those of `items` that no row has shown and that stand for all such items, and how many these are.
     evaluations
         Rankings that were evaluated.
     """
@@ -1051,7 +1056,7 @@ _OF_FIGURES, _OF_SLOPE = 1, 2
 
 
 def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.Generator:
-    """Return a source of what is a function of the state: the same numbers for the same state, others in a stream."""
+    """Return a generator that is seeded by the state's counts: the same state gives the same numbers in a stream."""
     return np.random.default_rng([state.observations, state.posterior.n_pending, len(items), *stream])
 
 

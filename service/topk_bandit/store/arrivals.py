@@ -1,4 +1,4 @@
-"""A bandit that arrives line by line: what a part of its lines makes of what has arrived before.
+"""A bandit that is taken in from the lines of its archive: how each batch of lines changes what came of those before.
 
 Lines are those of `topk_bandit.store.archives`. What a store remembers beside its log, such as items and open slates,
 is made of the events again; applied once more to what knows them already, they change nothing. All is pure: stores

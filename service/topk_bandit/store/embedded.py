@@ -282,8 +282,8 @@ class EmbeddedStore:
 
         owner.lock       flock held by the process that owns the store; its text is that process's pid
         server.lock      flock held by the server itself, as an inherited descriptor; its text is the server's pid
-        socket-path      where the server listens, written before it is started
-        valkey.sock      the unix socket (elsewhere when this path would be too long for one)
+        valkey.sock      the unix socket, unless this path is too long for one
+        socket-path      where the socket is then, written before the server is started
         valkey.log       what the server said
         appendonlydir/   the data: a log, whose end is in the newest of its files
 
