@@ -64,7 +64,7 @@ def see_alerts(watched: Any, prometheus: Prometheus, fault: Fault) -> None:  # n
     """Let something go wrong until all of its alerts fire, and see those end that end with it."""
     names, ending = ({f"TopkBandit{name}" for name in some} for some in (fault.alerts, fault.ending))
     assert ending <= names
-    assert not names & prometheus.firing()
+    assert (early := names & prometheus.firing()) == set(), f"{sorted(early)} fire before the fault"
     longest = max(prometheus.durations()[name] for name in names)
     with fault.cause(watched):
         _wait_until_empty(lambda: names - prometheus.firing(), "do not fire", seconds=longest + fault.seconds)

@@ -137,9 +137,10 @@ def gone(watched: Watched) -> Iterator[None]:
 
 
 FAULTS = [
+    # The first: a store that fills up while others take the processors fails calls, too, and rates tell of that for long.
+    Fault(paused, {"StoreAway", "Degraded", "StoreFailing"}, {"StoreAway"}),
     Fault(unsafe, {"StoreUnsafe"}, {"StoreUnsafe"}),
     Fault(almost_full, {"StoreFull"}, {"StoreFull"}),
-    Fault(paused, {"StoreAway", "Degraded", "StoreFailing"}, {"StoreAway"}),
     Fault(damaged, {"Damaged", "FoldsFail"}, {"Damaged"}),
     Fault(dying, {"Restarts"}),
     Fault(gone, {"Down"}, {"Down"}),
