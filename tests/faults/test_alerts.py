@@ -137,7 +137,7 @@ def gone(watched: Watched) -> Iterator[None]:
 
 
 FAULTS = [
-    # The first: a store that fills up while others take the processors fails calls, too, and rates tell of that for long.
+    # The first: a store that fills up on a busy machine fails calls, too, and rates tell of that long after.
     Fault(paused, {"StoreAway", "Degraded", "StoreFailing"}, {"StoreAway"}),
     Fault(unsafe, {"StoreUnsafe"}, {"StoreUnsafe"}),
     Fault(almost_full, {"StoreFull"}, {"StoreFull"}),
