@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from topk_bandit.domain.bandits import Expired, LoggedEvent, Rewarded
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from topk_bandit.domain.bandits import BanditName
@@ -153,7 +154,8 @@ class Follower:
         It knows all changes of items that the store knew when it was asked. The errors are those of `follow`; an event
         that can't be folded is one only if that leaves no such model.
         """
-        model, part = await self._restore_or_break(limit=SHORT_TAIL + 1)
+        with self._breaking():
+            model, part = await self._restore(limit=SHORT_TAIL + 1)
         self._report_lag(model, part)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
             model = await self._fold_as_far_as_possible(model, part)
@@ -226,6 +228,15 @@ class Follower:
         self._enter(FollowerState.BROKEN)
         self._hooks.fold_failed(str(self.name))
 
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Break if what is read of the log or of its snapshots is damaged."""
+        try:
+            yield
+        except CorruptDataError:
+            self._break()
+            raise
+
     def _publish(self, model: Model, *, log_position: int) -> None:
         is_new, self.model = model is not self.model, model
         if model.version >= log_position:
@@ -279,30 +290,15 @@ class Follower:
 
     async def _refuse_event(self, position: int) -> None:
         """Break if the event at a position, with which the log goes on, can't be read or is not there."""
-        try:
+        with self._breaking():
             part = await self._store.read_log(self.name, start=position, limit=1)
-        except CorruptDataError:
-            self._break()
-            raise
-        if not part.events and part.first_position <= position <= part.log_position:
-            self._break()
-            raise CorruptDataError(f"{self.name}: the log has no event at {position}")
+            if not part.events and part.first_position <= position <= part.log_position:
+                raise CorruptDataError(f"{self.name}: the log has no event at {position}")
 
     async def _read_next(self) -> tuple[Model | None, LogSlice]:
         """Return a model and the next slice of its log; no model if the slice begins the log."""
-        try:
+        with self._breaking():
             return await self._read_after_model() or await self._restore(limit=EVENTS_PER_READ)
-        except CorruptDataError:
-            self._break()
-            raise
-
-    async def _restore_or_break(self, *, limit: int) -> tuple[Model | None, LogSlice]:
-        """Return what `_restore` does; what it can't read breaks the follower."""
-        try:
-            return await self._restore(limit=limit)
-        except CorruptDataError:
-            self._break()
-            raise
 
     async def _read_after_model(self) -> tuple[Model | None, LogSlice] | None:
         """Return the published model and the log from its last event on; None without one, or if the log is another."""

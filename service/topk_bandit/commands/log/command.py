@@ -67,13 +67,13 @@ def replay(given: argparse.Namespace) -> int:
 
 def diff(given: argparse.Namespace) -> int:
     """Print how two logs and their models differ; return 0 when they do not, else 1."""
-    one, other = (dumps.read_file(path) for path in given.logs)
+    limits, (one, other) = _limits(given), [dumps.read_file(path) for path in given.logs]
     ends = _last(one), _last(other)
     last = min(ends) if given.last is None else given.last
     replayed = []
     for path, log in zip(given.logs, (one, other), strict=True):
         with _naming(path):
-            replayed.append(models.replay_dump(log, limits=_limits(given), last=last))
+            replayed.append(models.replay_dump(log, limits=limits, last=last))
     found = [*_differing_events(one, other, last=last), *_differing_parts(*replayed)]
     if given.last is None and ends[0] != ends[1]:
         found.append(f"one log ends at {ends[0]}, the other at {ends[1]}")
