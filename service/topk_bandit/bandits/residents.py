@@ -33,6 +33,9 @@ __all__ = ["Residents"]
 
 _log = logging.getLogger(__name__)
 
+VISIT_SECONDS = 10.0
+"""So long after it was used last a model rests of which another worker is the owner, though its log may grow."""
+
 EXPIRIES_PER_CALL = 256
 CANCEL_AGAIN_SECONDS = 0.1
 
@@ -58,6 +61,8 @@ class Residents:
         get lost.
     now
         A clock in seconds, by which a model is unused for long and a look is due.
+    owns
+        Whether this worker is the owner of a bandit, by its full name: the one that follows its log for all.
 
     Attributes
     ----------
@@ -79,6 +84,7 @@ class Residents:
         budget: MemoryBudget | None = None,
         look_seconds: float = 1.0,
         now: Callable[[], float] = time.monotonic,
+        owns: Callable[[str], bool] = lambda _bandit: True,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -88,6 +94,7 @@ class Residents:
         self._worker_id = worker_id
         self._look_seconds = look_seconds
         self._now = now
+        self._owns = owns
         self.budget = budget or MemoryBudget()
         self._sizes = ModelSizes(most_bytes=self.budget.worker_bytes)
         hooks.bounded(self.budget.model_bytes)
@@ -292,7 +299,7 @@ class Residents:
         if not resident.follower.is_present:
             return
         now = self._now()
-        if now >= resident.used_at + self.budget.idle_seconds and not woken:
+        if self._is_unused(resident, now=now, woken=woken):
             self._rest(resident, reason="idle")
             return
         reads, resident.must_read = resident.must_read or not woken, False
@@ -301,6 +308,12 @@ class Residents:
             resident.next_deadline_ms = await self.expire(resident.follower.name)
         resident.record_look(await self._follow(resident, reads=reads), now=now)
         await asyncio.sleep(GATHER_SECONDS)
+
+    def _is_unused(self, resident: Resident, *, now: float, woken: bool) -> bool:
+        unused = now - resident.used_at
+        if unused >= self.budget.idle_seconds and not woken:
+            return True
+        return unused >= VISIT_SECONDS and not self._owns(str(resident.follower.name))
 
     async def _listen(self) -> None:
         """Wake the residents whose logs have changed."""

@@ -18,7 +18,7 @@ import uuid
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
@@ -37,20 +37,19 @@ from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process import pulse
 from topk_bandit.process.call_threads import CallThreads
 from topk_bandit.process.damage_watch import DamageWatch
-from topk_bandit.process.descriptors import most_connections
 from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
 from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.metrics import Metrics
+from topk_bandit.process.servers import Servers
 from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.upgrade_watch import UpgradeWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, StoreAt
-from topk_bandit.rpc.access import AUDIT_LOGGER, Access
-from topk_bandit.rpc.faces import CALLS, CONSOLE
-from topk_bandit.rpc.http_server import HttpServer
-from topk_bandit.rpc.server import Server, served_methods
-from topk_bandit.rpc.services import Services
+from topk_bandit.rpc.access import AUDIT_LOGGER, Access, AdmittedElsewhere
+from topk_bandit.rpc.server import served_methods
+from topk_bandit.rpc.services import Services, UnheardCalls
+from topk_bandit.rpc.siblings import Siblings
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import time_calls
 from topk_bandit.studies.administration import Studies
@@ -108,11 +107,12 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         connected, upgrades = found
         stack.push_async_callback(connected.close)
         stack.push_async_callback(upgrades.leave)
-        servers = _assemble_servers(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
+        servers, siblings = _assemble(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
         await servers.start()
+        await stack.enter_async_context(siblings)
         stack.callback(loop.create_task(pulse.beat(metrics.pulsed)).cancel)
         if spec.number == WATCHING_WORKER:
             for watch in (StoreWatch(connected, hooks=metrics), DamageWatch(connected, hooks=metrics)):
@@ -267,7 +267,7 @@ async def _note_worker(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
     return upgrades
 
 
-def _assemble_servers(
+def _assemble(
     settings: Settings,
     spec: WorkerSpec,
     connected: RedisStore,
@@ -275,27 +275,39 @@ def _assemble_servers(
     threads: _Threads,
     metrics: Metrics,
     stack: AsyncExitStack,
-) -> _Servers:
-    """Put the servers and all that it calls together; what runs beside it is started, and stopped with `stack`."""
+) -> tuple[Servers, Siblings]:
+    """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
-    residents = _residents(settings, store, threads.learning, metrics)
+    siblings = Siblings(spec.number, spec.sibling_paths, hooks=metrics)
+    residents = _residents(settings, store, threads.learning, metrics, siblings)
     designer = _designer(study_store, threads.designing, metrics)
     _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
-    services = Services(
+    use_cases = (
         Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         _bandits(settings, store, residents, in_store, studies),
         studies,
         _operators(store, residents, in_store, threads.inspecting, metrics.latencies),
+    )
+    services = Services(
+        *use_cases,
         hooks=metrics,
         access=_access(settings, stack),
         quotas=quotas,
+        siblings=siblings,
         max_in_flight=settings.max_calls_in_flight,
     )
-    return _Servers.of(settings, spec, services, certificate=_certificate(settings, stack))
+    for_siblings = Services(
+        *use_cases,
+        hooks=UnheardCalls(),
+        access=AdmittedElsewhere(),
+        quotas=Quotas(),
+        max_in_flight=settings.max_calls_in_flight,
+    )
+    return Servers.of(settings, spec, services, for_siblings, certificate=_certificate(settings, stack)), siblings
 
 
 def _start(residents: Residents, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:
@@ -359,53 +371,9 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
     stack.callback(asyncio.get_running_loop().create_task(watch.run()).cancel)
 
 
-class _Servers(NamedTuple):
-    """The doors of a worker: gRPC, and HTTP and the console where they are wanted."""
-
-    grpc: Server
-    over_http: tuple[HttpServer, ...]
-
-    @classmethod
-    def of(
-        cls, settings: Settings, spec: WorkerSpec, services: Services, *, certificate: ServerCertificate | None
-    ) -> _Servers:
-        addresses = {spec.http_address: CALLS, spec.console_address: CONSOLE}
-        faces = {address: face for address, face in addresses.items() if address}
-        connections = most_connections() // (1 + len(faces))
-        grpc = Server(
-            spec.address,
-            services=services,
-            max_message_bytes=settings.max_message_bytes,
-            max_connections=connections,
-            tls=certificate,
-            so_reuseport=True,
-        )
-        over_http = (
-            HttpServer(
-                address,
-                services=services,
-                face=face,
-                max_message_bytes=settings.max_message_bytes,
-                max_connections=connections,
-                origins=settings.http_origins if face is CALLS else (),
-                tls=certificate,
-                reuse_port=True,
-            )
-            for address, face in faces.items()
-        )
-        return cls(grpc, tuple(over_http))
-
-    async def start(self) -> None:
-        for one in self.over_http:
-            await one.start()
-        await self.grpc.start()
-
-    async def drain(self, seconds: float) -> None:
-        """Let the calls of all doors end within the same seconds."""
-        await asyncio.gather(self.grpc.drain(seconds), *(one.drain(seconds) for one in self.over_http))
-
-
-def _residents(settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics) -> Residents:
+def _residents(
+    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings
+) -> Residents:
     budget = MemoryBudget(
         model_bytes=settings.bandit_memory_mib * MIB,
         worker_bytes=settings.worker_memory_mib * MIB,
@@ -419,6 +387,7 @@ def _residents(settings: Settings, store: RedisStore, executor: Executor, metric
         hooks=metrics,
         clock_ms=_clock_ms,
         worker_id=_new_id(),
+        owns=siblings.owns,
     )
 
 

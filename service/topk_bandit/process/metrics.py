@@ -154,6 +154,11 @@ class Metrics(Hooks):
         self._quota_refusals = self._counter(
             "topk_bandit_quota_refusals_total", "Calls that were refused because a tenant has used up a quota.", "quota"
         )
+        self._passed_on = self._counter(
+            "topk_bandit_calls_passed_on_total",
+            "Calls about a bandit that another worker owns: answered by it, or not since it was away or busy.",
+            "outcome",
+        )
         self._phases = self._histogram(
             "topk_bandit_call_phase_seconds",
             "Time that a call waited for its turn (queue), and for its messages to be parsed and written (encode).",
@@ -307,6 +312,7 @@ class Metrics(Hooks):
             (self._durability, _DURABILITIES),
             (self._lost, ("reward", "other")),
             (self._quota_refusals, Quota),
+            (self._passed_on, ("answered", "away", "busy")),
             (self._answers, _ANSWER_OUTCOMES),
             (self._exploration, ("explored", "exploited", "baseline")),
             (self._odd_features, ("clamped", "unknown")),
@@ -347,6 +353,10 @@ class Metrics(Hooks):
         """Count a call that was refused for a quota of its tenant."""
         self._series(self._quota_refusals, quota).inc()
         self._tenants.count_refusal(tenant)
+
+    def passed_on(self, outcome: str) -> None:
+        """Note what became of a call whose owner was another worker: "answered", "away" or "busy"."""
+        self._series(self._passed_on, outcome).inc()
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         """Note how long a call waited for its turn, and how long its messages took."""

@@ -135,8 +135,10 @@ class Supervisor:
         folder = self._stack.enter_context(metrics_folder())
         self._start_metrics(folder)
         numbers = range(1, self._settings.workers + 1)
+        siblings = tuple(str(folder / f"worker-{number}.sock") for number in numbers) if len(numbers) > 1 else ()
         specs = (
-            WorkerSpec(number, self.address, self.http_address, folder, self.console_address) for number in numbers
+            WorkerSpec(number, self.address, self.http_address, folder, self.console_address, siblings)
+            for number in numbers
         )
         self._workers.extend(map(self._start_worker, specs))
         # While the workers prepare themselves, a store with a long log reads it.

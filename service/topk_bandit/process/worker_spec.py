@@ -43,6 +43,8 @@ class WorkerSpec:
         The folder that it counts into.
     console_address
         Where it serves the console, likewise; empty for nowhere.
+    sibling_paths
+        Of the sockets at which workers ask each other, in the order of their numbers; empty where there is one worker.
     """
 
     number: int
@@ -50,6 +52,7 @@ class WorkerSpec:
     http_address: str
     metrics_folder: Path
     console_address: str = ""
+    sibling_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Metadata = Iterable[tuple[str, str | bytes]]
 
-__all__ = ["AUDIT_LOGGER", "LONGEST_NAME", "RULES", "Access", "Admission", "Caller", "Rule"]
+__all__ = ["AUDIT_LOGGER", "LONGEST_NAME", "RULES", "Access", "Admission", "AdmittedElsewhere", "Caller", "Rule"]
 
 AUDIT_LOGGER = "topk_bandit.audit"
 _audit = logging.getLogger(AUDIT_LOGGER)
@@ -190,6 +190,17 @@ class Access:
         if rule.scope not in key.scopes:
             raise ForbiddenError("SCOPE_NEEDED", f"a key with the scope {rule.scope} is needed")
         return Admission(key, rule, method)
+
+
+class AdmittedElsewhere(Access):
+    """Who may call where another worker has admitted each call, and has it in its audit log: whoever can connect."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def admit(self, method: str, rule: Rule | None, caller: Caller) -> Admission:  # noqa: ARG002, it is not asked
+        """Admit a call."""
+        return Admission(_ANYBODY, None, method)
 
 
 def _read_authorization(caller: Caller) -> list[str | bytes]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
@@ -19,13 +19,25 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-__all__ = ["ERROR_DOMAIN", "FAILURES", "Failure", "FailureReporter", "internal_failure", "reward_error", "status"]
+__all__ = [
+    "ERROR_DOMAIN",
+    "FAILURES",
+    "Failure",
+    "FailureReporter",
+    "failure_of",
+    "internal_failure",
+    "reward_error",
+    "status",
+]
 
 ERROR_DOMAIN = "topk-bandit"
 
 # A message travels percent-encoded in the trailers and again inside the status: with the largest characters this stays
 # below the 8 KiB that a peer accepts.
 _MAX_MESSAGE_LENGTH = 200
+
+_WORDS = ("reference", "quota")
+"""What the reason's details tell in words beside numbers."""
 
 _log = logging.getLogger(__name__)
 
@@ -151,7 +163,7 @@ def _details(failure: Failure) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(field_violations=[blamed])
     if failure.reason:
         metadata = {name: str(number) for name, number in failure.numbers.items()}
-        metadata |= {name: told for name in ("reference", "quota") if (told := getattr(failure, name))}
+        metadata |= {name: told for name in _WORDS if (told := getattr(failure, name))}
         yield error_details_pb2.ErrorInfo(reason=failure.reason, domain=ERROR_DOMAIN, metadata=metadata)
     if failure.quota:
         violation = error_details_pb2.QuotaFailure.Violation(subject=failure.subject, description=failure.message)
@@ -162,6 +174,44 @@ def _details(failure: Failure) -> Iterator[Message]:
         yield error_details_pb2.RetryInfo(retry_delay=delay)
     if failure.resource:
         yield error_details_pb2.ResourceInfo(resource_name=_shorten(failure.resource))
+
+
+def failure_of(told: status_pb2.Status) -> Failure:
+    """Return the failure that was told so by another worker: its status is the same again."""
+    code = next((code for code in StatusCode if code.value[0] == told.code), StatusCode.UNKNOWN)
+    failure = Failure(code, told.message)
+    for detail in told.details:
+        for read in _READERS:
+            if detail.Unpack(message := read.message()):
+                failure = replace(failure, **read.parts(message))
+    return failure
+
+
+class _Reader(NamedTuple):
+    """A kind of detail, and which parts of a failure it tells."""
+
+    message: type[Message]
+    parts: Callable[[Any], dict[str, Any]]
+
+
+def _parts_of_field(told: error_details_pb2.BadRequest) -> dict[str, Any]:
+    (blamed,) = told.field_violations
+    return {"field": blamed.field, "problem": blamed.description}
+
+
+def _parts_of_reason(told: error_details_pb2.ErrorInfo) -> dict[str, Any]:
+    words = {name: told.metadata[name] for name in _WORDS if name in told.metadata}
+    numbers = {name: int(text) for name, text in told.metadata.items() if name not in words}
+    return {"reason": told.reason, "numbers": numbers, **words}
+
+
+_READERS = (
+    _Reader(error_details_pb2.BadRequest, _parts_of_field),
+    _Reader(error_details_pb2.ErrorInfo, _parts_of_reason),
+    _Reader(error_details_pb2.QuotaFailure, lambda told: {"subject": told.violations[0].subject}),
+    _Reader(error_details_pb2.RetryInfo, lambda told: {"retry_after": told.retry_delay.ToNanoseconds() / 1e9}),
+    _Reader(error_details_pb2.ResourceInfo, lambda told: {"resource": told.resource_name}),
+)
 
 
 def reward_error(failure: Failure) -> pb.RewardError:

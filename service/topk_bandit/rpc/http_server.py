@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
-from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.bodies import PACKINGS, BrokenBodyError, TooLargeError, UnknownPackingError, read_body
+from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import ID_HEADERS, call_of, metadata_of
 from topk_bandit.rpc.faces import CALLS
 from topk_bandit.rpc.http_answers import (
@@ -30,7 +30,6 @@ from topk_bandit.rpc.http_answers import (
     wrong_kind,
     wrong_method,
 )
-from topk_bandit.rpc.identities import auth_context
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -39,11 +38,9 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.faces import Face
-    from topk_bandit.rpc.identities import AuthContext, PeerCertificate
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
 
-    Metadata = tuple[tuple[str, str], ...]
     Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
 
 __all__ = ["HttpServer"]
@@ -59,7 +56,6 @@ LINGER_SECONDS = 1.0
 
 MOST_TOLD = 200
 _PREFLIGHT_SECONDS = "7200"
-_DETAILS = "grpc-status-details-bin"
 _ALLOWED_HEADERS = (
     "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, Traceparent"
 )
@@ -204,7 +200,7 @@ class HttpServer:
 
     async def _call(self, request: web.BaseRequest, guarded: Guarded, call: Call) -> web.Response:
         try:
-            context = _HttpCall.of(request, clock=self._clock)
+            context = _context_of(request, clock=self._clock)
             # A stranger's body is thrown away: the guard refuses the call without it.
             known = self._access.find(context) is not None
             payload = await self._read(request) if known else b""
@@ -295,65 +291,25 @@ class _RefusedError(Exception):
         return cls(problem(grpc.StatusCode.INVALID_ARGUMENT, told))
 
 
-class _HttpCall:
-    """What a service asks of a call's context, as `grpc.aio.ServicerContext` has it."""
+def _context_of(request: web.BaseRequest, *, clock: Callable[[], float]) -> CallContext:
+    """Return the context of a request.
 
-    def __init__(
-        self, deadline: float | None, metadata: Metadata, certificate: PeerCertificate, *, clock: Callable[[], float]
-    ) -> None:
-        self._deadline = deadline
-        self._certificate = certificate
-        self._metadata = metadata
-        self._clock = clock
-        self.status = Status()
-
-    @classmethod
-    def of(cls, request: web.BaseRequest, *, clock: Callable[[], float]) -> _HttpCall:
-        """Return the context of a request.
-
-        Raises
-        ------
-        _RefusedError
-            Its headers are not what the Connect protocol has.
-        """
-        version = request.headers.get("Connect-Protocol-Version", "1")
-        if version != "1":
-            raise _RefusedError.of_header(f"Connect-Protocol-Version {version[:10]!r} is not 1")
-        metadata = tuple(("authorization", shown) for shown in request.headers.getall("Authorization", ()))
-        certificate = request.get_extra_info("peercert")
-        text = request.headers.get("Connect-Timeout-Ms")
-        if text is None:
-            return cls(None, metadata, certificate, clock=clock)
-        if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            raise _RefusedError.of_header("Connect-Timeout-Ms is not a whole number of up to ten digits")
-        return cls(clock() + int(text) / 1e3, metadata, certificate, clock=clock)
-
-    def invocation_metadata(self) -> Metadata:
-        """Return the headers that tell who calls."""
-        return self._metadata
-
-    def set_trailing_metadata(self, _metadata: Metadata) -> None:
-        """Leave the call's ids: the server tells them with each answer, also where the guard was not asked."""
-
-    def auth_context(self) -> AuthContext:
-        """Return what the handshake told of the caller."""
-        return auth_context(self._certificate)
-
-    def time_remaining(self) -> float | None:
-        """Return the seconds until the deadline, None without one."""
-        return None if self._deadline is None else max(0.0, self._deadline - self._clock())
-
-    def code(self) -> grpc.StatusCode:
-        """Return the code that the call was aborted with."""
-        return next(code for code in grpc.StatusCode if code.value[0] == self.status.code)
-
-    async def abort(
-        self, code: grpc.StatusCode, details: str = "", trailing_metadata: tuple[tuple[str, Any], ...] = ()
-    ) -> NoReturn:
-        """End the call with an error."""
-        packed = dict(trailing_metadata).get(_DETAILS)
-        self.status = Status(code=code.value[0], message=details) if packed is None else Status.FromString(packed)
-        raise grpc.aio.AbortError
+    Raises
+    ------
+    _RefusedError
+        Its headers are not what the Connect protocol has.
+    """
+    version = request.headers.get("Connect-Protocol-Version", "1")
+    if version != "1":
+        raise _RefusedError.of_header(f"Connect-Protocol-Version {version[:10]!r} is not 1")
+    metadata = tuple(("authorization", shown) for shown in request.headers.getall("Authorization", ()))
+    certificate = request.get_extra_info("peercert")
+    text = request.headers.get("Connect-Timeout-Ms")
+    if text is None:
+        return CallContext(None, metadata, certificate, clock=clock)
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise _RefusedError.of_header("Connect-Timeout-Ms is not a whole number of up to ten digits")
+    return CallContext(clock() + int(text) / 1e3, metadata, certificate, clock=clock)
 
 
 async def _in_time(work: Awaitable[bytes], seconds: float | None) -> bytes:

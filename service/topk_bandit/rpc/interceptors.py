@@ -32,6 +32,7 @@ from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.access import LONGEST_NAME, RULES
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
+from topk_bandit.rpc.siblings import PASSED_ON, SiblingRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.access import Access, Admission, Rule
     from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
+    from topk_bandit.rpc.siblings import Siblings
 
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -228,6 +230,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         Decides who may call.
     call_quotas, in_flight
         Refuse calls beyond their limits, before their request is parsed.
+    siblings
+        Answer calls about bandits of which another worker is the owner.
     feedback_methods
         Full names of methods that tell what became of slates, and have a room of their own.
     read_only_methods
@@ -244,6 +248,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         access: Access,
         call_quotas: CallQuotas,
         in_flight: CallsInFlight,
+        siblings: Siblings,
         feedback_methods: frozenset[str],
         read_only_methods: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
@@ -253,6 +258,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self.access = access
         self.call_quotas = call_quotas
         self.in_flight = in_flight
+        self.siblings = siblings
         self.clock = clock
         self._exempt = CallsInFlight(limit=sys.maxsize, quotas=Quotas())
         self._feedback_methods = feedback_methods
@@ -310,6 +316,7 @@ class GuardedMethod:
         self._in_flight = in_flight
         self._room = room
         self._to_its_end = to_its_end
+        self._is_passed_on = full_name in PASSED_ON
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
         """Answer one call, whose ids are in its metadata where its door has not read them."""
@@ -388,16 +395,29 @@ class GuardedMethod:
         request = self._parse_request(payload)
         admission.permit(request)
         parsed = clock()
-        response = await self._handler.unary_unary(request, context)
+        response = await self._respond(request, context, admission)
         handled = clock()
         serialized: bytes = self._handler.response_serializer(response)
         self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
         return serialized
 
+    async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
+        """Return what the bandit's owner answers, or this worker if no other is asked."""
+        if self._is_passed_on:
+            ask, seconds = self._guard.siblings.ask, context.time_remaining()
+            answer = await ask(self._full_name, admission.resource, request, seconds=seconds)
+            if answer is not None:
+                return answer
+        return await self._handler.unary_unary(request, context)
+
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, QuotaError):
             self._guard.hooks.quota_refused(error.quota, error.tenant)
-        return self._guard.failures.failure(error, call=self._full_name)
+        if not isinstance(error, SiblingRefusedError):
+            return self._guard.failures.failure(error, call=self._full_name)
+        if error.failure.quota:
+            self._guard.hooks.quota_refused(error.failure.quota, error.failure.subject.removeprefix("tenants/"))
+        return error.failure
 
     def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
         try:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.line_imports import Lines
 
 __all__ = [
+    "add_models",
     "event_page",
     "events_to_proto",
     "explanation_request",
@@ -51,6 +52,7 @@ __all__ = [
     "skip_request",
     "state_page",
     "state_to_proto",
+    "take_glances",
     "tenant_page",
     "tenant_stats_to_proto",
     "tenants_to_proto",
@@ -170,6 +172,14 @@ def tenant_stats_to_proto(stats: TenantStats) -> pb.GetTenantStatsResponse:
     )
 
 
+def add_models(stats: pb.GetTenantStatsResponse, other: pb.GetTenantStatsResponse) -> None:
+    """Add what the models of another worker come to."""
+    stats.model_count += other.model_count
+    stats.model_memory_bytes += other.model_memory_bytes
+    stats.recommendation_count += other.recommendation_count
+    stats.observation_count += other.observation_count
+
+
 def service_status_to_proto(worker: WorkerStatus, store: StoreStatus | None) -> pb.GetServiceStatusResponse:
     """Return how a worker and the store are."""
     window = Duration()
@@ -233,6 +243,16 @@ def overviews_to_proto(overviews: Sequence[BanditOverview], last: BanditName | N
     """Return a page of bandits; `last` is the last one that was looked at, None at the end."""
     token = "" if last is None else fields.to_page_token(f"{last.tenant}/{last.bandit}")
     return pb.ListBanditOverviewsResponse(overviews=map(_overview, overviews), next_page_token=token)
+
+
+def take_glances(page: pb.ListBanditOverviewsResponse, other: pb.ListBanditOverviewsResponse) -> None:
+    """Take over what another worker's models tell, where they know more of the log than those of the page."""
+    known = {overview.name: overview.glance for overview in other.overviews if overview.HasField("glance")}
+    for overview in page.overviews:
+        glance = known.get(overview.name)
+        if glance is None or (overview.HasField("glance") and overview.glance.model_version >= glance.model_version):
+            continue
+        overview.glance.CopyFrom(glance)
 
 
 def _overview(overview: BanditOverview) -> pb.BanditOverview:

@@ -15,24 +15,26 @@ if TYPE_CHECKING:
     import grpc
 
     from topk_bandit.bandits.operators import Operators
+    from topk_bandit.rpc.siblings import Siblings
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
 __all__ = ["READ_ONLY_OPERATOR_METHODS", "OperatorServicer"]
 
+_DESCRIBED = pb.DESCRIPTOR.services_by_name["OperatorService"]
+_SERVICE = f"/{_DESCRIBED.full_name}"
+
 READ_ONLY_OPERATOR_METHODS = frozenset(
-    f"/{service.full_name}/{method.name}"
-    for service in pb.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-    if method.name not in {"ImportEvents", "SkipEvent"}
+    f"{_SERVICE}/{method.name}" for method in _DESCRIBED.methods if method.name not in {"ImportEvents", "SkipEvent"}
 )
 
 
 class OperatorServicer(pb_grpc.OperatorServiceServicer):
     """What operators ask."""
 
-    def __init__(self, use_cases: Operators) -> None:
+    def __init__(self, use_cases: Operators, siblings: Siblings) -> None:
         self._use_cases = use_cases
+        self._siblings = siblings
 
     async def ExplainRecommendation(
         self, request: pb.ExplainRecommendationRequest, _context: Context
@@ -55,7 +57,10 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
     async def GetTenantStats(self, request: pb.GetTenantStatsRequest, _context: Context) -> pb.GetTenantStatsResponse:
         """Return what a tenant uses."""
         tenant = fields.tenant_name("tenant", request.tenant)
-        return converters.tenant_stats_to_proto(await self._use_cases.tenant_stats(tenant))
+        stats = converters.tenant_stats_to_proto(await self._use_cases.tenant_stats(tenant))
+        for other in await self._siblings.ask_all(f"{_SERVICE}/GetTenantStats", request):
+            converters.add_models(stats, other)
+        return stats
 
     async def GetServiceStatus(
         self, _request: pb.GetServiceStatusRequest, _context: Context
@@ -68,9 +73,12 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
     ) -> pb.ListBanditOverviewsResponse:
         """Return a page of bandits at a glance."""
         tenant, after, limit, containing = converters.overview_page(request)
-        return converters.overviews_to_proto(
+        page = converters.overviews_to_proto(
             *await self._use_cases.list_overviews(tenant, after=after, limit=limit, containing=containing)
         )
+        for other in await self._siblings.ask_all(f"{_SERVICE}/ListBanditOverviews", request):
+            converters.take_glances(page, other)
+        return page
 
     async def GetBanditHistory(
         self, request: pb.GetBanditHistoryRequest, _context: Context

@@ -18,6 +18,7 @@ from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
 from topk_bandit.rpc.operator_servicer import READ_ONLY_OPERATOR_METHODS, OperatorServicer
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS, READ_ONLY_METHODS, BanditServicer, RecommenderServicer
+from topk_bandit.rpc.siblings import ALONE
 from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, preference_service_pb2, recommender_service_pb2
 from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
 from topk_bandit.v1.operator_service_pb2_grpc import add_OperatorServiceServicer_to_server
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quotas
     from topk_bandit.rpc.access import Access
     from topk_bandit.rpc.interceptors import Handler, RpcHooks
+    from topk_bandit.rpc.siblings import Siblings
     from topk_bandit.studies.administration import Studies
 
-__all__ = ["DESCRIPTORS", "Services"]
+__all__ = ["DESCRIPTORS", "Services", "UnheardCalls"]
 
 DESCRIPTORS = tuple(
     service
@@ -67,6 +69,8 @@ class Services:
         What calls a tenant may send.
     max_in_flight
         How many calls may be under way, beside as many that tell what became of slates; further ones are refused.
+    siblings
+        The other workers of the service, some of which own bandits.
     new_reference
         Makes a reference under which an internal failure is logged.
     clock
@@ -91,6 +95,7 @@ class Services:
         access: Access,
         quotas: Quotas,
         max_in_flight: int,
+        siblings: Siblings = ALONE,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -102,6 +107,7 @@ class Services:
             access=access,
             call_quotas=CallQuotas(quotas, clock=clock),
             in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas, clock=clock),
+            siblings=siblings,
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
             clock=clock,
@@ -109,7 +115,7 @@ class Services:
         self._recommender = RecommenderServicer(recommender, failures=failures)
         self._bandits = BanditServicer(bandits)
         self._studies = PreferenceServicer(studies, failures=failures)
-        self._operators = OperatorServicer(operators)
+        self._operators = OperatorServicer(operators, siblings)
         self._operations = OperationsServicer(studies, most_waiting=max(1, max_in_flight // _WAITING_SHARE))
 
     def add_to(self, server: Any) -> None:  # noqa: ANN401 - a gRPC server, or what collects handlers like one
@@ -126,6 +132,22 @@ class Services:
         self.add_to(collected)
         paths = [f"/{service.full_name}/{method.name}" for service in DESCRIPTORS for method in service.methods]
         return {path: collected.find(path) for path in paths}
+
+
+class UnheardCalls:
+    """Hooks of calls that nobody counts: another worker has counted them."""
+
+    def rpc_started(self, service: str, method: str) -> None:
+        """See `RpcHooks.rpc_started`."""
+
+    def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
+        """See `RpcHooks.rpc_handled`."""
+
+    def quota_refused(self, quota: str, tenant: str) -> None:
+        """See `RpcHooks.quota_refused`."""
+
+    def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
+        """See `RpcHooks.rpc_done`."""
 
 
 class _Details(NamedTuple):

@@ -1,0 +1,375 @@
+"""The workers of one service among themselves: whose a bandit is, and how the others ask its owner.
+
+A bandit's owner is the worker with the highest score of a rendezvous hash, of those that answer. The others pass calls
+about the bandit on to it, one hop over a socket in the service's private folder, so that one worker follows its log and
+not all of them. Nothing rests on it but time: each worker can answer every call, and does if the owner is away, has no
+place, or is asked for one bandit more often than it answers. So a call may be begun twice, and only methods whose calls
+may be repeated are passed on.
+
+Source: Thaler and Ravishankar, *Using Name-Based Mappings to Increase Hit Rates*, IEEE/ACM Transactions on Networking
+6(1), 1998 (highest random weight).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import uuid
+from collections import Counter
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import grpc
+from google.protobuf import message_factory
+from google.rpc.status_pb2 import Status
+
+from topk_bandit.domain.calls import CURRENT_CALL
+from topk_bandit.rpc.call_ids import metadata_of
+from topk_bandit.rpc.failures import Failure, failure_of
+from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
+from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, recommender_service_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from google.protobuf.descriptor import ServiceDescriptor
+    from google.protobuf.message import Message
+
+__all__ = [
+    "ALONE",
+    "ASKED_OF_ALL",
+    "METHODS",
+    "PASSED_ON",
+    "SiblingRefusedError",
+    "Siblings",
+    "SiblingsHooks",
+    "rank_workers",
+]
+
+LOOK_SECONDS = 0.5
+"""How often a sibling that is away is looked for, and after what time one that owes answers is asked for a sign."""
+
+SILENT_SECONDS = 1.0
+"""One that answers nothing in this time, though it is asked for a sign of life, is away."""
+
+MOST_AT_ONCE = 4
+"""So many calls about one bandit wait for its owner; further ones are answered by the worker that has them."""
+
+_METHODS = {
+    recommender_service_pb2: ("Recommend", "Activate", "Reward", "BatchReward", "VoidReward", "AmendReward"),
+    bandit_service_pb2: ("UpsertItems", "RetireItems", "GetBanditStats"),
+    operator_service_pb2: ("ExplainRecommendation", "ListTopSlates", "GetBanditHistory", "VerifyBandit"),
+}
+_TAKEN = "CALLS_IN_FLIGHT"
+
+
+def _answers_of(service: ServiceDescriptor, names: Sequence[str]) -> dict[str, type[Message]]:
+    methods = (service.methods_by_name[name] for name in names)
+    return {
+        f"/{service.full_name}/{method.name}": message_factory.GetMessageClass(method.output_type) for method in methods
+    }
+
+
+def _service_of(module: Any) -> ServiceDescriptor:  # noqa: ANN401 - a generated module
+    (service,) = module.DESCRIPTOR.services_by_name.values()
+    described: ServiceDescriptor = service
+    return described
+
+
+PASSED_ON: Mapping[str, type[Message]] = {
+    method: answer
+    for module, names in _METHODS.items()
+    for method, answer in _answers_of(_service_of(module), names).items()
+}
+"""The methods about one bandit that its owner is asked, and what each answers; a call that is sent twice is as one."""
+
+ASKED_OF_ALL = _answers_of(_service_of(operator_service_pb2), ("ListBanditOverviews", "GetTenantStats"))
+"""The methods about what is in the memory of workers, and what each answers."""
+
+_ANSWERS = {**PASSED_ON, **ASKED_OF_ALL}
+METHODS = tuple(_ANSWERS)
+"""All that a sibling is asked, in the order of their places in frames."""
+
+_PLACES = {method: place for place, method in enumerate(METHODS)}
+
+
+class SiblingsHooks(Protocol):
+    """Where telemetry attaches."""
+
+    def passed_on(self, outcome: str) -> None:
+        """Note that a call's owner was another worker: "answered" by it, or here since it was "away" or "busy"."""
+
+
+class SiblingRefusedError(Exception):
+    """The owner refused a call; its caller is told the same."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@lru_cache(maxsize=1 << 16)
+def rank_workers(bandit: str, n_workers: int) -> tuple[int, ...]:
+    """Return the workers 1 to `n_workers` in the order in which they own a bandit: the first that answers does."""
+
+    def score(worker: int) -> bytes:
+        return blake2b(f"{worker} {bandit}".encode(), digest_size=8).digest()
+
+    return tuple(sorted(range(1, n_workers + 1), key=score, reverse=True))
+
+
+class Siblings:
+    """A worker's view of the others of its service.
+
+    Parameters
+    ----------
+    own
+        This worker's number, from 1.
+    paths
+        Of all workers' sockets, in the order of their numbers; one or none for a worker that has no siblings.
+    clock
+        Seconds, monotonic.
+    """
+
+    def __init__(
+        self, own: int, paths: Sequence[str], *, hooks: SiblingsHooks, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._own = own
+        self._n_workers = len(paths)
+        self._hooks = hooks
+        self._others = {
+            number: _Sibling(path, clock=clock) for number, path in enumerate(paths, start=1) if number != own
+        }
+        self._looking: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Begin to look which of them are there; until one says so it is away."""
+        self._looking.extend(asyncio.create_task(sibling.look()) for sibling in self._others.values())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
+    def owns(self, bandit: str) -> bool:
+        """Return whether this worker is the owner of a bandit, by its full name, as far as it knows who is there."""
+        return not self._others or self._owner(bandit) is None
+
+    async def ask(self, method: str, bandit: str, request: Any, *, seconds: float | None) -> Any:  # noqa: ANN401
+        """Return the owner's answer, a message; None if this worker is to answer.
+
+        Parameters
+        ----------
+        method
+            One of `PASSED_ON`.
+        request
+            Its message. A `Recommend` without a request id gets one, since it may be begun twice.
+        seconds
+            How long the caller waits; None for as long as it takes.
+
+        Raises
+        ------
+        SiblingRefusedError
+            The owner refused the call, with a reason that holds here too.
+        """
+        owner = self._owner(bandit) if self._others else None
+        if owner is None:
+            return None
+        if not owner.has_place(bandit):
+            self._note("busy")
+            return None
+        if not getattr(request, "request_id", "-"):
+            request.request_id = uuid.uuid4().hex
+        try:
+            answer = await owner.ask(method, bandit, request, seconds=seconds)
+        except _NotAnsweredError as error:
+            self._note(error.outcome)
+            return None
+        self._note("answered")
+        if (call := CURRENT_CALL.get()) is not None:
+            call.recommendation_id = getattr(answer, "recommendation_id", "")
+        return answer
+
+    async def ask_all(self, method: str, request: Message) -> Sequence[Any]:
+        """Return what all the others that are there answer; those that don't are left out.
+
+        Parameters
+        ----------
+        method
+            One of `ASKED_OF_ALL`.
+        """
+        there = [one for one in self._others.values() if one.is_there]
+        asked = (one.ask(method, "", request, seconds=SILENT_SECONDS) for one in there)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+    def _note(self, outcome: str) -> None:
+        self._hooks.passed_on(outcome)
+
+    def _owner(self, bandit: str) -> _Sibling | None:
+        for number in rank_workers(bandit, self._n_workers):
+            if number == self._own:
+                return None
+            if self._others[number].is_there:
+                return self._others[number]
+        return None
+
+
+class _Unheard:
+    """Hooks that do nothing."""
+
+    def passed_on(self, outcome: str) -> None:
+        """Leave it."""
+
+
+ALONE = Siblings(1, (), hooks=_Unheard())
+"""Of a worker that has no siblings, and of the door that they ask at."""
+
+
+class _NotAnsweredError(Exception):
+    """The sibling is "away", or too "busy"."""
+
+    def __init__(self, outcome: str) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+class _Sibling:
+    """Another worker, and the connection to it.
+
+    Parameters
+    ----------
+    path
+        Of its socket.
+    clock
+        Seconds, by which it is silent.
+
+    Attributes
+    ----------
+    is_there
+        Whether there is a connection on which it answers.
+    """
+
+    def __init__(self, path: str, *, clock: Callable[[], float]) -> None:
+        self._path = path
+        self._clock = clock
+        self._heard_at = -math.inf
+        self._numbers = count()
+        self._of_bandits: Counter[str] = Counter()
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._signed = asyncio.Event()
+        self.is_there = False
+
+    async def look(self) -> None:
+        """Connect whenever there is no connection, and end one on which nothing is answered any more."""
+        try:
+            while True:
+                if self._writer is None:
+                    await self._connect()
+                elif self._waiting and self._clock() - self._heard_at > LOOK_SECONDS:
+                    await self._examine(self._writer)
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._leave()
+
+    async def _connect(self) -> None:
+        """Connect to it if it listens; it is there once it says something, which one that hangs does not."""
+        with suppress(OSError):
+            reader, self._writer = await asyncio.open_unix_connection(self._path)
+            self._reading = asyncio.create_task(self._read(reader))
+            await self._examine(self._writer)
+
+    async def _examine(self, writer: asyncio.StreamWriter) -> None:
+        """Ask for a sign of life; one that hangs is left, and what it was asked is answered elsewhere."""
+        began, self._signed = self._clock(), asyncio.Event()
+        write_frame(writer, Asked(next(self._numbers), len(METHODS), math.inf, "", "", b"").pack())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._signed.wait(), SILENT_SECONDS)
+        if self._heard_at < began:
+            self._leave()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        """Hand out answers until the connection ends."""
+        try:
+            while True:
+                answer = Answer.unpack(await read_frame(reader))
+                self._heard_at, self.is_there = self._clock(), True
+                self._signed.set()
+                waiting = self._waiting.pop(answer.number, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        except (asyncio.IncompleteReadError, OSError):
+            self._leave()
+
+    def _leave(self) -> None:
+        """End the connection; whoever waits for an answer is told that none comes."""
+        self.is_there = False
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.transport.abort()
+        reading, self._reading = self._reading, None
+        if reading is not None and reading is not asyncio.current_task():
+            reading.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            if not one.done():
+                one.set_exception(_NotAnsweredError("away"))
+
+    def has_place(self, bandit: str) -> bool:
+        """Return whether another call about a bandit may be sent."""
+        return self._of_bandits[bandit] < MOST_AT_ONCE
+
+    async def ask(self, method: str, bandit: str, request: Message, *, seconds: float | None) -> Message:
+        """Return its answer.
+
+        Raises
+        ------
+        SiblingRefusedError, _NotAnsweredError
+            It refused the call; or it is not there, or has no place for it.
+        """
+        self._of_bandits[bandit] += 1
+        number = next(self._numbers)
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._send(number, method, request, seconds)
+        except TimeoutError:
+            late = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
+            raise SiblingRefusedError(late) from None
+        finally:
+            self._waiting.pop(number, None)
+            self._of_bandits[bandit] -= 1
+            if not self._of_bandits[bandit]:
+                del self._of_bandits[bandit]
+        if not answer.is_message:
+            raise _explain(failure_of(Status.FromString(answer.payload)))
+        return _ANSWERS[method].FromString(answer.payload)
+
+    def _send(self, number: int, method: str, request: Message, seconds: float | None) -> asyncio.Future[Answer]:
+        """Send a call, and return what its answer will be in."""
+        if self._writer is None:
+            raise _NotAnsweredError("away")
+        if not self._waiting:
+            self._heard_at = self._clock()  # it had nothing to answer before
+        answered = self._waiting[number] = asyncio.get_running_loop().create_future()
+        call = CURRENT_CALL.get()
+        request_id, traceparent = ("", "") if call is None else (told for _, told in metadata_of(call))
+        within = math.inf if seconds is None else seconds
+        asked = Asked(number, _PLACES[method], within, request_id, traceparent, request.SerializeToString())
+        write_frame(self._writer, asked.pack())
+        return answered
+
+
+def _explain(failure: Failure) -> Exception:
+    """Return what a refusal means to who asked."""
+    if failure.reason == _TAKEN:
+        return _NotAnsweredError("busy")
+    if failure.code is grpc.StatusCode.UNAVAILABLE and not failure.reason:
+        return _NotAnsweredError("away")  # it drains; or the store is away, of which this worker tells itself
+    return SiblingRefusedError(failure)

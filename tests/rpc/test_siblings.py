@@ -1,0 +1,325 @@
+"""Workers of a service among themselves: who owns a bandit, and what becomes of a call whose owner is another one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_bandit.domain.bandits import Recommendation
+from topk_bandit.domain.calls import CURRENT_CALL
+from topk_bandit.domain.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    NotFoundError,
+    NotReadyError,
+    QuotaError,
+    UnavailableError,
+)
+from topk_bandit.domain.quotas import Quota, Quotas
+from topk_bandit.rpc import siblings
+from topk_bandit.rpc.access import AdmittedElsewhere
+from topk_bandit.rpc.call_ids import call_of
+from topk_bandit.rpc.failures import Failure, FailureReporter, status
+from topk_bandit.rpc.services import Services, UnheardCalls
+from topk_bandit.rpc.sibling_door import SiblingDoor
+from topk_bandit.rpc.sibling_frames import Answer, Asked
+from topk_bandit.rpc.siblings import ALONE, METHODS, MOST_AT_ONCE, SiblingRefusedError, Siblings, rank_workers
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from topk_bandit.domain.bandits import BanditName, RecommendationRequest
+    from topk_bandit.domain.calls import Call
+
+SLATE = Recommendation("f" * 32, ("tea",), 1.0, 0.0, 1.0, 0.5, 0.25, explored=False, model_version=7, observations=3)
+RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
+
+
+class Owner:
+    """Use cases of a worker that owns a bandit: `gate` holds its answers, `fault` takes their place."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, RecommendationRequest, Call | None]] = []
+        self.gate: asyncio.Event | None = None
+        self.fault: Exception | None = None
+
+    async def recommend(self, name: BanditName, wanted: RecommendationRequest, **_: object) -> Recommendation:
+        self.asked.append((str(name), wanted, CURRENT_CALL.get()))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        return SLATE
+
+
+class Heard:
+    """Hooks that count."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+
+    def passed_on(self, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="tkb-") as path:
+        yield Path(path)
+
+
+def bandit_of(worker: int, *, n_workers: int = 2) -> str:
+    """Return a bandit that a worker owns."""
+    names = (f"tenants/acme/bandits/b{number}" for number in range(1000))
+    return next(name for name in names if rank_workers(name, n_workers)[0] == worker)
+
+
+@asynccontextmanager
+async def door(path: Path, owner: Owner, *, max_in_flight: int = 64) -> AsyncIterator[SiblingDoor]:
+    use_cases: Any = (owner, owner, owner, owner)
+    services = Services(
+        *use_cases, hooks=UnheardCalls(), access=AdmittedElsewhere(), quotas=Quotas(), max_in_flight=max_in_flight
+    )
+    opened = SiblingDoor(str(path), services=services)
+    await opened.start()
+    try:
+        yield opened
+    finally:
+        await opened.drain(0.1)
+
+
+@asynccontextmanager
+async def worker_1(folder: Path, heard: Heard, *, n_workers: int = 2) -> AsyncIterator[Siblings]:
+    """The first of some workers, once it has found those that listen."""
+    paths = [str(folder / f"{number}") for number in range(1, n_workers + 1)]
+    async with Siblings(1, paths, hooks=heard) as view:
+        await asyncio.sleep(0.2)
+        yield view
+
+
+async def ask(view: Siblings, bandit: str, *, seconds: float | None = 5.0) -> Any:  # noqa: ANN401 - a message, or None
+    return await view.ask(RECOMMEND, bandit, pb.RecommendRequest(bandit=bandit), seconds=seconds)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+@given(st.text(max_size=30), st.integers(1, 12), st.integers(1, 12))
+def test_a_worker_that_leaves_moves_its_own_bandits_alone(name: str, n_workers: int, more: int) -> None:
+    order = rank_workers(name, n_workers)
+    assert sorted(order) == list(range(1, n_workers + 1))
+    assert [one for one in rank_workers(name, n_workers + more) if one <= n_workers] == list(order)
+
+
+def test_bandits_are_spread_evenly() -> None:
+    owners = Counter(rank_workers(f"tenants/acme/bandits/b{number}", 4)[0] for number in range(4000))
+    # Binomial(4000, 1/4): a standard deviation is 27.
+    assert all(abs(owners[worker] - 1000) < 5 * 27 for worker in (1, 2, 3, 4)), owners
+
+
+@given(st.binary(max_size=200), st.text(max_size=60), st.integers(0, 2**60), st.booleans())
+def test_frames_come_back_as_they_were(payload: bytes, text: str, number: int, is_message: bool) -> None:  # noqa: FBT001
+    asked = Asked(number, 3, 1.5, text, text[::-1], payload)
+    assert Asked.unpack(asked.pack()) == asked
+    answer = Answer(number, is_message, payload)
+    assert Answer.unpack(answer.pack()) == answer
+
+
+def test_one_worker_owns_all_and_asks_nobody() -> None:
+    assert ALONE.owns("tenants/acme/bandits/home")
+    assert asyncio.run(ask(ALONE, "tenants/acme/bandits/home")) is None
+    assert asyncio.run(ALONE.ask_all(METHODS[-1], pb.RecommendRequest())) == []
+
+
+def test_the_owner_answers_for_the_call_that_is_served(folder: Path) -> None:
+    owner, heard = Owner(), Heard()
+
+    async def scene() -> None:
+        async with door(folder / "2", owner), worker_1(folder, heard) as view:
+            CURRENT_CALL.set(call := call_of([("x-request-id", "page-7")]))
+            answer = await ask(view, bandit_of(2))
+            assert (answer.recommendation_id, list(answer.item_ids)) == (SLATE.recommendation_id, ["tea"])
+            assert call.recommendation_id == SLATE.recommendation_id
+            assert await ask(view, bandit_of(1)) is None
+            assert (view.owns(bandit_of(1)), view.owns(bandit_of(2))) == (True, False)
+            assert owner.asked[0][2].span.trace_id == call.span.trace_id  # type: ignore[union-attr]
+
+    asyncio.run(scene())
+    ((name, wanted, call),) = owner.asked
+    assert name == bandit_of(2)
+    assert call is not None
+    assert call.request_id == "page-7"
+    assert wanted.request_id, "a call that may be begun twice has an id"
+    assert heard.outcomes == {"answered": 1}
+
+
+REFUSALS = (
+    InvalidArgumentError("context[2]", "is not a number"),
+    NotFoundError("tenants/acme/bandits/gone"),
+    NotReadyError("TOO_FEW_ITEMS", "2 items can be shown", items_left=2, passed_over=1, slate_size=3),
+    QuotaError(Quota.OPEN_SLATES, "acme", limit=10, used=10, retry_after=2.5),
+)
+
+
+@pytest.mark.parametrize("fault", REFUSALS, ids=lambda fault: type(fault).__name__)
+def test_what_the_owner_refuses_is_refused_with_the_same_details(folder: Path, fault: Exception) -> None:
+    owner, heard = Owner(), Heard()
+    owner.fault = fault
+
+    async def scene() -> Failure:
+        async with door(folder / "2", owner), worker_1(folder, heard) as view:
+            with pytest.raises(SiblingRefusedError) as told:
+                await ask(view, bandit_of(2))
+            return told.value.failure
+
+    reporter = FailureReporter(new_reference=lambda: "")
+    assert status(asyncio.run(scene())) == status(reporter.failure(fault, call=""))
+
+
+def test_who_has_no_owner_to_ask_answers_itself(folder: Path) -> None:
+    owner, heard = Owner(), Heard()
+
+    async def scene() -> None:
+        async with worker_1(folder, heard) as view:
+            assert await ask(view, bandit_of(2)) is None  # nobody listens
+            assert view.owns(bandit_of(2))
+            async with door(folder / "2", owner):
+                await until(lambda: not view.owns(bandit_of(2)))
+                owner.fault = UnavailableError("the store is away")
+                assert await ask(view, bandit_of(2)) is None
+                owner.fault = None
+                assert await ask(view, bandit_of(2)) is not None
+            await until(lambda: view.owns(bandit_of(2)))
+
+    asyncio.run(scene())
+    assert heard.outcomes == {"away": 1, "answered": 1}
+
+
+def test_a_call_whose_owner_dies_is_answered_elsewhere(folder: Path) -> None:
+    owner, heard = Owner(), Heard()
+
+    async def scene() -> None:
+        owner.gate = asyncio.Event()
+        async with worker_1(folder, heard) as view, door(folder / "2", owner) as opened:
+            await until(lambda: not view.owns(bandit_of(2)))
+            asked = asyncio.create_task(ask(view, bandit_of(2)))
+            await until(lambda: owner.asked)
+            drained = asyncio.create_task(opened.drain(0.0))
+            assert await asked is None
+            owner.gate.set()
+            await drained
+
+    asyncio.run(scene())
+    assert heard.outcomes == {"away": 1}
+
+
+def test_an_owner_that_has_no_place_is_not_waited_for(folder: Path) -> None:
+    owner, heard = Owner(), Heard()
+
+    async def scene() -> None:
+        owner.gate = asyncio.Event()
+        async with door(folder / "2", owner, max_in_flight=MOST_AT_ONCE + 1), worker_1(folder, heard) as view:
+            of_one = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
+            await until(lambda: len(owner.asked) == MOST_AT_ONCE)
+            assert await ask(view, bandit_of(2)) is None  # as many calls about this bandit wait as may
+            other = next(
+                name for number in range(1000) if (name := f"tenants/a/bandits/{number}") and not view.owns(name)
+            )
+            of_one.append(asyncio.create_task(ask(view, other)))
+            await until(lambda: len(owner.asked) == MOST_AT_ONCE + 1)
+            another = next(
+                name for number in range(1000) if (name := f"tenants/b/bandits/{number}") and not view.owns(name)
+            )
+            assert await ask(view, another) is None  # and as many calls as it takes
+            owner.gate.set()
+            assert all(await asyncio.gather(*of_one))
+
+    asyncio.run(scene())
+    assert heard.outcomes == {"busy": 2, "answered": MOST_AT_ONCE + 1}
+
+
+def test_a_call_has_the_time_that_its_caller_gives_it(folder: Path) -> None:
+    owner, heard = Owner(), Heard()
+
+    async def scene() -> Failure:
+        owner.gate = asyncio.Event()
+        async with door(folder / "2", owner), worker_1(folder, heard) as view:
+            with pytest.raises(SiblingRefusedError) as told:
+                await ask(view, bandit_of(2), seconds=0.1)
+            owner.gate.set()
+            return told.value.failure
+
+    assert asyncio.run(scene()).code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+HANGING = """
+import asyncio, sys
+from tests.rpc.test_siblings import Owner, door
+from pathlib import Path
+
+async def main():
+    async with door(Path(sys.argv[1]), Owner()):
+        print("listens", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_an_owner_that_hangs_is_left_and_found_again(folder: Path) -> None:
+    heard = Heard()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGING, str(folder / "2")], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+
+    async def scene() -> None:
+        async with worker_1(folder, heard) as view:
+            await until(lambda: not view.owns(bandit_of(2)))
+            assert await ask(view, bandit_of(2)) is not None
+            os.kill(process.pid, signal.SIGSTOP)
+            begun = asyncio.get_running_loop().time()
+            assert await ask(view, bandit_of(2), seconds=30.0) is None
+            assert asyncio.get_running_loop().time() - begun < 10.0
+            # Its socket takes connections as before, and nobody is there.
+            await asyncio.sleep(3 * siblings.LOOK_SECONDS)
+            assert view.owns(bandit_of(2))
+            os.kill(process.pid, signal.SIGCONT)
+            await until(lambda: not view.owns(bandit_of(2)))
+            assert await ask(view, bandit_of(2)) is not None
+
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"listens\n"
+        asyncio.run(scene())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+    assert heard.outcomes == {"answered": 2, "away": 1}
+
+
+def test_a_socket_that_cant_be_made_is_told(folder: Path) -> None:
+    async def scene() -> None:
+        async with door(folder / ("x" * 200), Owner()):
+            pass
+
+    with pytest.raises(ConfigurationError, match="workers can't ask each other"):
+        asyncio.run(scene())
