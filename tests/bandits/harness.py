@@ -195,6 +195,7 @@ async def running_worker(
     look_seconds: float = 0.2,
     now: Callable[[], float] = time.monotonic,
     hooks: RecordedHooks | None = None,
+    owns: Callable[[str], bool] = lambda _bandit: True,
 ) -> AsyncIterator[Worker]:
     """Run a worker on a store until the end of the block."""
     hooks, notebook = hooks or RecordedHooks(), Notebook()
@@ -216,6 +217,7 @@ async def running_worker(
             budget=budget,
             look_seconds=look_seconds,
             now=now,
+            owns=owns,
         )
         stack.push_async_callback(residents.stop)
         residents.start()

@@ -26,6 +26,7 @@ from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import SHORT_TAIL
+from topk_bandit.bandits.residents import VISIT_SECONDS
 from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.policy import Limits
@@ -110,6 +111,31 @@ def test_a_model_stays_within_its_bound(stores: Stores) -> None:
         return 8.0 * (limits.rows**2 + 16 * limits.rows)
 
     assert limits.rows < 200
+    run(stores, scenario)
+
+
+def test_a_model_that_another_worker_owns_rests_though_its_log_grows(stores: Stores) -> None:
+    times = [0.0]
+
+    async def scenario(store: Store) -> None:
+        visits = running_worker(
+            store, look_seconds=0.02, now=lambda: times[-1], owns=lambda bandit: bandit != str(NAME)
+        )
+        async with visits as visitor, running_worker(store) as owner:
+            shop = Shop(owner, stores, np.random.default_rng(4))
+            await shop.create()
+            await visitor.recommender.recommend(NAME, request("a visit"))
+            times.append(VISIT_SECONDS - 0.1)
+            await shop.trade(4)
+            assert not rests(visitor)
+            times.append(VISIT_SECONDS)
+            async with asyncio.timeout(20):
+                while not rests(visitor):
+                    await shop.trade(1)
+                    times.append(times[-1] + 0.02)
+            assert visitor.hooks.rests == ["idle"]
+            assert not rests(owner)
+
     run(stores, scenario)
 
 

@@ -40,6 +40,8 @@ class Resident:
         Looks at the log in the background.
     used_at
         When the bandit was asked for, or its log was seen to grow, the last time.
+    asked_at
+        When the bandit was asked for the last time.
     expire_at
         When its overdue slates are closed next.
     next_deadline_ms
@@ -52,7 +54,7 @@ class Resident:
         self.follower = follower
         self.lock = asyncio.Lock()
         self.task: asyncio.Task[None] | None = None
-        self.used_at = now
+        self.used_at = self.asked_at = now
         self.expire_at = 0.0
         self.next_deadline_ms: int | None = None
         self.must_read = True

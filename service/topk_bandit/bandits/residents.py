@@ -34,7 +34,7 @@ __all__ = ["Residents"]
 _log = logging.getLogger(__name__)
 
 VISIT_SECONDS = 10.0
-"""So long after it was used last a model rests of which another worker is the owner, though its log may grow."""
+"""So long after it was asked for last a model rests of which another worker is the owner, though its log may grow."""
 
 EXPIRIES_PER_CALL = 256
 CANCEL_AGAIN_SECONDS = 0.1
@@ -206,7 +206,7 @@ class Residents:
             resident = Resident(self._new_follower(name), look_seconds=self._look_seconds, now=now)
             self._residents[name] = resident
             resident.task = asyncio.create_task(self._run(resident), context=Context())
-        resident.used_at = now
+        resident.used_at = resident.asked_at = now
         self._sizes.touch(name)
         return resident
 
@@ -310,10 +310,9 @@ class Residents:
         await asyncio.sleep(GATHER_SECONDS)
 
     def _is_unused(self, resident: Resident, *, now: float, woken: bool) -> bool:
-        unused = now - resident.used_at
-        if unused >= self.budget.idle_seconds and not woken:
+        if now >= resident.used_at + self.budget.idle_seconds and not woken:
             return True
-        return unused >= VISIT_SECONDS and not self._owns(str(resident.follower.name))
+        return now >= resident.asked_at + VISIT_SECONDS and not self._owns(str(resident.follower.name))
 
     async def _listen(self) -> None:
         """Wake the residents whose logs have changed."""
