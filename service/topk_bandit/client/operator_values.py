@@ -101,7 +101,7 @@ class BanditOverview:
     tenant, bandit
         Their ids.
     glance
-        None for a bandit whose model is not in the answering worker's memory.
+        None for a bandit whose model is in no memory of the answering service's workers.
     """
 
     tenant: str

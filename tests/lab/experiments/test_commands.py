@@ -307,7 +307,7 @@ def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     most = {
         line["method"]: float(line["mean"]) for line in lines if (line["panel"], line["workers"]) == ("most_1", "4")
     }
-    assert most["one service"] > 1.5 * most["services apart"]
+    assert most["all follow"] > 1.5 * most["services apart"]
     refused = [line for line in lines if line["metric"] == "refused"]
     assert len(refused) == 2 * 2 * 3 * 3  # numbers of pairs, popularities, who serves, numbers of workers
     deaths = [float(line["mean"]) for line in lines if line["metric"] == "failed"]

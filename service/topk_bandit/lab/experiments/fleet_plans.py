@@ -31,9 +31,9 @@ __all__ = ["capacity", "fleet"]
 FloatArray = NDArray[np.float64]
 
 METHODS = {
-    "one service": Serving.EVERYONE,
+    "all follow": Serving.EVERYONE,
     "services apart": Serving.APART,
-    "owners (not built)": Serving.OWNERS,
+    "owners": Serving.OWNERS,
 }
 
 _ZIPFS = (0.0, 1.0)
@@ -123,9 +123,9 @@ def fleet(given: argparse.Namespace) -> Plan:
 
 
 _NOTES = (
-    "one service: every worker serves every bandit, and follows each that it was asked for, as the service does.",
+    "all follow: every worker serves every bandit, and follows each that it was asked for.",
     "services apart: as many services of one worker each on one store; the shop chooses the address by the bandit.",
-    "owners (not built): a bandit has one owner, a hot one as many as it needs, and another takes over if one dies.",
+    "owners: a bandit has one, a hot one several, and another takes over if one dies; to pass a call on costs nothing.",
     f"Met is a 99th percentile of {_LONG_SECONDS * 1e3:g} ms, {_MOST_LOST:.1%} refused, and models that keep up.",
 )
 

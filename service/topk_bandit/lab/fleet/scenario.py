@@ -16,8 +16,9 @@ __all__ = ["Chance", "Death", "Fleet", "Serving", "Traffic"]
 class Serving(Enum):
     """Who serves a bandit.
 
-    `EVERYONE` is a service as it is. `APART` is as many services of one worker each, among which the shop divides its
-    bandits: nobody takes over from one that is dead. `OWNERS` is a design that is not built.
+    `EVERYONE` is several services that are all asked for each bandit. `APART` is as many services of one worker each,
+    among which the shop divides its bandits: nobody takes over from one that is dead. `OWNERS` is how the workers of one
+    service serve, but that passing a call on to the owner costs nothing.
     """
 
     EVERYONE = "every worker"
