@@ -23,6 +23,7 @@ from preference_fit import preference_fit
 from quality import quality
 from runner import run_all
 from search import exhaustive, figure4
+from several_workers import several_workers
 from table1 import table1
 from topk_bandit.learning.warm_up import warm_up
 from traffic.plays import benchmarks
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "long-log": long_log,
     **benchmarks(),
     "fleet-costs": fleet_costs,
+    "several-workers": several_workers,
     "export": export,
     "operating": operating,
     "learns": learns,
