@@ -83,6 +83,12 @@ class RunningServer:
     def unix_url(self) -> str:
         return f"unix://{self.folder}/socket"
 
+    def url_of_a_user(self, *rights: str) -> str:
+        """Give a user those rights and no other, and return the URL to be that user with."""
+        with self.client() as client:
+            client.execute_command("ACL SETUSER", "shop", "reset", "on", ">secret", *rights)
+        return f"unix://shop:secret@{self.folder}/socket"
+
     def client(self) -> redis.Redis:
         """Return a plain client, for looking at and spoiling what a store has written."""
         return redis.Redis(unix_socket_path=str(self.folder / "socket"), password=self._password, protocol=2)

@@ -166,6 +166,10 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     away = run("doctor", f"--redis-url={server.url}", "--store-timeout-seconds=0.2")
     assert away.returncode == 1
     assert "store: can't be examined" in away.stdout
+    with running_server(valkey_binary()) as server:
+        barred = run("doctor", f"--redis-url={server.url_of_a_user('+@all', 'allkeys', 'allchannels', '-xadd')}")
+    assert barred.returncode == 1
+    assert "The store's user may not run xadd on what begins with topk-bandit: let it" in barred.stdout
     crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", TMPDIR=str(tmp_path))
     assert crowded.returncode == 1
     assert "lower --workers" in crowded.stdout

@@ -14,6 +14,7 @@ from topk_bandit.store.codec import encode_event
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.permissions import COMMANDS, OPTIONAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.log import Store
 
-__all__ = ["MemoryStores", "RedisStores", "Stores", "dump", "listening", "run", "whole_log"]
+__all__ = ["LEAST_RIGHTS", "MemoryStores", "RedisStores", "Stores", "dump", "listening", "run", "whole_log"]
+
+
+LEAST_RIGHTS = (
+    *("~test-*", "&test-*"),
+    *(f"+{command.split()[0].lower()}" for command in COMMANDS),
+    *(f"+{command.replace(' ', '|').lower()}" for command in OPTIONAL),
+)
+"""What a user of a store must be allowed, on what the tests write: it is enough for the whole contract."""
 
 
 class Stores(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.harness import MemoryStores, RedisStores
+from tests.contracts.harness import LEAST_RIGHTS, MemoryStores, RedisStores
 from tests.contracts.store_contract import StoreContract
 from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
 
@@ -69,9 +69,11 @@ class RedisContract(StoreContract):
 
 
 class TestValkey(RedisContract):
+    """Its user may do what a start asks for and nothing else."""
+
     @pytest.fixture
     def url(self, valkey: RunningServer) -> str:
-        return valkey.unix_url
+        return valkey.url_of_a_user(*LEAST_RIGHTS)
 
 
 class TestValkeyClusterThatSyncs(RedisContract):

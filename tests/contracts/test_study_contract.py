@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.harness import RedisStores
+from tests.contracts.harness import LEAST_RIGHTS, RedisStores
 from tests.contracts.study_contract import StudyContract
 from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
 
@@ -73,7 +73,7 @@ class TestMemoryStudies(StudyContract):
 class TestValkeyStudies(StudyContract):
     @pytest.fixture
     def studies(self, valkey: RunningServer) -> Stores:
-        return RedisStudyStores(valkey.unix_url)
+        return RedisStudyStores(valkey.url_of_a_user(*LEAST_RIGHTS))
 
 
 class TestValkeyClusterStudies(StudyContract):

@@ -17,6 +17,7 @@ EXAMPLES = [
     errors.QuotaError(Quota.ITEMS, "acme", limit=10, used=9, retry_after=1.0),
     errors.UnavailableError("the store is away", retry_after=0.25),
     errors.NotDurableError("written, but not to the disk", retry_after=0.25),
+    errors.NotPermittedError("the store's user lacks a permission: no permissions to run the 'xadd' command"),
     errors.NewerDataError("the store has data of version 2"),
     errors.CorruptDataError("a snapshot is cut short"),
     errors.NotReadyError("DESIGN_UNFINISHED", "the design is not done"),

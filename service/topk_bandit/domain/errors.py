@@ -13,6 +13,7 @@
     │   └── QuotaError           a tenant has used up a quota
     ├── UnavailableError         the store is away; nothing is lost or half done, but it may be done
     │   ├── NotDurableError      written, but not as durably as acknowledged writes are: the same call again finds out
+    │   ├── NotPermittedError    the store's user may not do what is asked of it
     │   └── NewerDataError       stored bytes are of a newer program, which can read them
     ├── CorruptDataError         stored bytes do not verify
     └── ConfigurationError       the service can't run on what it was given
@@ -42,6 +43,7 @@ __all__ = [
     "NewerDataError",
     "NotDurableError",
     "NotFoundError",
+    "NotPermittedError",
     "NotReadyError",
     "OutdatedError",
     "QuotaError",
@@ -236,6 +238,10 @@ class NotDurableError(UnavailableError):
 
     The same call again waits anew, and is answered as a repeated one.
     """
+
+
+class NotPermittedError(UnavailableError):
+    """The store is there, and its user may not do what is asked of it: somebody has to let it."""
 
 
 class NewerDataError(UnavailableError):

@@ -28,7 +28,7 @@ from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.domain.errors import ConfigurationError, UnavailableError
+from topk_bandit.domain.errors import ConfigurationError, NotPermittedError, UnavailableError
 from topk_bandit.domain.operators import WorkerStatus
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.arithmetic import describe_arithmetic
@@ -215,6 +215,8 @@ async def _connect(
         try:
             connected = await _examine_store(await _open_store(settings, url))
             upgrades = await _note_worker(connected, metrics)
+        except NotPermittedError as error:
+            raise ConfigurationError(str(error)) from error
         except UnavailableError as error:
             if not waits:
                 _log.warning("waiting for the store: %s", error)

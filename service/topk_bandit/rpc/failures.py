@@ -113,6 +113,7 @@ FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = 
     errors.NotDurableError: lambda error: Failure(
         StatusCode.UNAVAILABLE, str(error), reason="NOT_DURABLE", retry_after=error.retry_after
     ),
+    errors.NotPermittedError: lambda error: Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after),
     errors.NewerDataError: lambda error: Failure(StatusCode.UNAVAILABLE, str(error), retry_after=error.retry_after),
     errors.CorruptDataError: None,
     errors.ConfigurationError: None,

@@ -62,6 +62,7 @@ from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.overdue import find_overdue
+from topk_bandit.store.redis.permissions import describe_refused, permission_check
 from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.replies import (
     read_appended,
@@ -82,7 +83,7 @@ from topk_bandit.store.redis.write_times import time_writes
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from topk_bandit.domain.bandits import (
         BanditSettings,
@@ -638,16 +639,24 @@ class RedisStore(Store):
 
     async def check(self, durability: Durability | None = None) -> StoreReport:
         """See `Store.check`."""
+        awaited = durability or self._link.durability
         infos = await self._link.ask_primaries("INFO")
         times = await self._link.ask_primaries("TIME")
         seconds, microseconds = next(iter(times.values()))
         return report(
             infos,
             settings=await self._link.read_settings("appendfsync", "min-replicas-to-write"),
-            durability=durability or self._link.durability,
+            refusals=await self._find_refusals(awaited),
+            durability=awaited,
             mode=self._link.mode,
             clock_ms=seconds * 1000 + microseconds // 1000,
         )
+
+    async def _find_refusals(self, awaited: Durability) -> Mapping[str, Sequence[str]]:
+        """Return what servers do not let the store's user do, by their names."""
+        key, prefix = self._keys.probe("permissions"), self._keys.prefix
+        answers = await self._link.ask_permissions(permission_check(awaited, key=key, channel=self._keys.changes))
+        return {name: describe_refused(answer, prefix=prefix) for name, answer in answers.items()}
 
     async def time_writes(self, *, count: int) -> Sequence[float]:
         """Return how long writes take; see `topk_bandit.store.redis.write_times`."""

@@ -6,8 +6,6 @@ is known here is only a guess at what to wait for: a write whose class turns out
 
 from __future__ import annotations
 
-from redis.exceptions import ResponseError
-
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 
@@ -40,8 +38,10 @@ class Classes:
         ------
         CorruptDataError
             What was told is no class.
+        TopkBanditError
+            What was told is this error.
         """
-        if isinstance(told, ResponseError):
+        if isinstance(told, Exception):
             raise told
         if not told:
             self._known.pop(key, None)

@@ -1,16 +1,17 @@
-"""What a server must be for the store to keep its promises: version, role, eviction policy, log, replicas.
+"""What a server must be for the store to keep its promises: version, role, eviction policy, log, rights, replicas.
 
 Each problem is told with what to do about it; nothing on the server is ever changed.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.store.log import StoreReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from topk_bandit.domain.durability import Durability
 
@@ -26,6 +27,7 @@ def report(
     settings: Mapping[str, Mapping[str, str]],
     durability: Durability,
     mode: str,
+    refusals: Mapping[str, Sequence[str]] = MappingProxyType({}),
     clock_ms: int,
 ) -> StoreReport:
     """Return what the servers say of themselves.
@@ -38,11 +40,17 @@ def report(
         Their settings, by the same names; nothing of a server that does not tell them.
     durability
         The class that they have to keep.
+    refusals
+        What they do not let the store's user do, by the same names.
     """
     problems = [
         _name_problem(name, problem)
         for name, info in infos.items()
-        for problem in (*_problems(info, durability), *_unkept(durability, settings.get(name, {})))
+        for problem in (
+            *_problems(info, durability),
+            *_unkept(durability, settings.get(name, {})),
+            *refusals.get(name, ()),
+        )
     ]
     shortages = [
         _name_problem(name, shortage) for name, info in infos.items() for shortage in _shortages(info, durability)

@@ -20,6 +20,7 @@ from topk_bandit.domain.errors import (
     CorruptDataError,
     ExhaustedError,
     NotDurableError,
+    NotPermittedError,
     UnavailableError,
 )
 from topk_bandit.store.data_versions import OLDEST
@@ -57,8 +58,9 @@ _AWAY = (
     raised.ClusterError,
     raised.ReadOnlyError,
     raised.TryAgainError,
-    raised.NoPermissionError,
 )
+_REFUSED_IN_SCRIPTS = ("ACL failure in script: ", "The user executing the script can't ")
+"""How the answer begins where a script meets what its user may not do; Redis 7.0 has the second."""
 _AWAY_CODES = ("LOADING", "READONLY", "MISCONF", "NOREPLICAS", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
 
 
@@ -67,6 +69,9 @@ def translate(error: Exception) -> Exception:
     code = str(error).partition(" ")[0]
     if isinstance(error, raised.OutOfMemoryError) or code == "OOM":
         return ExhaustedError("STORE_FULL", "the store's memory is used up")
+    if isinstance(error, raised.NoPermissionError) or str(error).startswith(_REFUSED_IN_SCRIPTS):
+        told = str(error).removeprefix(_REFUSED_IN_SCRIPTS[0]).partition(" script: ")[0]
+        return NotPermittedError(f"the store's user lacks a permission: {told}")
     if isinstance(error, _AWAY) or code in _AWAY_CODES:
         return UnavailableError(f"the store is away: {error}" if str(error) else "the store is away")
     if code == "WRONGTYPE":
@@ -80,6 +85,10 @@ def _translate_reply(reply: Any) -> Any:  # noqa: ANN401 - replies have no narro
     error = translate(reply)
     error.__cause__ = None if error is reply else reply
     return error
+
+
+def _name_store(node: str) -> str:
+    return f"the store {node}" if node else "the store"
 
 
 class Link:
@@ -117,6 +126,7 @@ class Link:
             lambda: Breaker(cooldown=_COOLDOWN, monotonic=monotonic)
         )
         self._outages: dict[str, Outage] = {}
+        self._lacks: dict[str, Outage] = {}
         self._monotonic = monotonic
 
     @classmethod
@@ -134,13 +144,15 @@ class Link:
         ------
         ConfigurationError
             The URL can't be used, or its user and password are refused.
+        NotPermittedError
+            Its user may not ask what it is.
         UnavailableError
             Nothing answers in time.
         """
         try:
             async with asyncio.timeout(timeout):
                 deployment = await open_deployment(url, timeout=timeout)
-        except (raised.AuthenticationError, raised.NoPermissionError) as error:
+        except raised.AuthenticationError as error:
             raise ConfigurationError(f"the store refuses the user and password of its URL: {error}") from error
         except (raised.RedisError, raised.RedisClusterException, OSError) as error:
             raise translate(error) from error
@@ -215,7 +227,8 @@ class Link:
         operands = [(len(keys), *keys, *one) for one in arguments]
         behind = (("HGET", meta, "durability"), *waits(awaited, timeout=self._timeout))
         replies = await self._run_together(script.at(self.data_version), operands, meta, behind=behind)
-        return replies[: len(arguments)], replies[len(arguments) :]
+        needed, *waited = replies[len(arguments) :]
+        return replies[: len(arguments)], [_translate_reply(needed), *waited]
 
     async def _run_together(
         self, script: SentScript, operands: Sequence[_Arguments], key: str, *, behind: Sequence[Command]
@@ -273,6 +286,16 @@ class Link:
         times = await self.ask_primaries("TIME")
         return max(int(seconds) * 1000 + int(microseconds) // 1000 for seconds, microseconds in times.values())
 
+    async def ask_permissions(self, question: Sequence[str]) -> Mapping[str, Any]:
+        """Return what each server that takes writes answers; nothing where one is too old to understand it."""
+        async with self._guard(""):
+            try:
+                return await self._deployment.ask_primaries(*question)
+            except raised.ResponseError as error:
+                if translate(error) is not error:
+                    raise
+                return {}
+
     async def ask_primaries(self, command: str) -> Mapping[str, Any]:
         """Send a command without keys to each server that takes writes; return the replies by server."""
         async with self._guard(""):
@@ -315,7 +338,7 @@ class Link:
     async def _guard(self, key: str) -> AsyncIterator[None]:
         """Bound what happens inside, fail fast if need be, and raise only our own errors for what we know."""
         node = self._deployment.node_of(key) if key else ""
-        breaker, outage = self._breakers[node], self._outage(node)
+        breaker, outage, lack = self._breakers[node], self._outage(node), self._lack(node)
         breaker.admit()
         try:
             async with asyncio.timeout(self._timeout), self._slots:
@@ -323,7 +346,9 @@ class Link:
         except Exception as error:
             await self._note(error, breaker)
             told = translate(error)
-            if isinstance(told, UnavailableError):
+            if isinstance(told, NotPermittedError):
+                lack.note_failure(told)
+            elif isinstance(told, UnavailableError):
                 outage.note_failure(error)
             raise told from error
         except BaseException:
@@ -331,13 +356,22 @@ class Link:
             raise
         breaker.note_answer()
         outage.note_success()
+        lack.note_success()
 
     def _outage(self, node: str) -> Outage:
         if node not in self._outages:
-            named = f"the store {node}" if node else "the store"
+            named = _name_store(node)
             begins = f"{named} is away; slates are not recorded, and rewards refused"
             self._outages[node] = Outage(begins, ends=f"{named} is back", monotonic=self._monotonic)
         return self._outages[node]
+
+    def _lack(self, node: str) -> Outage:
+        """Return what tells that a server is there, and refuses what our user may not do."""
+        if node not in self._lacks:
+            named = _name_store(node)
+            begins, ends = f"{named} refuses calls", f"{named} refuses calls no more"
+            self._lacks[node] = Outage(begins, ends=ends, monotonic=self._monotonic)
+        return self._lacks[node]
 
     async def _note(self, error: Exception, breaker: Breaker) -> None:
         if isinstance(error, _UNREACHED) and not isinstance(error, _ANSWERED):
