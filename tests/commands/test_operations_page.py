@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import tempfile
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
 from tests.faults.service import serving
 from tests.long_forms import LONG
+from tests.operations_page import COMMANDS, fits, shapes
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.commands.cli import main
 from topk_bandit.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tests.faults.service import Service
+    from tests.operations_page import Shown
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 TOLD_ID = "e49006cf37c15923466499af5fffe3b2"
 KEY_ID = "5f0c1e2d"
 STORE = "redis://localhost:6379/0"
@@ -41,71 +38,16 @@ ELSEWHERE = {
 """What is not run here: how a command, or it and what it prints, begins, and where else it is run."""
 
 
-class Shown(NamedTuple):
-    """A command of the page, without `topk-bandit`; what is set before it, and what it prints."""
-
-    words: str
-    variables: dict[str, str]
-    lines: tuple[str, ...]
-
-    @property
-    def is_run_elsewhere(self) -> bool:
-        told = "\n".join([self.words, *(line for line in self.lines if line != "...")])
-        return any(told.startswith(start) for start in ELSEWHERE)
-
-
-def shown() -> Iterator[Shown]:
-    """Yield the commands of the page, in their order."""
-    for block in re.findall(r"(?:^ {4,}.*\n|^\n(?= {4}))+", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
-        lines = [line.strip() for line in block.rstrip().splitlines()]
-        starts = [place for place, line in enumerate(lines) if re.match(r"\$ (\w+=\S+ )*topk-bandit ", line)]
-        for start, end in pairwise([*starts, len(lines)]):
-            before, _, words = lines[start].removeprefix("$ ").partition("topk-bandit ")
-            variables = dict(one.split("=") for one in before.split())
-            yield Shown(words, variables, tuple(line for line in lines[start + 1 : end] if line))
-
-
-COMMANDS = list(shown())
+def is_run_elsewhere(command: Shown) -> bool:
+    told = "\n".join([command.words, *(line for line in command.lines if line != "...")])
+    return any(told.startswith(start) for start in ELSEWHERE)
 
 
 def test_each_command_is_shown_with_what_it_prints() -> None:
     silent = {"events export acme/home --out home.jsonl", "serve --console-listen 127.0.0.1:50091"}
     assert {one.words for one in COMMANDS if not one.lines} == silent
     assert len(COMMANDS) > 35
-    assert sum(one.is_run_elsewhere for one in COMMANDS) == 8
-
-
-def shape(line: str) -> tuple[str, ...]:
-    """Return a line without what differs from run to run: numbers, times, ids, digests and paths."""
-    if line.startswith("{"):
-        return ("an event", *re.findall(r'"(\w+)":', line))
-    cells = re.split(r"\s{2,}", line)
-    if len(cells) == 1 or cells[0] in {"ok", "wrong"}:
-        return (re.sub(r"\b[0-9a-f]{8}\.\S+|\b[0-9a-f]{8,}\b|\d[\d.,:]*", "#", " ".join(cells)),)
-    return tuple("#" if re.search(r"\d|^-$|^/", cell) else cell for cell in cells)
-
-
-def is_like(shown: tuple[str, ...], told: tuple[str, ...]) -> bool:
-    """Whether a line may be shown so; of an event the page has the first fields."""
-    return shown == (told[: len(shown)] if told[0] == "an event" else told)
-
-
-def shapes(lines: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the shapes of lines, once where rows of a table have the same one after the other."""
-    found: list[tuple[str, ...]] = []
-    for line in lines:
-        if line.strip() and (not found or shape(line.strip()) != found[-1]):
-            found.append(shape(line.strip()))
-    return found
-
-
-def fits(shown: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) -> bool:
-    """Whether lines are shown, all or, where the page has three dots, some of them."""
-    if not shown:
-        return not told
-    if shown[0] == ("...",):
-        return any(fits(shown[1:], told[place:]) for place in range(len(told) + 1))
-    return bool(told) and is_like(shown[0], told[0]) and fits(shown[1:], told[1:])
+    assert sum(is_run_elsewhere(one) for one in COMMANDS) == 8
 
 
 def test_shapes_are_compared() -> None:
@@ -207,7 +149,7 @@ def test_what_is_shown_is_what_is_printed(
         operator = Operator(service, names, capsys)
         capsys.readouterr()
         for command in COMMANDS:
-            if command.is_run_elsewhere:
+            if is_run_elsewhere(command):
                 continue
             operator.prepare(command.words)
             with monkeypatch.context() as variables:

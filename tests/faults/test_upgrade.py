@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.service import clean_environment, serving, until
-from tests.long_forms import usual_or_long
+from tests.long_forms import LONG, usual_or_long
+from tests.operations_page import check_shown
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.store.data_versions import NEWEST
@@ -93,9 +95,15 @@ def framed_version(frame: bytes) -> int:
 
 
 def finalized(server: RunningServer, *command: str) -> tuple[int, str]:
-    """Run the command that ends the time of rollbacks; return its status and what it says."""
+    """Run the command that ends the time of rollbacks; return its status and what it says, which the page shows so."""
+    status, told = run(server, *command, "finalize-upgrade")
+    check_shown("finalize-upgrade ", told.replace(f"on {platform.node()}/", "on shop-1/"))
+    return status, told
+
+
+def run(server: RunningServer, *command: str) -> tuple[int, str]:
     done = subprocess.run(
-        [*command, "finalize-upgrade", f"--redis-url={server.url}"],
+        [*command, f"--redis-url={server.url}"],
         capture_output=True,
         text=True,
         env=clean_environment(),
@@ -106,6 +114,10 @@ def finalized(server: RunningServer, *command: str) -> tuple[int, str]:
 
 def said(service: Service, part: str) -> bool:
     return any(part in record.get("message", record.get("raw", "")) for record in service.records)
+
+
+def warnings(service: Service) -> list[str]:
+    return [record["message"] for record in service.records if record.get("level") == "WARNING"]
 
 
 def no_call_failed(service: Service) -> bool:
@@ -124,7 +136,9 @@ def test_the_version_before_takes_over_until_the_upgrade_is_finalized(tmp_path: 
             shop.create()
             shop.trade(FEW)
         later.start_spawned()
-        assert said(later, f"data version {NEWEST} is written, which the program before can read")
+        check_shown("serve --redis-url", f"... WARNING {warnings(later)[0]}")
+        if LONG:
+            check_shown("doctor --redis-url", *run(server, *NEXT, "doctor")[1].splitlines())
 
         upgrade(server, old, later)
         roll_back(server, old, later)
@@ -178,6 +192,8 @@ def finalize_while_it_hangs(server: RunningServer, service: Service) -> None:
                 store.hset(PROGRAMS, noted, b"%b 0 %b" % (version, about))
     status, told_by = finalized(server, *NEXT)
     assert (status, told_by.partition(":")[0]) == (0, f"data version {NEWEST + 1} is in force")
+    status, told_by = finalized(server, *NEXT)
+    assert (status, told_by) == (0, f"data version {NEWEST + 1} is in force: nothing to finalize")
     os.kill(worker, signal.SIGCONT)
     os.kill(service.pid, signal.SIGCONT)
 
@@ -192,3 +208,4 @@ def go_on_finalized(server: RunningServer, old: Service, later: Service) -> None
     assert NEWEST + 1 in written_versions(server)
     assert old.wait() == 1
     assert old.records[-1]["raw"].startswith(TOO_OLD)
+    check_shown("serve --redis-url", old.records[-1]["raw"])

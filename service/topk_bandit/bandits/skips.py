@@ -98,5 +98,6 @@ class Skips:
 
 
 def _not_stuck(name: BanditName, position: int, model: Model, problem: str) -> NotReadyError:
-    stands = f"stands at event {model.version} and can't go on: {problem}" if problem else "follows the log to its end"
-    return NotReadyError("LEARNER_NOT_STUCK", f"event {position} can't be passed over, the learner of {name} {stands}")
+    stands = f"stands before event {model.version + 1} and can't go on: {problem}"
+    found = stands if problem else "follows the log to its end"
+    return NotReadyError("LEARNER_NOT_STUCK", f"event {position} can't be passed over, the learner of {name} {found}")

@@ -63,7 +63,7 @@ def _add_events(commands: _Commands) -> None:
     brought.add_argument("--as", dest="bandit", metavar="TENANT/BANDIT", help="its name (default: as it was exported)")
     _finish(brought, "events import")
     _finish(tail, "events tail")
-    skip = _with_bandit(_word(words, "skip", "pass over the event at which a learner stands, for good"))
+    skip = _with_bandit(_word(words, "skip", "pass over the event before which a learner stands, for good"))
     skip.add_argument("position", type=int, metavar="POSITION", help="where it stands in the log")
     skip.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
     skip.add_argument("--yes", action="store_true", help="do it; without it nothing is passed over")

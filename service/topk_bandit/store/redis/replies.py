@@ -211,7 +211,8 @@ def check_entry(entry: bytes) -> list[bytes]:
     """
     checksum, _, told = entry.partition(b" ")
     if checksum_of(told).encode() != checksum:
-        raise CorruptDataError(f"the event at {told.partition(b' ')[0]!r} does not match its checksum")
+        position = told.partition(b" ")[0].removesuffix(b"-0").decode("ascii", "backslashreplace")
+        raise CorruptDataError(f"event {position} does not match its checksum")
     return told.split(b" ", 3)
 
 
