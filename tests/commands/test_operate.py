@@ -7,10 +7,14 @@ import json
 import socket
 import threading
 import time
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
+from tests.rpc.certificates import write_pair
 from tests.rpc.harness import serving
 from tests.rpc.test_operator_service import trade
 from tests.rpc.whole import served
@@ -159,6 +163,54 @@ def test_an_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask, tmp_pa
             [line] = ask(*words, where, status=1)
             assert "no service answers at 127.0.0.1:" in line
             assert line.endswith("Connection refused")
+
+
+def test_an_address_where_something_else_is_spoken_is_told_of_at_once(
+    running: Running, ask: Ask, tmp_path: Path
+) -> None:
+    started = time.monotonic()
+    with ThreadingHTTPServer(("127.0.0.1", 0), SilentPage) as page:
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        [line] = ask("tenants", "list", f"--address=127.0.0.1:{page.server_port}", status=1)
+        assert "speaks no gRPC: the address of the service's --listen is meant" in line
+        page.shutdown()
+    [line] = ask("tenants", "list", "--tls", status=1)
+    assert line == f"topk-bandit: {running.address} speaks no TLS: leave out --tls and what goes with it"
+    (tmp_path / "other").mkdir()
+    roots, (stranger, _) = tmp_path / "certificate.pem", write_pair(tmp_path / "other")
+    with encrypted(*(path.read_bytes() for path in write_pair(tmp_path))) as where:
+        [line] = ask("tenants", "list", where, status=1)
+        assert line.endswith("speaks TLS: say --tls, or --tls-roots FILE with the certificates to trust")
+        [line] = ask("tenants", "list", where, f"--tls-roots={stranger}", status=1)
+        assert "shows a certificate that is not trusted: self" in line
+        [line] = ask("tenants", "list", where, f"--tls-roots={roots}", status=1)
+        assert "UNIMPLEMENTED" in line, "it was asked"
+    assert time.monotonic() - started < 10.0
+
+
+class SilentPage(BaseHTTPRequestHandler):
+    """What answers over HTTP, such as the service's own metrics."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing where a command's own lines are read."""
+
+
+@contextmanager
+def encrypted(certificate: bytes, private_key: bytes) -> Iterator[str]:
+    """Serve nothing over TLS, and yield the flag with the address."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    credentials = grpc.ssl_server_credentials([(private_key, certificate)])
+    flag = f"--address=localhost:{server.add_secure_port('localhost:0', credentials)}"
+    server.start()
+    yield flag
+    server.stop(None)
+
+
+def test_an_http_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask) -> None:
+    [line] = ask("tenants", "list", "--address=http://127.0.0.1:1", status=1)
+    assert line == "topk-bandit: no service answers at http://127.0.0.1:1: Connection refused"
+    [line] = ask("tenants", "list", "--address=localhost.invalid", status=1)
+    assert "no service answers at port 443 of localhost.invalid, which names none: " in line
 
 
 @pytest.mark.parametrize("form", ["{}", "ipv4:{}", "dns:{}", "dns:///{}"])

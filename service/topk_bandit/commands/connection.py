@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client import AsyncClient, Client, Tls
+from topk_bandit.commands.reaching import check_address
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.settings import CALLER_VARIABLES
 
@@ -25,7 +24,6 @@ NOBODY = "-"
 
 _LOCAL = "127.0.0.1:50051"
 _SECONDS = 60.0
-_SECONDS_TO_CONNECT = 5.0
 
 
 def add_connection(parser: argparse.ArgumentParser, *, seconds: float = _SECONDS) -> None:
@@ -63,7 +61,7 @@ def connect(given: argparse.Namespace, tenant: str) -> Client:
     Raises
     ------
     ConfigurationError
-        A file can't be read, the key is none, or nothing listens at the address.
+        A file can't be read, the key is none, or no service can be asked at the address.
     """
     return _make_client(Client, given, tenant)
 
@@ -81,8 +79,9 @@ def key_of(given: argparse.Namespace) -> str | None:
 def _make_client(kind: type[T], given: argparse.Namespace, tenant: str) -> T:
     address = given.address or os.environ.get(ADDRESS) or _LOCAL
     key = key_of(given)
-    _check_listens(address)
-    options: dict[str, Any] = {"key": key, "timeout": given.timeout, "tls": _tls(given)}
+    tls = _tls(given)
+    check_address(address, tls)
+    options: dict[str, Any] = {"key": key, "timeout": given.timeout, "tls": tls}
     try:
         return kind(address, tenant=tenant, **options)
     except ValueError as error:
@@ -97,19 +96,6 @@ def _tls(given: argparse.Namespace) -> Tls | None:
         raise ConfigurationError("--client-certificate and --client-private-key: one needs the other")
     files = roots, private_key, certificate
     return Tls(*(_read(Path(file)) if file else None for file in files)) if given.tls or any(files) else None
-
-
-def _check_listens(address: str) -> None:
-    """Refuse an address at which nothing listens: the client would try it again until its time is over."""
-    parts = re.fullmatch(r"(?:\[([^\[\]/]+)\]|([^\[\]/:,]+)):([0-9]{1,5})", address)
-    if parts is None:  # gRPC has other forms, which it knows best
-        return
-    try:
-        with socket.create_connection((parts[1] or parts[2], int(parts[3])), timeout=_SECONDS_TO_CONNECT):
-            pass
-    except (OSError, OverflowError, UnicodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigurationError(f"no service answers at {address}: {problem}") from None
 
 
 def _read(path: Path) -> bytes:
