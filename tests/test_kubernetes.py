@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from argparse import ArgumentParser
@@ -44,6 +45,15 @@ def render(overlay: str) -> dict[str, dict[str, Any]]:
     made = list(yaml.safe_load_all(run.stdout))
     assert len({one["kind"] for one in made}) == len(made)
     return {one["kind"]: one for one in made}
+
+
+@pytest.mark.parametrize("page", ["deploy/README.md", "docs/security.md"])
+def test_the_secret_with_the_keys_has_the_file_that_the_pods_read(page: str) -> None:
+    container = yaml.safe_load((DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text())["spec"]["template"]
+    variables = {one["name"]: one.get("value") for one in container["spec"]["containers"][0]["env"]}
+    name = Path(variables["TOPK_BANDIT_KEYS_FILE"]).name
+    told = next(part for part in (DEPLOY.parent / page).read_text().split("\n\n") if "topk-bandit-keys" in part)
+    assert re.findall(r"(?<!\.)keys\.\w+", told) == [name]
 
 
 def pod(rendered: dict[str, dict[str, Any]]) -> dict[str, Any]:
