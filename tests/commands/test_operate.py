@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -21,6 +21,7 @@ from tests.rpc.whole import served
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
+from topk_bandit.commands.operate.answers import ANSWERS
 from topk_bandit.commands.operate.archives import archive_lines, save
 from topk_bandit.commands.operate.events import tail_log
 from topk_bandit.commands.tables import flatten, table
@@ -100,6 +101,30 @@ def test_an_explanation_is_a_table_whose_parts_add_up(running: Running, ask: Ask
     assert lines[last + 2].split()[:3] == ["slate", "mean", "±"]
     assert lines[last + 3].startswith("shown  ")
     assert len(lines[last + 4 :]) == 10
+
+
+def test_what_is_answered_is_json_for_programs(running: Running, ask: Ask) -> None:
+    def told(*words: str) -> Any:  # noqa: ANN401 - whatever JSON has
+        return json.loads("\n".join(ask(*words, "--json")))
+
+    slate = running.given[14]
+    found = {
+        "explain": told("explain", "acme/home", slate)["recommendation"]["id"] == slate,
+        "status": isinstance(told("status")["window"], float),
+        "tenants list": told("tenants", "list") == ["acme"],
+        "tenants stats": told("tenants", "stats", "acme")["quotas"][3]["quota"] == "bandits",
+        "bandits list": told("bandits", "list")[0]["glance"]["observation_count"] == 20,
+        "bandits get": told("bandits", "get", "acme/home")["reward_wait"] == 86400.0,
+        "bandits stats": told("bandits", "stats", "acme/home")["observation_count"] == 20,
+        "bandits history": told("bandits", "history", "acme/home")[-1]["end_time"].endswith("Z"),
+        "items list": [one["item_id"] for one in told("items", "list", "acme/home")] == [f"i{n}" for n in range(6)],
+        "items get": told("items", "get", "acme/home", "i1") == {"item_id": "i1", "available": True, "features": {}},
+        "replay": told("replay", "acme/home", "--verify")["agrees"],
+    }
+    assert found == dict.fromkeys(ANSWERS, True)
+    assert ask("items", "get", "acme/home", "none", "--json", status=1) == [
+        "topk-bandit: item none of acme/home not found"
+    ]
 
 
 def test_what_is_wrong_is_said_in_one_line(ask: Ask, tmp_path: Path) -> None:

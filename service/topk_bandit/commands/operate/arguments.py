@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
+_LOOKED_AT = frozenset(
+    {
+        "explain",
+        "status",
+        *("tenants list", "tenants stats"),
+        *("bandits list", "bandits get", "bandits stats", "bandits history"),
+        *("items list", "items get"),
+        "replay",
+    }
+)
+"""Words whose answer a program may want to read."""
+
 _BANDIT = "which one; tenants/TENANT/bandits/BANDIT is as good"
 
 
@@ -170,6 +182,8 @@ def _with_bandit(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _finish(parser: argparse.ArgumentParser, word: str) -> None:
+    if word in _LOOKED_AT:
+        parser.add_argument("--json", action="store_true", help="print all that is answered as JSON, for programs")
     add_connection(parser)
     parser.set_defaults(run=_run_command, word=word)
 

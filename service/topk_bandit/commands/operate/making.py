@@ -1,4 +1,4 @@
-"""The commands that make a bandit, and that add its items, show one and retire some."""
+"""The commands that make a bandit, and that add its items and retire some."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.tables import facts, flatten
 from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.domain.durability import Durability
-from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError, NotFoundError
+from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.features import Feature
 
-__all__ = ["create_bandit", "create_items", "delete_items", "get_item"]
+__all__ = ["create_bandit", "create_items", "delete_items"]
 
 
 def create_bandit(given: argparse.Namespace) -> Iterable[str]:
@@ -41,16 +41,6 @@ def create_items(given: argparse.Namespace) -> Iterable[str]:
     with connect(given, name.tenant) as client:
         count = client.upsert_items(name.bandit, {item: {} for item in given.items} | described)
     return [f"{given.bandit} has {count} items"]
-
-
-def get_item(given: argparse.Namespace) -> Iterable[str]:
-    """Show an item."""
-    name = bandit_named(given.bandit)
-    with connect(given, name.tenant) as client:
-        found = next((one for one in client.items(name.bandit) if one.item_id == given.item), None)
-    if found is None:
-        raise NotFoundError(f"item {given.item} of {given.bandit}")
-    return list(facts(flatten(asdict(found))))
 
 
 def delete_items(given: argparse.Namespace) -> Iterable[str]:
