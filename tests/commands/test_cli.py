@@ -142,6 +142,8 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     assert "sample decision: 6 of 50 items" in embedded.stdout
     assert re.search(r"data folder: .* GiB free, a write is on the disk after \d", embedded.stdout)
     assert "compiled code: kept " in embedded.stdout
+    assert "access: everybody may do everything, plain text, no stranger" in embedded.stdout
+    assert re.search(r"memory: models of all workers may take 6144 of \d+ MiB", embedded.stdout)
     assert "writes: " not in embedded.stdout  # the store that is tried is on another disk than the service's own
     assert re.search(r"All \d+ checks passed\.", embedded.stdout)
     assert "data version: none yet, so that the first service begins with" in embedded.stdout
@@ -170,10 +172,14 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
         barred = run("doctor", f"--redis-url={server.url_of_a_user('+@all', 'allkeys', 'allchannels', '-xadd')}")
     assert barred.returncode == 1
     assert "The store's user may not run xadd on what begins with topk-bandit: let it" in barred.stdout
-    crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", TMPDIR=str(tmp_path))
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text("shop = 1\n")
+    large = ("--worker-memory-mib=99999999", f"--quotas-file={quotas}")
+    crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", *large, TMPDIR=str(tmp_path))
     assert crowded.returncode == 1
     assert "lower --workers" in crowded.stdout
-    assert "access: everybody may do everything, plain text, no stranger" in crowded.stdout
+    assert "lower --worker-memory-mib" in crowded.stdout
+    assert "shop is no table; write [shop], and its quotas below" in crowded.stdout
     open_door = run("doctor", "--listen=0.0.0.0:1", TMPDIR=str(tmp_path))
     assert open_door.returncode == 1
     assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout

@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.learning.arithmetic import describe_arithmetic
@@ -45,6 +46,7 @@ MOST_TOLD = 20
 _LEAST_FREE_BYTES = 1 << 30
 _LONGEST_WRITE_SECONDS = 0.1
 _FULLEST_SHARE = 0.8
+_GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _WRITES = 5
 
 
@@ -65,9 +67,9 @@ def examine(settings: Settings) -> int:
         for finding in _try_look(look, settings):
             findings.append(finding)
             mark = "[red]wrong[/red]" if finding.problem else "[green]ok[/green]   "
-            console.print(f"{mark} {finding.subject}: {finding.found}", highlight=False)
+            console.print(f"{mark} {escape(f'{finding.subject}: {finding.found}')}", highlight=False)
             if finding.problem:
-                console.print(f"      {finding.problem}", highlight=False)
+                console.print(f"      {escape(finding.problem)}", highlight=False)
     wrong = sum(bool(finding.problem) for finding in findings)
     console.print(f"{wrong} of {len(findings)} checks failed." if wrong else f"All {len(findings)} checks passed.")
     return 1 if wrong else 0
@@ -92,7 +94,24 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
     crowded = settings.workers > cores
     problem = f"{settings.workers} workers share {cores} cores; lower --workers" if crowded else ""
     yield _Finding("processor", f"{cores} cores for {settings.workers} workers", problem)
+    yield _models(settings)
     yield _Finding("arithmetic", describe_arithmetic())
+
+
+def _models(settings: Settings) -> _Finding:
+    """Look at whether there is room for what models may grow to; who takes more is killed where they should rest."""
+    wanted, there = settings.workers * settings.worker_memory_mib, _memory_bytes() / 2**20
+    problem = "a worker that takes more than there is is killed: lower --worker-memory-mib" if wanted > there else ""
+    return _Finding("memory", f"models of all workers may take {wanted:.0f} of {there:.0f} MiB", problem)
+
+
+def _memory_bytes() -> int:
+    """Return what this process may take: its machine's memory, or less where a control group says so."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _GROUP_LIMITS:
+        with suppress(OSError, ValueError):  # "max", or no such group
+            limits.append(int(file.read_text(encoding="ascii")))
+    return min(limits)
 
 
 def _access(settings: Settings) -> Iterator[_Finding]:
