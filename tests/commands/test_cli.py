@@ -174,7 +174,7 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     assert "The store's user may not run xadd on what begins with topk-bandit: let it" in barred.stdout
     quotas = tmp_path / "quotas.toml"
     quotas.write_text("shop = 1\n")
-    large = ("--worker-memory-mib=99999999", f"--quotas-file={quotas}")
+    large = ("--worker-memory-mib=16777216", f"--quotas-file={quotas}")
     crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", *large, TMPDIR=str(tmp_path))
     assert crowded.returncode == 1
     assert "lower --workers" in crowded.stdout

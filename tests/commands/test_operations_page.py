@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from tests.faults.service import serving
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.long_forms import LONG
 from tests.operations_page import COMMANDS, fits, shapes
 from tests.servers import running_server, valkey_binary
@@ -30,7 +32,7 @@ DAMAGED = "/srv/topk-bandit"
 ITEMS = [f"i{number}" for number in range(6)]
 
 ELSEWHERE = {
-    "serve ": "runs until it is stopped; tests/faults have it",
+    "serve ": "runs until it is stopped; below, and tests/faults/test_upgrade.py",
     "finalize-upgrade ": "shown as a program of a later data version has it; tests/faults/test_upgrade.py",
     f"doctor --redis-url {STORE}\nok    data version": "the same",
     "events skip ": "needs a damaged event; tests/faults/test_damaged_event.py",
@@ -47,7 +49,7 @@ def test_each_command_is_shown_with_what_it_prints() -> None:
     silent = {"events export acme/home --out home.jsonl", "serve --console-listen 127.0.0.1:50091"}
     assert {one.words for one in COMMANDS if not one.lines} == silent
     assert len(COMMANDS) > 35
-    assert sum(is_run_elsewhere(one) for one in COMMANDS) == 8
+    assert sum(is_run_elsewhere(one) for one in COMMANDS) == 9
 
 
 def test_shapes_are_compared() -> None:
@@ -59,6 +61,33 @@ def test_shapes_are_compared() -> None:
     event = '{"position":1,"event":{"v":1,"type":"rewarded"}}'
     assert fits(shapes(['{"position":9,"event":{...}}']), shapes([event]))
     assert not fits(shapes(['{"place":9}']), shapes([event]))
+
+
+def flat(line: str) -> str:
+    """Return a line of a log without what fills it up, and what only this machine or a setting makes it long with."""
+    return re.sub(r"((?:settings|arithmetic)=).*", r"\1...", re.sub(r"\s+", " ", line))
+
+
+@pytest.mark.long_form
+@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="a start of the service takes more time than CI has")
+def test_a_start_says_what_the_page_shows() -> None:
+    (page,) = (one for one in COMMANDS if one.words.startswith("serve --log-format text"))
+    folder = tempfile.mkdtemp(prefix="tkb-")
+    words = shlex.split(page.words.replace(DAMAGED, folder))
+    doors = (f"--{door}=127.0.0.1:0" for door in ("listen", "http-listen", "metrics-listen"))
+    told = []
+    with subprocess.Popen([COMMAND, *words, *doors], stderr=subprocess.PIPE, text=True, env=clean_environment()) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            told.append(line.replace(folder, DAMAGED).strip())
+            if " serving " in line or "topk-bandit: " in line:
+                run.terminate()
+                break
+        run.stderr.read()
+    shutil.rmtree(folder)
+    told = [line for line in told if " compiles for this processor: " not in line]
+    assert shapes([*map(flat, told)]) == shapes([*map(flat, page.lines)])
 
 
 def trade(service: Service) -> str:
