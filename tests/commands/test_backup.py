@@ -199,12 +199,15 @@ def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFi
         before = {study: told_of(client, study) for study in ("taste", "home")}
         assert before["taste"][0].answered_count == 12
         assert before["taste"][1].items[0].id == "i6"
-        assert ask("backup", str(folder))[-1] == f"1 bandits and 2 studies in {folder}"
+        assert ask("backup", str(folder))[-1] == f"1 bandit and 2 studies in {folder}"
+        [line] = ask("backup", str(tmp_path / "none"), "--tenant=lap", status=1)
+        assert line == "topk-bandit: a bandit or study of tenant lap not found"
+        assert not any((tmp_path / "none").iterdir())
         for study in before:
             client.delete_study(study)
         client.delete_bandit("home")
         assert ask("tenants", "list") == []
-        assert ask("restore", str(folder))[-1] == f"1 bandits and 2 studies of {folder}"
+        assert ask("restore", str(folder))[-1] == f"1 bandit and 2 studies of {folder}"
         assert {study: told_of(client, study) for study in before} == before
         assert client.import_answers("taste", past, import_id="last-year").duplicates == 3
         assert client.next_questions("taste", 2).asked_count == 14, "it goes on"

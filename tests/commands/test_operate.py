@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -127,6 +128,28 @@ def test_what_is_answered_is_json_for_programs(running: Running, ask: Ask) -> No
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bandits", "history", "acme/home", "--last=0"],
+        ["bandits", "create", "acme/new", "--slate-size=1", f"--item-capacity={2**31}"],
+        ["events", "tail", "acme/home", "--count=-1"],
+        ["events", "tail", "acme/home", f"--from={2**63}"],
+        ["events", "export", "acme/home", "--from=many"],
+        ["events", "skip", "acme/home", f"{2**63}", "--reason=x"],
+    ],
+)
+def test_a_number_that_can_not_be_is_told_with_its_word(
+    ask: Ask, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        ask(*words)
+    assert end.value.code == 2
+    assert re.search(
+        r"error: argument (--[a-z-]+|POSITION): must be (from \d to \d+|a whole number), not ", capsys.readouterr().err
+    )
+
+
 def test_what_is_wrong_is_said_in_one_line(ask: Ask, tmp_path: Path) -> None:
     assert ask("explain", "acme/home", "f" * 32, status=1) == [
         f"topk-bandit: NOT_FOUND: recommendation {'f' * 32} not found"
@@ -138,6 +161,8 @@ def test_what_is_wrong_is_said_in_one_line(ask: Ask, tmp_path: Path) -> None:
     bad.write_text("no key")
     (told,) = ask("explain", "acme/home", "x", f"--key-file={bad}", status=1)
     assert "key must be id.secret" in told
+    (told,) = ask("explain", "acme/home", "x", f"--tls-roots={bad}", status=1)
+    assert told == "topk-bandit: the file with the certificates to trust has none, or no whole ones"
     (told,) = ask("explain", "acme/home", "x", "--address=127.0.0.1:1", "--timeout=0.2", status=1)
     assert told.startswith("topk-bandit: ")
 
@@ -352,7 +377,6 @@ def test_a_history_has_a_line_for_each_interval(ask: Ask) -> None:
     assert titles.split()[:3] == ["until", "slates", "rewards"]
     assert rows[-1].split()[2:4] == ["20", "20"]
     assert ask("bandits", "history", "acme/home", "--last=1")[1].split() == rows[-1].split()
-    assert "--last" in ask("bandits", "history", "acme/home", "--last=0", status=1)[0]
 
 
 def test_events_are_exported_as_the_log_has_them(ask: Ask, tmp_path: Path) -> None:

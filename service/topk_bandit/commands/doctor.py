@@ -93,7 +93,8 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
     cores = os.cpu_count() or 1
     crowded = settings.workers > cores
     problem = f"{settings.workers} workers share {cores} cores; lower --workers" if crowded else ""
-    yield _Finding("processor", f"{cores} cores for {settings.workers} workers", problem)
+    workers = f"{settings.workers} {'worker' if settings.workers == 1 else 'workers'}"
+    yield _Finding("processor", f"{cores} cores for {workers}", problem)
     yield _models(settings)
     yield _Finding("arithmetic", describe_arithmetic())
 

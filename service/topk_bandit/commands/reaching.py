@@ -86,7 +86,10 @@ def _shake_hands(host: str, port: int, roots: bytes | None) -> None:
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     if roots:
-        context.load_verify_locations(cadata=roots.decode("ascii", "replace"))
+        try:
+            context.load_verify_locations(cadata=roots.decode("ascii", "ignore"))
+        except (OSError, ValueError):
+            raise ConfigurationError("the file with the certificates to trust has none, or no whole ones") from None
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as gRPC does
         context.verify_mode = ssl.CERT_REQUIRED
     with _connect(host, port) as connection:

@@ -15,7 +15,7 @@ from topk_bandit.commands.operate.explanation import tell as tell_explanation
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.commands.tables import facts, flatten, table
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotFoundError
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 
 if TYPE_CHECKING:
     import argparse
@@ -138,8 +138,6 @@ def _tell_flat(told: Bandit | BanditStats | Item) -> Iterable[str]:
 
 
 def _history(client: Client, bandit: str, given: argparse.Namespace) -> Sequence[HistoryPoint]:
-    if given.last < 1:
-        raise InvalidArgumentError("--last", f"expected at least 1, got {given.last}")
     return client.history(bandit)[-given.last :]
 
 

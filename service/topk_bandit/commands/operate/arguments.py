@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from topk_bandit.commands.connection import add_connection
 from topk_bandit.domain.bandits import Aggregation
 
 if TYPE_CHECKING:
-    import argparse
-
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - what add_subparsers returns
 
 __all__ = ["add_commands"]
@@ -28,6 +27,26 @@ _LOOKED_AT = frozenset(
 """Words whose answer a program may want to read."""
 
 _BANDIT = "which one; tenants/TENANT/bandits/BANDIT is as good"
+
+
+def _whole(text: str, *, least: int, most: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:64]!r}") from None
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"must be from {least} to {most}, not {text[:64]}")
+    return number
+
+
+def _count(text: str) -> int:
+    """Return how many, as the wire has it."""
+    return _whole(text, least=1, most=2**31 - 1)
+
+
+def _position(text: str) -> int:
+    """Return where an event stands in a log, as the wire has it; before the first is 0."""
+    return _whole(text, least=0, most=2**63 - 1)
 
 
 def add_commands(commands: _Commands) -> None:
@@ -64,11 +83,11 @@ def _add_events(commands: _Commands) -> None:
     where.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
     where.add_argument("--parquet", type=Path, metavar="FILE", help="write Parquet there, a row an event")
     tail = _with_bandit(_word(words, "tail", "print events as they come, until Ctrl-C"))
-    tail.add_argument("--count", type=int, metavar="COUNT", help="end after so many")
+    tail.add_argument("--count", type=_count, metavar="COUNT", help="end after so many")
     text = "events from there on, and nothing else: import takes it only without (default: all that import needs)"
-    export.add_argument("--from", dest="first", type=int, metavar="POSITION", help=text)
+    export.add_argument("--from", dest="first", type=_position, metavar="POSITION", help=text)
     text = "first event (default: the first event to come)"
-    tail.add_argument("--from", dest="first", type=int, metavar="POSITION", help=text)
+    tail.add_argument("--from", dest="first", type=_position, metavar="POSITION", help=text)
     _finish(export, "events export")
     brought = _word(words, "import", "make a bandit of what export wrote; go on where an import of the file stands")
     brought.add_argument("file", type=Path, metavar="FILE", help="JSON Lines, or Parquet if it ends in .parquet")
@@ -76,7 +95,7 @@ def _add_events(commands: _Commands) -> None:
     _finish(brought, "events import")
     _finish(tail, "events tail")
     skip = _with_bandit(_word(words, "skip", "pass over the event before which a learner stands, for good"))
-    skip.add_argument("position", type=int, metavar="POSITION", help="where it stands in the log")
+    skip.add_argument("position", type=_position, metavar="POSITION", help="where it stands in the log")
     skip.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
     skip.add_argument("--yes", action="store_true", help="do it; without it nothing is passed over")
     _finish(skip, "events skip")
@@ -117,7 +136,7 @@ def _add_bandits(commands: _Commands) -> None:
     for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
         _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
     history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
-    history.add_argument("--last", type=int, default=24, metavar="COUNT", help="so many intervals (default: 24)")
+    history.add_argument("--last", type=_count, default=24, metavar="COUNT", help="so many intervals (default: 24)")
     _finish(history, "bandits history")
     delete = _with_bandit(_word(words, "delete", "delete a bandit with all that it learned, for good"))
     delete.add_argument("--yes", action="store_true", help="do it; without it nothing is deleted")
@@ -129,9 +148,11 @@ def _add_bandits(commands: _Commands) -> None:
 
 def _add_create(words: _Commands) -> None:
     create = _with_bandit(_word(words, "create", "make a bandit; an equal one that is there is left as it is"))
-    create.add_argument("--slate-size", type=int, required=True, metavar="K", help="how many items a slate has")
-    create.add_argument("--item-capacity", type=int, required=True, metavar="N", help="how many items there may be")
-    create.add_argument("--context-dimension", type=int, metavar="D", help="how many numbers a request's context has")
+    create.add_argument("--slate-size", type=_count, required=True, metavar="K", help="how many items a slate has")
+    create.add_argument("--item-capacity", type=_count, required=True, metavar="N", help="how many items there may be")
+    create.add_argument(
+        "--context-dimension", type=_count, metavar="D", help="how many numbers a request's context has"
+    )
     for flag, text in (
         ("--context-schema", "the features that requests have"),
         ("--item-schema", "those of items"),

@@ -32,7 +32,7 @@ from topk_bandit.commands.operate.archives import (
     send,
     study_lines,
 )
-from topk_bandit.domain.errors import ConfigurationError, ConflictError, CorruptDataError
+from topk_bandit.domain.errors import ConfigurationError, ConflictError, CorruptDataError, NotFoundError
 
 if TYPE_CHECKING:
     import argparse
@@ -92,6 +92,8 @@ def backup(given: argparse.Namespace) -> Iterator[str]:
     ------
     ConfigurationError
         The folder is not empty, or can't be written.
+    NotFoundError
+        The tenant that is named has nothing.
     """
     folder, began, entries = given.folder, datetime.now(UTC), list[_Entry]()
     _make_empty(folder)
@@ -120,12 +122,15 @@ def _find_wanted(given: argparse.Namespace) -> list[tuple[ArchiveKind, str, str]
     for tenant in tenants:
         with connect(given, tenant) as client:
             found += [(STUDY, tenant, one.name) for one in client.list_studies()]
+    if given.tenant is not None and not found:
+        raise NotFoundError(f"a bandit or study of tenant {given.tenant}")  # its name may be misspelt, night for night
     return found
 
 
 def _count_kinds(entries: Sequence[_Entry]) -> str:
     studies = sum(entry.kind is STUDY for entry in entries)
-    bandits = f"{len(entries) - studies} bandits"
+    count = len(entries) - studies
+    bandits = f"{count} {'bandit' if count == 1 else 'bandits'}"
     return f"{bandits} and {studies} {'study' if studies == 1 else 'studies'}" if studies else bandits
 
 
@@ -252,7 +257,7 @@ def _read_manifest(folder: Path) -> Sequence[_Entry]:
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read, so this is no backup: {error.strerror}") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise CorruptDataError(f"{path}: is no manifest of a backup: {error}") from error
+        raise CorruptDataError(f"{path}: is no manifest of a backup") from error
 
 
 def _read_entry(kind: ArchiveKind, told: dict[str, Any]) -> _Entry:

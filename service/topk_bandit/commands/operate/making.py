@@ -96,8 +96,8 @@ def _seconds(setting: str) -> Callable[[argparse.Namespace], timedelta]:
     def read(given: argparse.Namespace) -> timedelta:
         try:
             return timedelta(seconds=getattr(given, setting))
-        except (OverflowError, ValueError) as error:
-            raise InvalidArgumentError(_flag(setting), str(error)) from None
+        except (OverflowError, ValueError):
+            raise InvalidArgumentError(_flag(setting), f"must be seconds, not {getattr(given, setting)}") from None
 
     return read
 
