@@ -45,20 +45,18 @@ def check_address(address: str, tls: Tls | None) -> None:
         return
     host, port = parts[1] or parts[2], int(parts[3] or (80 if address.startswith("http:") else 443))
     named = address if parts[3] else f"port {port} of {address}, which names none"
-    with _connect(host, port, named=named):
-        pass
-    with suppress(OSError):
-        problem = "" if is_http(address) else _find_problem(host, port, tls)
+    with _connect(host, port, named=named) as connection, suppress(OSError):
+        problem = "" if is_http(address) else _find_problem(connection, host, tls)
         if problem:
             raise ConfigurationError(f"{address} {problem}")
 
 
-def _find_problem(host: str, port: int, tls: Tls | None) -> str:
+def _find_problem(connection: socket.socket, host: str, tls: Tls | None) -> str:
     """Return what keeps a call from being answered, whenever it is sent; "" for nothing that can be told."""
     if tls is None:
-        return _greet(host, port)
+        return _greet(connection, host)
     try:
-        _shake_hands(host, port, tls.root_certificates)
+        _shake_hands(connection, host, tls.root_certificates)
     except ssl.SSLCertVerificationError as error:
         return f"shows a certificate that is not trusted: {error.verify_message}"
     except ssl.SSLError as error:
@@ -66,20 +64,20 @@ def _find_problem(host: str, port: int, tls: Tls | None) -> str:
     return ""
 
 
-def _greet(host: str, port: int) -> str:
+def _greet(connection: socket.socket, host: str) -> str:
     """Return what is wrong with a peer by its answer to gRPC's first words; "" for nothing."""
-    with _connect(host, port) as connection:
-        connection.sendall(_GREETING)
-        answer = connection.recv(9)
+    connection.sendall(_GREETING)
+    answer = connection.recv(9)
     if len(answer) > 3 and answer[0] != _ALERT:
         wrong = answer[3] not in {_SETTINGS, _GO_AWAY}
         return "speaks no gRPC: the address of the service's --listen is meant, or http://... of --http-listen" * wrong
     # Closed without a word of HTTP/2: TLS does that, and a worker with as many connections as it may have.
-    _shake_hands(host, port, None)
+    with _connect(host, connection.getpeername()[1], named=host) as another:
+        _shake_hands(another, host, None)
     return "speaks TLS: say --tls, or --tls-roots FILE with the certificates to trust"
 
 
-def _shake_hands(host: str, port: int, roots: bytes | None) -> None:
+def _shake_hands(connection: socket.socket, host: str, roots: bytes | None) -> None:
     """Begin to speak TLS, and hold the peer's certificate to the roots, if any; raise `OSError` if it fails."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -92,15 +90,14 @@ def _shake_hands(host: str, port: int, roots: bytes | None) -> None:
             raise ConfigurationError("the file with the certificates to trust has none, or no whole ones") from None
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as gRPC does
         context.verify_mode = ssl.CERT_REQUIRED
-    with _connect(host, port) as connection:
-        context.wrap_socket(connection, server_hostname=host).close()
+    context.wrap_socket(connection, server_hostname=host).close()
 
 
-def _connect(host: str, port: int, *, named: str = "") -> socket.socket:
+def _connect(host: str, port: int, *, named: str) -> socket.socket:
     try:
         connection = socket.create_connection((host, port), timeout=_SECONDS_TO_CONNECT)
     except (OSError, OverflowError, UnicodeError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigurationError(f"no service answers at {named or host}: {problem}") from None
+        raise ConfigurationError(f"no service answers at {named}: {problem}") from None
     connection.settimeout(_SECONDS_TO_ANSWER)
     return connection
