@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["several_workers"]
 
 N_ITEMS, SLATE_SIZE, CONTEXT = 50, 6, 5
-BANDITS, REWARDS, RATE, SECONDS = 20, 30, 25.0, 20.0
+BANDITS, REWARDS, RATE, SECONDS = 20, 30, 25.0, 20
 CALLERS = 8
 WORKERS = (1, 2, 4)
 IDLE_SECONDS = 5.0
@@ -36,7 +36,7 @@ TURNS = 3
 
 def several_workers(bench: Bench) -> Outcome:
     """Ask many bandits, and then one, of services of 1, 2 and 4 workers; callers have a connection each."""
-    turns, seconds, rewards = bench.scaled(TURNS, 1), bench.scaled(SECONDS, 3.0), bench.scaled(REWARDS, 8)
+    turns, seconds, rewards = bench.scaled(TURNS, 1), bench.scaled(SECONDS, 3), bench.scaled(REWARDS, 8)
     figures, done = [], 0
     for key, title, bandits in (("many", f"{BANDITS} bandits", BANDITS), ("hot", "one bandit", 1)):
         spent: dict[int, list[float]] = {workers: [] for workers in WORKERS}
