@@ -1,4 +1,4 @@
-"""What a pair costs a service of several workers, beside a service of one: the same load on each, one after the other."""
+"""What a pair costs a service of several workers, beside a service of one: the same load on each, in turns."""
 
 from __future__ import annotations
 
