@@ -547,6 +547,41 @@ def test_a_writer_hears_of_its_own_writes_by_their_answers_alone(valkey: Running
     run(RedisStores(valkey.url, writers=True), scenario, connections=2)
 
 
+def test_what_the_only_follower_wrote_is_announced_to_nobody(valkey: RunningServer) -> None:
+    """As soon as another follows, or another writes, it is announced; and so is what no answer tells."""
+
+    async def scenario(near: Store, far: Store) -> None:
+        assert isinstance(near, RedisStore)
+        await near.create_bandit(NAME, SETTINGS, incarnation="first", quota=2)
+        await near.note_follower(NAME, follower=near.writer, items_position=0)
+        async with listening(near) as next_near, listening(far) as next_far:
+            await recommend(near, "one")
+            await near.record_reward(NAME, "one", 1.0)
+            await near.create_bandit(OTHER, SETTINGS, incarnation="first", quota=2)
+            assert await next_far() == OTHER, "nothing before"
+            await recommend(far, "two")
+            assert [await next_near(), await next_near()] == [OTHER, NAME]
+            await far.note_follower(NAME, follower="another", items_position=0)
+            await near.record_reward(NAME, "two", 1.0)
+            assert await next_far() == NAME
+
+    run(RedisStores(valkey.url, writers=True), scenario, connections=2)
+
+
+def test_followers_that_cant_be_read_hold_up_nothing(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url, writers=True)
+
+    async def scenario(near: Store, far: Store) -> None:
+        await near.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        with valkey.client() as client:
+            client.set(KeySpace(stores.prefix).bandit(NAME).followers, "no hash")
+        async with listening(far) as next_far:
+            assert await recommend(near, "one") is RecordStatus.RECORDED
+            assert await next_far() == NAME
+
+    run(stores, scenario, connections=2)
+
+
 def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
     space = KeySpace(stores.prefix)

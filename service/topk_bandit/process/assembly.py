@@ -281,7 +281,7 @@ def _assemble(
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     siblings = Siblings(spec.number, spec.sibling_paths, hooks=metrics)
-    residents = _residents(settings, store, threads.learning, metrics, siblings)
+    residents = _residents(settings, store, threads.learning, metrics, siblings, worker_id=connected.writer)
     designer = _designer(study_store, threads.designing, metrics)
     _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
@@ -374,7 +374,7 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
 
 
 def _residents(
-    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings
+    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings, *, worker_id: str
 ) -> Residents:
     budget = MemoryBudget(
         model_bytes=settings.bandit_memory_mib * MIB,
@@ -388,7 +388,7 @@ def _residents(
         budget=budget,
         hooks=metrics,
         clock_ms=_clock_ms,
-        worker_id=_new_id(),
+        worker_id=worker_id,
         owns=siblings.owns,
     )
 

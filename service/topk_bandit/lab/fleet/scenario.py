@@ -17,7 +17,7 @@ class Serving(Enum):
     """Who serves a bandit.
 
     `EVERYONE` is several services that are all asked for each bandit. `APART` is as many services of one worker each,
-    among which the shop divides its bandits: nobody takes over from one that is dead. `OWNERS` is how the workers of one
+    among which the shop divides its bandits: nobody takes over from one that is dead. `OWNERS` is how the workers of a
     service serve, but that passing a call on to the owner costs nothing.
     """
 

@@ -141,6 +141,11 @@ class RedisStore(Store):
         How long a closed recommendation is remembered, and what has arrived of an import that nobody goes on with.
     writer
         As for `connect`.
+
+    Attributes
+    ----------
+    writer
+        As above.
     """
 
     def __init__(self, link: Link, *, prefix: str, record_retention_ms: int, writer: str) -> None:
@@ -151,7 +156,7 @@ class RedisStore(Store):
         self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
-        self._writer = writer
+        self.writer = writer
         self._subscriptions: set[Subscription] = set()
 
     @classmethod
@@ -179,7 +184,8 @@ class RedisStore(Store):
             What is awaited before a write is acknowledged; recording a recommendation acknowledges nothing.
         writer
             What tells this store's writes from those of all others, in one word: `changes` then leaves out what the
-            answers of its calls tell. Empty for one that yields all.
+            answers of its calls tell, and what is told to a bandit's only follower, if that has this name, is announced
+            to nobody. Empty for one that yields all.
         monotonic
             A clock that never goes back, in seconds.
 
@@ -341,7 +347,7 @@ class RedisStore(Store):
         status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines),
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.followers),
             (*self._announcing_own(name), *recorded, incarnation, items_position),
         )
         match RecordStatus(status.decode()):
@@ -382,7 +388,7 @@ class RedisStore(Store):
         (status, position, *appended), _ = await self._bandits.tell(
             scripts.ACTIVATE,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items),
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items, keys.followers),
             (*self._announcing_own(name), recommendation_id, *shown_slate),
         )
         if told is not None:
@@ -605,7 +611,7 @@ class RedisStore(Store):
             async with aclosing(subscription.messages()) as messages:
                 async for message in messages:
                     name, writer = (None, "") if message is None else self._keys.read_announcement(message)
-                    if not writer or writer != self._writer:
+                    if not writer or writer != self.writer:
                         yield name
         finally:
             self._subscriptions.discard(subscription)
@@ -699,7 +705,7 @@ class RedisStore(Store):
 
     def _announcing_own(self, name: BanditName) -> tuple[str, str]:
         """Return what a script announces whose answer tells what it has appended."""
-        return self._keys.changes, self._keys.announcement(name, writer=self._writer)
+        return self._keys.changes, self._keys.announcement(name, writer=self.writer)
 
 
 def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
