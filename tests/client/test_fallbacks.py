@@ -113,6 +113,16 @@ def test_a_callers_mistake_breaks_no_page_and_is_heard_of_once(
     assert client.recommend(home, fallback=OWN).source is Source.SERVICE
 
 
+@pytest.mark.parametrize("size", ["2", 1.5, -1, [2]])
+def test_a_size_that_is_none_shows_the_whole_ranking(client: EitherClient, size: Any) -> None:  # noqa: ANN401
+    assert client.recommend("nowhere", fallback=OWN, fallback_size=size).items == tuple(OWN)
+
+
+@pytest.mark.parametrize("bandit", [None, 5, ["home"], {"name": "home"}])
+def test_what_is_no_name_breaks_no_page(client: EitherClient, bandit: Any) -> None:  # noqa: ANN401
+    assert client.recommend(bandit, fallback=OWN).source is Source.FALLBACK
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

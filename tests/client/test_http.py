@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import http.server
+import socket
 import ssl
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,7 +49,7 @@ class Somebody(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     status = 200
     body = b""
-    headers_told: tuple[tuple[str, str], ...] = ()
+    headers_told: tuple[tuple[str, str], ...] = (("Content-Type", "application/proto"),)
     pause = 0.0
     seen: list[dict[str, str]]
 
@@ -182,6 +183,83 @@ def test_a_body_that_comes_in_drops_is_not_waited_for(make: Make) -> None:
             client.get_bandit("home")
         assert client.recommend("home", fallback=OWN, timeout=0.4).source is Source.FALLBACK
         assert time.monotonic() - begun < 5.0
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\n"
+
+
+@contextmanager
+def dripping(begun: bytes, drop: bytes) -> Iterator[str]:
+    """Answer each call with the beginning of an answer, and then a drop of it each 20 ms, for ever."""
+    ended = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.recv(1 << 16)
+            connection.sendall(begun)
+            while not ended.wait(0.02):
+                connection.sendall(drop)
+
+    def accept(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, args=(listener,), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        ended.set()
+
+
+@pytest.mark.parametrize(
+    ("begun", "drop"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", b"a"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;", b"a"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-A: b\r\n"),
+        (HEAD + b"Content-Length: 1000\r\n\r\n", b"a"),
+    ],
+    ids=["a head", "one head after the other", "the size of a part", "what follows a body", "a body"],
+)
+def test_an_answer_that_comes_in_drops_is_not_waited_for(make: Make, begun: bytes, drop: bytes) -> None:
+    with dripping(begun, drop) as target:
+        client, started = make(target, timeout=0.4, retry=ONCE), time.monotonic()
+        assert client.recommend("home", fallback=OWN, timeout=0.2).source is Source.FALLBACK
+        with pytest.raises(DeadlineExceeded):
+            client.get_bandit("home")
+        assert time.monotonic() - started < 3.0
+        assert client.fallbacks == {"DEADLINE_EXCEEDED": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "wanted"),
+    [
+        ("text/html", b"<html></html>", Unexpected),
+        ("text/html", b"", Unexpected),
+        ("", b"", Unexpected),
+        ("application/json", b"{}", Unexpected),
+        ("application/proto", b"\xff\xff", Internal),
+        ("Application/Proto; x=y", b"", Unexpected),
+    ],
+)
+def test_what_answers_200_and_is_not_the_service_gives_no_slate(
+    make: Make, kind: str, body: bytes, wanted: type[ClientError]
+) -> None:
+    with somebody(body=body, headers_told=(("Content-Type", kind),) if kind else ()) as (target, _):
+        client = make(target, timeout=4.0, retry=ONCE)
+        assert client.recommend("home", fallback=OWN, timeout=4.0).source is Source.FALLBACK
+        for call in (lambda: client.recommend("home"), lambda: client.reward("home", "a", 1.0)):
+            with pytest.raises(wanted, match="the answer "):
+                call()
+        assert client.slates == {Source.FALLBACK: 1}
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"code": "ok", "message": "well"}'])
+def test_errors_that_are_none_are_errors_all_the_same(make: Make, body: bytes) -> None:
+    with somebody(status=400, body=body) as (target, _), pytest.raises(Internal, match="HTTP status 400"):
+        make(target, timeout=4.0, retry=ONCE).get_bandit("home")
 
 
 def test_what_is_sent_is_the_protocol(make: Make) -> None:

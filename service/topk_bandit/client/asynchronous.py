@@ -147,7 +147,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         while True:
             try:
                 sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
-                return operation.read(await answer_of(sent))
+                return operation.result(await answer_of(sent))
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import grpc
 
-from topk_bandit.client.http_calls import CLOSED_HERE, HttpError, HttpTarget, failure_of, headers_of, tls_context
+from topk_bandit.client.http_calls import CLOSED_HERE, HttpError, HttpTarget, headers_of, message_in, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -52,11 +52,12 @@ class AsyncHttpChannel:
 
         async def call(request: Any, *, timeout: float, metadata: Any) -> Any:  # noqa: ANN401 - as gRPC's
             headers = headers_of(metadata, timeout=timeout)
-            return response_deserializer(await self._post(path, request_serializer(request), headers, timeout))
+            answer = await self._post(path, request_serializer(request), headers, timeout)
+            return message_in(*answer, response_deserializer)
 
         return call
 
-    async def _post(self, path: str, payload: bytes, headers: dict[str, str], seconds: float) -> bytes:
+    async def _post(self, path: str, payload: bytes, headers: dict[str, str], seconds: float) -> tuple[int, str, bytes]:
         data = payload if len(payload) <= _LARGE_BYTES else io.BytesIO(payload)
         try:
             async with self._opened().post(
@@ -66,16 +67,13 @@ class AsyncHttpChannel:
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as answer:
-                status, body = answer.status, await answer.read()
+                return answer.status, answer.headers.get("Content-Type", ""), await answer.read()
         except TimeoutError:
             raise HttpError(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up") from None
         except (aiohttp.ClientError, OSError) as error:
             if self._closed:
                 raise HttpError(grpc.StatusCode.CANCELLED, CLOSED_HERE) from None
             raise HttpError(grpc.StatusCode.UNAVAILABLE, _told(error)) from None
-        if status != 200:
-            raise failure_of(status, body)
-        return body
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._closed:

@@ -52,6 +52,7 @@ __all__ = [
     "error_of_status",
     "invalid_argument",
     "is_final",
+    "no_answer",
 ]
 
 _STATUS_KEY = "grpc-status-details-bin"
@@ -227,6 +228,11 @@ def _error(details: ErrorDetails) -> ClientError:
 def invalid_argument(field: str, problem: str) -> InvalidArgument:
     """Return the error for a field that the client itself refuses."""
     return InvalidArgument(ErrorDetails("INVALID_ARGUMENT", f"{field}: {problem}", field=field))
+
+
+def no_answer(problem: str) -> Unexpected:
+    """Return the error for a message that the service never sends."""
+    return Unexpected(ErrorDetails("UNKNOWN", f"the answer {problem}: it is none of the service's"))
 
 
 _FINAL = (Unauthenticated, PermissionDenied, InvalidArgument, NotFound, AlreadyExists, FailedPrecondition)

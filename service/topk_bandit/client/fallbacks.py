@@ -83,6 +83,7 @@ class Fallbacks:
         if error is not None:
             self._breaker.note(answered=_is_mistake(error))
         reason = _OPEN if error is None else _reason(error)
+        bandit = _name_of(bandit)
         with self._lock:
             size = self._sizes.get(bandit) if size is None else size
             self._sources[Source.FALLBACK] += 1
@@ -90,7 +91,7 @@ class Fallbacks:
             first = self._kinds[bandit, reason] == 1
         if first and error is not None:
             _tell(bandit, error)
-        return _own_slate(tuple(ranking)[:size])
+        return _own_slate(_cut(tuple(ranking), size))
 
 
 def _is_mistake(error: Exception) -> bool:
@@ -113,6 +114,16 @@ def _tell(bandit: str, error: Exception) -> None:
         error,
         exc_info=None if isinstance(error, ClientError) else error,
     )
+
+
+def _name_of(bandit: object) -> str:
+    """Return what a bandit is counted under, whatever was given as its name."""
+    return bandit if isinstance(bandit, str) else type(bandit).__name__
+
+
+def _cut(ranking: tuple[str, ...], size: object) -> tuple[str, ...]:
+    """Return as many of a ranking; a size that is none, such as a text out of an address, breaks no page."""
+    return ranking[:size] if isinstance(size, int) and size >= 0 else ranking
 
 
 def _own_slate(items: tuple[str, ...]) -> Recommendation:

@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc import code_pb2
 from google.rpc.status_pb2 import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from topk_bandit.client.values import Tls
 
-__all__ = ["CLOSED_HERE", "HttpError", "HttpTarget", "failure_of", "headers_of", "is_http", "tls_context"]
+__all__ = ["CLOSED_HERE", "HttpError", "HttpTarget", "headers_of", "is_http", "message_in", "tls_context"]
 
 CLOSED_HERE = "Channel closed!"
 """What is said of a call whose channel was closed on this side: gRPC's own words."""
 
+_PROTO = "application/proto"
 _HEADERS = {
-    "Content-Type": "application/proto",
+    "Content-Type": _PROTO,
     "Connect-Protocol-Version": "1",
     # What is small is not worth the time that compressing it takes.
     "Accept-Encoding": "identity",
@@ -47,7 +49,7 @@ _CODES = {
 }
 """Of answers that are none of the service's, as from a proxy: the protocol's own table."""
 
-_NAMES = {name.lower(): number for name, number in code_pb2.Code.items()} | {"canceled": code_pb2.CANCELLED}
+_NAMES = {name.lower(): number for name, number in code_pb2.Code.items() if number} | {"canceled": code_pb2.CANCELLED}
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _TYPES = "type.googleapis.com/"
 _MOST_TOLD = 200
@@ -125,14 +127,30 @@ class HttpError(grpc.RpcError):
         return (("grpc-status-details-bin", self._status.SerializeToString()),)
 
 
-def failure_of(http_status: int, body: bytes) -> HttpError:
+def message_in(http_status: int, kind: str, body: bytes, read: Callable[[bytes], Any]) -> Any:  # noqa: ANN401 - any message
+    """Return the message that an answer is, or raise the error that it is.
+
+    Whatever is between a client and the service may answer 200: an empty body would be a message with nothing in it.
+    """
+    if http_status != 200:
+        raise _failure_of(http_status, body)
+    if kind.partition(";")[0].strip().lower() != _PROTO:
+        told = f"the answer is no {_PROTO} but {kind[:_MOST_TOLD] or 'of no kind'}: {_shorten_body(body)}"
+        raise HttpError(grpc.StatusCode.UNKNOWN, told)
+    try:
+        return read(body)
+    except DecodeError:
+        raise HttpError(grpc.StatusCode.INTERNAL, "the answer is not the message that was asked for") from None
+
+
+def _failure_of(http_status: int, body: bytes) -> HttpError:
     """Return the error that an answer other than 200 is."""
     try:
         told = json.loads(body)
         status = Status(code=_NAMES[told["code"]], message=told.get("message", ""))
         for detail in told.get("details", ()):
             status.details.add(type_url=_TYPES + detail["type"], value=_decode_base64(detail["value"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         code = _CODES.get(http_status, grpc.StatusCode.UNKNOWN)
         return HttpError(code, f"HTTP status {http_status}: {_shorten_body(body)}")
     return HttpError(_STATUS_CODES[status.code], status.message, status)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topk_bandit.client import imports
 from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
-from topk_bandit.client.errors import error_of_entry, invalid_argument
+from topk_bandit.client.errors import error_of_entry, invalid_argument, no_answer
 from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
 from topk_bandit.client.imports import ImportProgress
 from topk_bandit.client.values import (
@@ -92,6 +92,13 @@ class Operation(Generic[T]):
     repeatable: bool = True
     hedged: bool = False
 
+    def result(self, response: Any) -> T:  # noqa: ANN401 - a message of the method's own type
+        """Return the result, or raise `Unexpected` for a response that the service never sends."""
+        try:
+            return self.read(response)
+        except (KeyError, ValueError) as error:
+            raise no_answer(f"to {self.method} can't be read") from error
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
@@ -143,7 +150,7 @@ class Operations:
             strict_candidates=strict_candidates,
             features=None if features is None else feature_values(features),
         )
-        return Operation(RecommenderServiceStub, "Recommend", request, recommendation_of, hedged=True)
+        return Operation(RecommenderServiceStub, "Recommend", request, _slate_in, hedged=True)
 
     def activate(self, bandit: str, recommendation_id: str, shown: Iterable[str]) -> Operation[ActivationReceipt]:
         """Say that a slate was shown."""
@@ -316,6 +323,13 @@ def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
 def _item_message(item: Item) -> bandit_pb.Item:
     told = feature_values(item.features, field=f'items["{item.item_id}"].features')
     return bandit_pb.Item(item_id=item.item_id, unavailable=not item.available, features=told)
+
+
+def _slate_in(response: recommender_pb.RecommendResponse) -> Recommendation:
+    """Return the slate in a response; the service gives none without items, but whoever else answers may."""
+    if not response.item_ids:
+        raise no_answer("holds no slate")
+    return recommendation_of(response)
 
 
 def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendation:

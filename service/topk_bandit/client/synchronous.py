@@ -147,7 +147,7 @@ class Client(Studies, Operators):
         while True:
             try:
                 sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
-                return operation.read(sent)
+                return operation.result(sent)
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)

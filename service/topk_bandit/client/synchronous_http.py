@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import urllib3
 
-from topk_bandit.client.http_calls import CLOSED_HERE, HttpError, HttpTarget, failure_of, headers_of, tls_context
+from topk_bandit.client.http_calls import CLOSED_HERE, HttpError, HttpTarget, headers_of, message_in, tls_context
+from topk_bandit.client.timely_answers import pool_manager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ __all__ = ["HttpChannel"]
 _CONNECTIONS = 64
 """So many are kept open; threads that call beyond that open and close one for each call."""
 
-_CHUNK_BYTES = 65_536
+_PART_BYTES = 65_536
 
 
 class HttpChannel:
@@ -37,7 +37,7 @@ class HttpChannel:
     def __init__(self, target: str, tls: Tls | None) -> None:
         self._target = HttpTarget.parse(target, tls)
         context = tls_context(tls) if self._target.is_encrypted else None
-        self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS, retries=False, ssl_context=context)
+        self._pool = pool_manager(maxsize=_CONNECTIONS, retries=False, ssl_context=context)
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
 
@@ -52,14 +52,13 @@ class HttpChannel:
 
         def call(request: Any, *, timeout: float, metadata: Any) -> Any:  # noqa: ANN401 - as gRPC's
             headers = headers_of(metadata, timeout=timeout)
-            return response_deserializer(self._post(path, request_serializer(request), headers, timeout))
+            return message_in(*self._post(path, request_serializer(request), headers, timeout), response_deserializer)
 
         return _Method(call, self._start)
 
-    def _post(self, path: str, payload: bytes, headers: dict[str, str], seconds: float) -> bytes:
+    def _post(self, path: str, payload: bytes, headers: dict[str, str], seconds: float) -> tuple[int, str, bytes]:
         if self._closed:
             raise HttpError(grpc.StatusCode.CANCELLED, CLOSED_HERE)
-        deadline = time.monotonic() + seconds
         try:
             answer = self._pool.request(
                 "POST",
@@ -70,16 +69,15 @@ class HttpChannel:
                 redirect=False,
                 preload_content=False,
             )
-            body = _read(answer, deadline)
+            body = b"".join(iter(lambda: answer.read1(_PART_BYTES, decode_content=False), b""))
+            answer.release_conn()
         except urllib3.exceptions.NewConnectionError as error:  # which the library takes for a kind of timeout
             raise HttpError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
         except (TimeoutError, urllib3.exceptions.TimeoutError):
             raise HttpError(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up") from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise HttpError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
-        if answer.status != 200:
-            raise failure_of(answer.status, body)
-        return body
+        return answer.status, answer.headers.get("Content-Type", ""), body
 
     def _start(self, call: Callable[[], Any]) -> Future[Any]:
         if self._closed:
@@ -94,18 +92,6 @@ class HttpChannel:
         self._pool.clear()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
-
-
-def _read(answer: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-    """Return a body; each part of it may take as long as the whole, but no part is waited for beyond the deadline."""
-    parts = []
-    while part := answer.read1(_CHUNK_BYTES, decode_content=False):
-        parts.append(part)
-        if time.monotonic() > deadline:
-            answer.close()
-            raise TimeoutError
-    answer.release_conn()
-    return b"".join(parts)
 
 
 class _Method:
