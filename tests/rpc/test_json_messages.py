@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -70,25 +71,21 @@ def types_within(descriptors: Iterable[Descriptor]) -> dict[str, Descriptor]:
     return found
 
 
-def outcome(parse: Callable[[bytes], Message], payload: bytes) -> tuple[str, object]:
+def outcome(parse: Callable[[bytes], Message], payload: bytes) -> tuple[str, bytes]:
     try:
         return "taken", parse(payload).SerializeToString(deterministic=True)
-    except InvalidArgumentError as error:
-        return "refused", (error.field, error.problem)
+    except InvalidArgumentError:
+        return "refused", b""
 
 
 def library_of(method: MethodDescriptor) -> Callable[[bytes], Message]:
-    """Parse as `json_format` does, which the call's errors are worded by."""
+    """Parse as `json_format` does."""
 
     def parse(payload: bytes) -> Message:
         try:
             return json_format.Parse(payload, GetMessageClass(method.input_type)(), max_recursion_depth=32)
-        except UnicodeDecodeError:
-            raise InvalidArgumentError("request", "is not UTF-8") from None
-        except RecursionError:
-            raise InvalidArgumentError("request", "is nested too deeply") from None
-        except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:
-            raise InvalidArgumentError("request", f"is not the JSON of this message: {error}") from None
+        except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError):
+            raise InvalidArgumentError("request", "is refused by the library") from None
 
     return parse
 
@@ -231,6 +228,43 @@ def test_texts_are_parsed_and_refused_as_by_the_library(payload: bytes) -> None:
     method = METHODS[0]
     assert method.name == "Recommend"
     assert outcome(handler_of(method).request_deserializer, payload) == outcome(library_of(method), payload or b"{}")
+
+
+@pytest.mark.parametrize(
+    ("method", "payload", "field", "problem"),
+    [
+        ("Recommend", b"{", "request", "is no JSON: Expecting property name"),
+        ("Recommend", b"[" * 90_000, "request", "is nested too deeply"),
+        ("Recommend", b'{"bandit": "\xff"}', "request", "is not UTF-8"),
+        ("Recommend", b'{"bandit": "a", "bandit": "b"}', "request", "is no JSON: duplicate key bandit"),
+        ("Recommend", b'{"context": [%s]}' % (b"9" * 5000), "request", "is no JSON: a number has too many digits"),
+        ("Recommend", b'{"context": [%s]}' % (b"9" * 400), "request", "is not the JSON of this message"),
+        ("Recommend", b"null", "request", "is not the JSON of this message"),
+        ("Recommend", b'{"\\ud800": 1}', "request", "is not the JSON of this message"),
+        ("Recommend", b'{"context": [0, NaN]}', "context[1]", "Couldn't parse NaN"),
+        ("Recommend", b'{"context": {"a": 1}}', "context", "repeated field context must be in []"),
+        ("Recommend", b'{"candidateItemIds": ["a", null]}', "candidate_item_ids[1]", "null is not allowed"),
+        ("Recommend", b'{"minModelVersion": 1.5}', "min_model_version", "Couldn't parse integer: 1.5"),
+        ("Recommend", b'{"minModelVersion": "x"}', "min_model_version", "is no whole number"),
+        ("Recommend", b'{"features": {"A": 1}}', "features", "is not of its kind"),
+        ("Recommend", b'{"features": {"A": {"number": "x"}}}', "features[A].number", "Couldn't parse float: x"),
+        ("Recommend", b'{"reward": 1}', "reward", "is no field of this message"),
+        ("Recommend", b'{"%s": 1}' % (b"a" * 2_000), "a" * 128, "is no field of this message"),
+        ("CreateBandit", b'{"bandit": 5}', "bandit", "is not of its kind"),
+        ("CreateBandit", b'{"bandit": {"exploration": {"best": 1}}}', "bandit.exploration.best", "is no field of"),
+        ("CreateBandit", b'{"bandit": {"rewardWait": "1e3s"}}', "bandit.reward_wait", "Couldn't parse duration: 1e3s"),
+        ("CreateBandit", b'{"bandit": {"kernel": "BEST"}}', "bandit.kernel", "Invalid enum value BEST"),
+    ],
+)
+def test_a_refusal_names_the_field_and_no_exception_of_python(
+    method: str, payload: bytes, field: str, problem: str
+) -> None:
+    [described] = [one for one in METHODS if one.name == method]
+    with pytest.raises(InvalidArgumentError) as refused:
+        handler_of(described).request_deserializer(payload)
+    assert refused.value.field == field
+    assert refused.value.problem.startswith(problem)
+    assert not re.search(r"Error|object|int\(\)|sys\.", refused.value.problem)
 
 
 TOLD_OF: dict[str, list[Any]] = {**TEXTS_OF, "google.protobuf.Any": [{"@type": DURATION, "value": "1s"}]}

@@ -1,7 +1,7 @@
 """Messages and errors as JSON: protobuf's mapping, and the errors of the Connect protocol.
 
 Answers have every field, also those that are zero, so that a reader without the protos finds what the documents name.
-What is refused, `json_format` refuses, in its words.
+What is refused, `json_format` refuses; `json_problems` says why.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from google.protobuf.message_factory import GetMessageClass
 # What a status may have as details has to be known, to be printed.
 from google.rpc import error_details_pb2  # noqa: F401
 
-from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc.json_parsing import UNUSUAL, parser_of, values_in
 from topk_bandit.rpc.json_printing import printer_of, text_of
+from topk_bandit.rpc.json_problems import json_problem
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import MethodDescriptor
@@ -76,13 +76,9 @@ def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
 def _parse(payload: bytes, message: Message) -> Message:
     try:
         json_format.Parse(payload, message, max_recursion_depth=_DEEPEST)
-    except UnicodeDecodeError:
-        raise InvalidArgumentError("request", "is not UTF-8") from None
-    except RecursionError:
-        raise InvalidArgumentError("request", "is nested too deeply") from None
-    except (json_format.ParseError, ValueError, TypeError, AttributeError) as error:
+    except (json_format.ParseError, *UNUSUAL, AttributeError) as error:
         # The library lets some errors of values that are none of a field's type through as they are.
-        raise InvalidArgumentError("request", f"is not the JSON of this message: {error}") from None
+        raise json_problem(error) from None
     return message
 
 

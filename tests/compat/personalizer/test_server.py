@@ -400,6 +400,40 @@ def test_other_refusals_have_the_shape_too() -> None:
     run(scenario)
 
 
+HEAD = "POST /personalizer/v1.0/rank HTTP/1.1\r\nHost: x\r\n"
+UNREADABLE = [
+    f"{HEAD}{KEY_HEADER} : {KEY}\r\n\r\n",
+    f"{KEY} \x00\r\n\r\n",
+    f"{HEAD}{KEY_HEADER}: {KEY}\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{{}}",
+    f"{HEAD}{KEY_HEADER}: {KEY}\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}",
+]
+
+
+@pytest.mark.parametrize("sent", UNREADABLE, ids=["header", "line", "unknown packing", "not packed"])
+def test_what_can_not_be_read_is_refused_and_not_repeated_in_the_log(
+    sent: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(door: Door) -> None:
+        port = URL(door.base).port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent.encode())
+        assert (await reader.readline()).split()[1] == b"400"
+        writer.close()
+
+    run(scenario)
+    told = [record for record in caplog.records if record.name.startswith(("aiohttp", "topk_bandit.compat"))]
+    assert told == []
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "-1e999", "true", '"1"'])
+def test_a_reward_that_is_no_number_is_refused(value: str) -> None:
+    async def scenario(door: Door) -> None:
+        refused = await door.post(f"v1.0/events/{EVENT}/reward", raw=b'{"value": %s}' % value.encode())
+        assert (refused.status, refused.error["target"]) == (400, "value")
+
+    run(scenario)
+
+
 def test_an_unknown_slot_is_named() -> None:
     async def scenario(door: Door) -> None:
         await door.rank_slots(slots_body())

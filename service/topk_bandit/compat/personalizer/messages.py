@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -164,9 +165,11 @@ def _text(values: Mapping[str, Any], name: str, path: str) -> str:
 
 def _number(values: Mapping[str, Any], name: str, path: str) -> float:
     found = values.get(name)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= sys.float_info.max:
+        return float(found)
+    if not isinstance(found, float) or not math.isfinite(found):
         raise bad_request(path, "must be a finite number", code=_REWARD)
-    return float(found)
+    return found
 
 
 def _check_ids(path: str, ids: Sequence[str], *, code: str = _RANK) -> None:

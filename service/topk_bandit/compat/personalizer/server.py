@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from topk_bandit.client import ClientError
 from topk_bandit.compat.personalizer.errors import PersonalizerError, error_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PersonalizerServer"]
 
 _log = logging.getLogger(__name__)
+_library_log = logging.getLogger(f"{__name__}.library")
 
 MAX_BODY_BYTES = 1024 * 1024
 SLOWEST_BODY_SECONDS = 10.0
@@ -35,6 +37,15 @@ _VERSION = r"/{version:v1\.[01](?:-preview(?:\.[0-9])?)?}"
 _VERSION_OF_QUERY = "2022-09-01-preview"
 _EVENT = "{event_id:[^/]+}"
 """Of the library's own pattern braces are no part, and .NET writes ids in such."""
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return False for what a client sent that can't be read: the library would repeat it, and with it a secret."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_library_log.addFilter(_is_ours)
 
 
 class PersonalizerServer:
@@ -59,7 +70,9 @@ class PersonalizerServer:
         ):
             app.router.add_post(_BASE + _VERSION + path, handler)
             app.router.add_post(_BASE + path, handler)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_library_log, handler_cancellation=True, shutdown_timeout=DRAIN_SECONDS
+        )
 
     async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen and serve, in plain text without `tls`; return the port.
