@@ -6,9 +6,10 @@ import gc
 import http.server
 import socket
 import ssl
+import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,7 @@ from topk_bandit.client import (
     Unavailable,
     Unexpected,
 )
+from topk_bandit.client.timely_connections import connect_in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,6 +233,36 @@ def test_an_answer_that_comes_in_drops_is_not_waited_for(make: Make, begun: byte
             client.get_bandit("home")
         assert time.monotonic() - started < 3.0
         assert client.fallbacks == {"DEADLINE_EXCEEDED": 1}
+
+
+@contextmanager
+def deaf() -> Iterator[socket.socket]:
+    """Listen, and take no connection: as many wait as may."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as waiting:
+        for _ in range(4):
+            one = waiting.enter_context(socket.socket())
+            one.settimeout(0.0)
+            one.connect_ex(listener.getsockname())
+        yield listener
+
+
+def addresses_of(*listeners: socket.socket) -> list[tuple[object, ...]]:
+    found = []
+    for listener in listeners:
+        found += socket.getaddrinfo(*listener.getsockname(), type=socket.SOCK_STREAM)
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full queue refuses")
+def test_all_addresses_of_a_name_share_the_time_of_one_call() -> None:
+    with deaf() as first, deaf() as second, socket.create_server(("127.0.0.1", 0)) as alive:
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError):
+            connect_in_time(addresses_of(first, second, first), 0.6)
+        assert 0.5 < time.monotonic() - begun < 1.0
+        with connect_in_time(addresses_of(first, second, alive), 0.6) as connection:
+            assert connection.getpeername() == alive.getsockname()
+            assert 0.0 < (connection.gettimeout() or 0.0) < 0.4
 
 
 @pytest.mark.parametrize(

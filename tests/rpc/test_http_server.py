@@ -176,11 +176,16 @@ def test_a_broken_body_of_a_call_that_is_refused_anyway_leaves_no_line_in_the_lo
 
 def test_a_long_answer_is_compressed_if_the_caller_can_read_it(door: Door) -> None:
     path = "/topk_bandit.v1.BanditService/ListItems"
-    plain = door.send(path, {"bandit": BANDIT, "page_size": 1000})
-    small = door.send(path, {"bandit": BANDIT, "page_size": 1000}, Accept_Encoding="gzip")
+    body = {"bandit": BANDIT, "page_size": 1000}
+    plain = door.send(path, body)
+    small = door.send(path, body, Accept_Encoding="gzip")
     assert len(plain.body) > COMPRESSED_FROM_BYTES
     assert small.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(small.body) == plain.body
+    for unwelcome in ("gzip;q=0", "br, gzip ; q=0.000", "x-gzip", "identity"):
+        assert "Content-Encoding" not in door.send(path, body, Accept_Encoding=unwelcome).headers
+    weighed = door.send(path, body, Accept_Encoding="br;q=1, GZIP;q=0.5")
+    assert weighed.headers["Content-Encoding"] == "gzip"
 
 
 def test_a_slow_body_ends(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import grpc
 import urllib3
 
 from topk_bandit.client.http_calls import CLOSED_HERE, HttpError, HttpTarget, headers_of, message_in, tls_context
-from topk_bandit.client.timely_answers import pool_manager
+from topk_bandit.client.timely_connections import pool_manager
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import grpc
@@ -27,14 +28,24 @@ __all__ = [
 
 JSON, PROTO = "application/json", "application/proto"
 COMPRESSED_FROM_BYTES = 1024
+_NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 
 
 def success(request: web.BaseRequest, body: bytes) -> web.Response:
     """Return an answer, of the request's kind, compressed if it is long and the caller can read that."""
     response = web.Response(body=body, content_type=request.content_type)
-    if len(body) >= COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if len(body) >= COMPRESSED_FROM_BYTES and _reads_gzip(request.headers.get("Accept-Encoding", "")):
         response.enable_compression(web.ContentCoding.gzip)
     return response
+
+
+def _reads_gzip(accepted: str) -> bool:
+    """Return whether an `Accept-Encoding` names gzip, and not to say that it is unwelcome."""
+    for one in accepted.lower().split(","):
+        packing, _, weight = one.partition(";")
+        if packing.strip() == "gzip":
+            return not _NO_WEIGHT.fullmatch(weight)
+    return False
 
 
 def problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
