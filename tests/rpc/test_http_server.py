@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import socket
+import time
 from base64 import b64decode
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -200,6 +201,42 @@ def test_a_slow_body_ends(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
             answered += chunk
     assert answered.startswith(b"HTTP/1.1 504")
     assert b"deadline_exceeded" in answered
+
+
+def asks_for_pages(door: Door, *, count: int) -> socket.socket:
+    """Ask for more than buffers take, and read nothing of it."""
+    asking = socket.socket()
+    asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    asking.settimeout(20.0)
+    asking.connect(("127.0.0.1", door.port))
+    page = "GET /openapi.json HTTP/1.1\r\nHost: here\r\n"
+    asking.sendall(f"{page}\r\n".encode() * (count - 1) + f"{page}Connection: close\r\n\r\n".encode())
+    return asking
+
+
+def connections_of(door: Door) -> int:
+    assert door.server._manager is not None
+    return len(door.server._manager.connections)
+
+
+def test_a_caller_that_takes_no_answer_has_its_connection_for_a_while(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "UNREAD_SECONDS", 0.3)
+    with asks_for_pages(door, count=60):
+        until(lambda: connections_of(door) == 1, what="it is connected")
+        until(lambda: connections_of(door) == 0, what="its connection has ended", seconds=10.0)
+
+
+def test_a_caller_that_takes_an_answer_slowly_gets_all_of_it(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "UNREAD_SECONDS", 0.3)
+    one = len(door.send("/openapi.json", method="GET").body)
+    taken, begun = 0, time.monotonic()
+    with asks_for_pages(door, count=20) as asking:
+        while piece := asking.recv(1 << 20):
+            taken += len(piece)
+            time.sleep(0.05 if time.monotonic() < begun + 1.5 else 0.0)
+    assert taken > 20 * one
 
 
 def closed_at_once(port: int) -> bool:

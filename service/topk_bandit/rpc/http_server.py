@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from aiohttp import hdrs, web
@@ -50,6 +54,9 @@ _library_log = logging.getLogger(f"{__name__}.library")
 SLOWEST_BODY_SECONDS = 10.0
 IDLE_SECONDS = 20.0
 """Also for a connection on which nothing was asked yet."""
+
+UNREAD_SECONDS = 20.0
+"""Who takes nothing of an answer for so long has no connection any more."""
 
 LINGER_SECONDS = 1.0
 """How long the rest of a body that nobody wants is thrown away, so that its sender can read why."""
@@ -253,9 +260,48 @@ class _Closing(asyncio.Protocol):
 
 
 class _Connection(web.RequestHandler):
-    """A connection on which what is no HTTP is refused as a bad call is: the log has no line of it."""
+    """A connection on which what is no HTTP is refused as a bad call is: the log has no line of it.
 
-    __slots__ = ()
+    It ends if nothing of an answer is taken: whoever asks and never reads would have it for good, and keep others out.
+    """
+
+    __slots__ = ("_look", "_outlet", "_untaken")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hear of each byte that is not taken at once."""
+        super().connection_made(transport)
+        self._outlet = cast("asyncio.Transport", transport)
+        self._outlet.set_write_buffer_limits(high=0)
+        self._look: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """Begin to look whether anything is taken."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """Need not look any more: all is taken."""
+        super().resume_writing()
+        self._stop_looking()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Need not look any more."""
+        self._stop_looking()
+        super().connection_lost(exc)
+
+    def _await_reader(self) -> None:
+        self._untaken = _untaken_bytes(self._outlet)
+        self._look = asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._check_reader)
+
+    def _check_reader(self) -> None:
+        if _untaken_bytes(self._outlet) < self._untaken:
+            self._await_reader()
+        else:
+            self._outlet.abort()
+
+    def _stop_looking(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
 
     def handle_error(
         self,
@@ -276,6 +322,14 @@ class _Connection(web.RequestHandler):
         """Log what is ours to mend, which a body that is broken behind what was read of it is not."""
         if not isinstance(named.get("exc_info"), web.RequestPayloadError):
             super().log_exception(*args, **named)
+
+
+def _untaken_bytes(outlet: asyncio.Transport) -> int:
+    """Return what was written and not taken yet; where it can be asked, with what the system holds of it."""
+    count, held = outlet.get_write_buffer_size(), bytes(4)
+    with suppress(OSError):
+        held = ioctl(outlet.get_extra_info("socket").fileno(), TIOCOUTQ, held)
+    return count + int.from_bytes(held, sys.byteorder)
 
 
 class _RefusedError(Exception):
