@@ -199,11 +199,12 @@ def test_the_shortest_vectors_are_encoded_as_numbers(norm: float) -> None:
     assert np.isfinite(encoder.encode(Features.of({"user": (1.0, 1.0)})).context).all()
 
 
-def test_a_few_wild_values_among_the_first_change_little() -> None:
+@pytest.mark.parametrize("wildest", [-1e9, -1e100])
+def test_a_few_wild_values_among_the_first_change_little(wildest: float) -> None:
     rng = np.random.default_rng(3)
     values = rng.normal(size=64)
     wild = values.copy()
-    wild[[3, 40]] = 1e4, -1e9
+    wild[[3, 40]] = 1e4, wildest
     schema = (Feature("x", Numeric()),)
     (plain,), (record,) = (
         learned([Features.of({"x": float(one)}) for one in kind], schema).records for kind in (values, wild)

@@ -138,10 +138,11 @@ class FeatureRecord(NamedTuple):
 
 def _centre_and_scale(sample: FloatArray) -> tuple[float, float]:
     """Return the median, and the spread between the quantiles beyond which the least has to be cut off."""
-    centre, largest = float(np.median(sample)), float(np.abs(sample).max())
+    centre = float(np.median(sample))
     for tail, normal in _TAILS:
         low, high = np.quantile(sample, (tail, 1.0 - tail)).tolist()
         spread = 0.5 * high - 0.5 * low
-        if spread > _ROUNDING * largest:
+        # Of the largest of these, not of all: one of 10^100 would have all others be equal.
+        if spread > _ROUNDING * max(abs(low), abs(high)):
             return centre, spread / normal
     return centre, 0.0
