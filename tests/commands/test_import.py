@@ -18,7 +18,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.rpc.harness import RunningServer
@@ -116,6 +116,27 @@ def test_features_may_be_an_object_and_times_have_a_zone_or_none(server: Running
     assert first.at_ms == second.at_ms == SLATES[0].at_ms
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "at_ms"),
+    [
+        (lambda arrow: arrow.timestamp("ns", "UTC"), 1_769_860_800_123_456_789, 1_769_860_800_123),
+        (lambda arrow: arrow.timestamp("ns"), 1_769_860_800_123_456_789, 1_769_860_800_123),
+        (lambda arrow: arrow.timestamp("ms", "Europe/Berlin"), 1_769_860_800_123, 1_769_860_800_123),
+        (lambda arrow: arrow.date32(), 20_484, 1_769_817_600_000),
+    ],
+)
+def test_parquet_has_times_and_texts_of_several_kinds(
+    server: RunningServer, tmp_path: Path, kind: Callable[[Any], Any], value: int, at_ms: int
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"item_1": [b"a"], "item_2": arrow.array(["b"]).dictionary_encode(), "reward": [0.5], "country": [b"DE"]}
+    path = tmp_path / "year.parquet"
+    parquet.write_table(arrow.table({**columns, "time": arrow.array([value], kind(arrow))}), path)
+    assert called(server, path) == 0
+    [row] = server.shop.sent[0].rows
+    assert (row.at_ms, row.slate, row.context) == (at_ms, ("a", "b"), Features.of({"country": "DE"}))
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_a_bandit_without_a_schema_gets_contexts(server: RunningServer, tmp_path: Path, suffix: str) -> None:
     rows = [{**BARE, "context": [0.5, -1.0]}, {**BARE, "context_1": 2.0, "context_2": 3.0}]
@@ -152,6 +173,11 @@ BAD = [
     ({**BARE, "taste": 3}, "column 'taste'", "expected a list"),
     ({**BARE, "features": 3}, "column 'features'", "expected an object"),
     ({**BARE, "price": True}, "column 'price'", "expected a finite number"),
+    ({**BARE, "reward": 10**400}, "column 'reward'", "expected a finite number"),
+    ({**BARE, "time": True}, "column 'time'", "expected a time such as"),
+    ({**BARE, "country": ["DE"]}, "column 'country'", "expected a text, got ['DE']"),
+    ({**BARE, "country": "\ud800"}, "column 'country'", "expected a text"),
+    ({**BARE, "tags": ["new", {}]}, "column 'tags'", "expected a text, got {}"),
 ]
 
 
@@ -192,6 +218,7 @@ def test_bad_rows_can_be_left_out_and_are_counted(
         ("year.csv", b"items,items\na,b\n", "column 'items' comes twice"),
         ("year.csv", b"reward,items\n0.5\n", "line 2, row: expected 2 columns, got 1"),
         ("year.csv", b"reward,items\n\xff,a\n", "is no text in UTF-8"),
+        ("year.jsonl", b"[" * 10**5, "line 1, row: is JSON inside JSON, too deep to be read"),
         ("year.parquet", b"PAR?", "is no Parquet file"),
         ("absent.csv", None, "can't be read"),
     ],

@@ -256,6 +256,8 @@ def test_bad_schemas_are_refused_by_field(schema: tuple[Feature, ...], field: st
             await shop(client, schema)
         assert refused.value.field == f"bandit.context_schema{field}"
         assert await _positions(store) == []
+        if any(kind in field for kind in (".numeric", ".categorical", ".labels", ".vector")):
+            assert str(refused.value).endswith(f'(feature "{schema[0].name}")')
         await shop(client)
         with pytest.raises(InvalidArgument) as refused:
             await client.update_bandit("home", context_schema=schema)

@@ -7,6 +7,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from topk_bandit.client.arguments import number, texts
 from topk_bandit.client.courier import Courier
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.loops import on_this_loop
@@ -172,7 +173,7 @@ def _check_ids(**ids: str) -> None:
 
 
 def _checked_items(shown: Iterable[str]) -> tuple[str, ...]:
-    items = tuple(shown)
+    items = tuple(texts("shown_item_ids", shown))
     if len(items) > MAX_SLATE_SIZE:
         raise invalid_argument("shown_item_ids", f"must be at most {MAX_SLATE_SIZE} items")
     _check_ids(**{f"shown_item_ids[{index}]": item for index, item in enumerate(items)})
@@ -180,7 +181,7 @@ def _checked_items(shown: Iterable[str]) -> tuple[str, ...]:
 
 
 def _finite(value: float) -> float:
-    number = float(value)
-    if not math.isfinite(number):
+    found = number("value", value)
+    if not math.isfinite(found):
         raise invalid_argument("value", f"must be a finite number, not {value!r}")
-    return number
+    return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from topk_bandit.client.arguments import WRONG, message, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import schema_message
 from topk_bandit.domain.bandits import Aggregation, RewardRange
@@ -94,34 +95,39 @@ class BanditChanges(BanditSettings, total=False):
     item_capacity: int
 
 
-def settings_message(settings: Mapping[str, Any], *, parent: str) -> bandit_pb.Bandit:
-    """Return a bandit's message with its settings alone.
+def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any) -> bandit_pb.Bandit:  # noqa: ANN401
+    """Return a bandit's message with its settings, and with what else it has on the wire.
 
     Raises
     ------
     TypeError
         If there is no setting of a name.
     InvalidArgument
-        If both ways to widen exploration are given.
+        If both ways to widen exploration are given, or a setting can't be what it is.
     """
     unknown = settings.keys() - BanditChanges.__annotations__.keys()
     if unknown:
         raise TypeError(f"a bandit has no setting {min(unknown)!r}")
     study, get = settings.get("prior_study"), settings.get
-    return bandit_pb.Bandit(
+    baseline, aggregation = get("baseline_item_ids"), get("reward_aggregation") or Aggregation.FIRST
+    if aggregation not in AGGREGATIONS:
+        raise refuse("reward_aggregation", aggregation)
+    return message(
+        bandit_pb.Bandit,
         exploration=_exploration(settings),
-        reward_wait=_duration(get("reward_wait")),
+        reward_wait=_duration("reward_wait", get("reward_wait")),
         default_reward=get("default_reward"),
         prior_study=f"{parent}/studies/{study}" if study else "",
-        half_life=_duration(get("half_life")),
+        half_life=_duration("half_life", get("half_life")),
         reward_range=_range(get("reward_range")),
-        reward_aggregation=AGGREGATIONS[get("reward_aggregation") or Aggregation.FIRST],
+        reward_aggregation=AGGREGATIONS[aggregation],
         requires_activation=get("requires_activation"),
         item_capacity=get("item_capacity"),
-        baseline_item_ids=get("baseline_item_ids"),
-        context_schema=schema_message(get("context_schema")),
-        item_schema=schema_message(get("item_schema")),
+        baseline_item_ids=None if baseline is None else texts("baseline_item_ids", baseline),
+        context_schema=schema_message("context_schema", get("context_schema")),
+        item_schema=schema_message("item_schema", get("item_schema")),
         durability=str(get("durability") or ""),
+        **others,
     )
 
 
@@ -134,14 +140,17 @@ def _exploration(settings: Mapping[str, Any]) -> bandit_pb.Exploration:
     values = {name: settings.get(name) for name in _EXPLORATION}
     if values["constant_beta"] is not None and values["schedule_scale"] is not None:
         raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
-    return bandit_pb.Exploration(**values)
+    return message(bandit_pb.Exploration, "exploration", **values)
 
 
-def _duration(wait: timedelta | None) -> Duration | None:
+def _duration(field: str, wait: timedelta | None) -> Duration | None:
     if wait is None:
         return None
     duration = Duration()
-    duration.FromTimedelta(wait)
+    try:
+        duration.FromTimedelta(wait)
+    except (AttributeError, *WRONG):
+        raise refuse(field, wait) from None
     return duration
 
 
@@ -151,4 +160,4 @@ def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
     if not isinstance(taken, RewardRange):
         raise invalid_argument("reward_range", f"must be a RewardRange, such as RewardRange(0.0, 1.0), not {taken!r}")
     outside = bandit_pb.OUT_OF_RANGE_CLAMPED if taken.clamp else bandit_pb.OUT_OF_RANGE_REFUSED
-    return bandit_pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
+    return message(bandit_pb.RewardRange, "reward_range", min=taken.low, max=taken.high, out_of_range=outside)

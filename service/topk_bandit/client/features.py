@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.json_format import ParseDict, ParseError
 
+from topk_bandit.client.arguments import WRONG, message, refuse, several
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
 from topk_bandit.v1 import features_pb2 as pb
@@ -97,24 +98,33 @@ def feature_stats(message: pb.FeatureStats) -> FeatureStats:
     return FeatureStats(**{field.name: getattr(message, field.name) for field in dataclass_fields(FeatureStats)})
 
 
-def schema_message(schema: Iterable[Feature] | None) -> pb.FeatureSchema | None:
-    """Return the message of a schema; None for none."""
-    return None if schema is None else pb.FeatureSchema(features=map(_feature_message, schema))
+def schema_message(field: str, schema: Iterable[Feature] | None) -> pb.FeatureSchema | None:
+    """Return the message of a schema; None for none. Errors name what is below `field`."""
+    if schema is None:
+        return None
+    made = [_feature_message(f"{field}[{place}]", feature) for place, feature in enumerate(several(field, schema))]
+    return pb.FeatureSchema(features=made)
 
 
-def _feature_message(feature: Feature) -> pb.Feature:
+def _feature_message(path: str, feature: Feature) -> pb.Feature:
+    if not isinstance(feature, Feature):
+        raise refuse(path, feature)
+    at = f'{path.partition("[")[0]}["{feature.name}"]'
     match feature.kind:
         case Numeric(least, most, unit, log_scale):
-            numbers = pb.NumericFeature(min=least, max=most, unit=unit, log_scale=log_scale)
-            return pb.Feature(name=feature.name, numeric=numbers)
+            told = message(pb.NumericFeature, at, min=least, max=most, unit=unit, log_scale=log_scale)
+            return message(pb.Feature, path, name=feature.name, numeric=told)
         case Boolean():
-            return pb.Feature(name=feature.name, boolean=pb.BooleanFeature())
+            return message(pb.Feature, path, name=feature.name, boolean=pb.BooleanFeature())
         case LabelSet(values, buckets):
-            return pb.Feature(name=feature.name, labels=pb.LabelSetFeature(values=values, buckets=buckets))
+            labelled = message(pb.LabelSetFeature, at, values=values, buckets=buckets)
+            return message(pb.Feature, path, name=feature.name, labels=labelled)
         case Categorical(values, buckets):
-            return pb.Feature(name=feature.name, categorical=pb.CategoricalFeature(values=values, buckets=buckets))
+            texts = message(pb.CategoricalFeature, at, values=values, buckets=buckets)
+            return message(pb.Feature, path, name=feature.name, categorical=texts)
         case Vector(size, weight):
-            return pb.Feature(name=feature.name, vector=pb.VectorFeature(dimension=size, weight=weight))
+            embedding = message(pb.VectorFeature, at, dimension=size, weight=weight)
+            return message(pb.Feature, path, name=feature.name, vector=embedding)
 
 
 def schema_of(message: pb.FeatureSchema) -> tuple[Feature, ...]:
@@ -158,7 +168,13 @@ def feature_values(features: object, *, field: str = "features") -> dict[str, pb
         values = features
     else:
         raise invalid_argument(field, f"must be a mapping or a dataclass, not {type(features).__name__}")
-    return {name: _value(f'{field}["{name}"]', value) for name, value in values.items() if value is not None}
+    return {_name(field, name): _value(f'{field}["{name}"]', one) for name, one in values.items() if one is not None}
+
+
+def _name(field: str, name: object) -> str:
+    if not isinstance(name, str) or not name.isprintable():
+        raise invalid_argument(field, f"has the name {name!r:.60}, which no feature can have")
+    return name
 
 
 def features_of(values: Mapping[str, pb.FeatureValue]) -> dict[str, Any]:
@@ -177,6 +193,13 @@ def _read_value(value: pb.FeatureValue) -> Any:  # noqa: ANN401, whatever a shop
 
 
 def _value(path: str, value: Any) -> pb.FeatureValue:  # noqa: ANN401, whatever a shop has
+    try:
+        return _typed(path, value)
+    except WRONG:  # a number that is too large, or a text that is not one of Unicode
+        raise refuse(path, value) from None
+
+
+def _typed(path: str, value: Any) -> pb.FeatureValue:  # noqa: ANN401, whatever a shop has
     if hasattr(value, "tolist"):  # of an array or a number of numpy
         value = value.tolist()
     match value:
@@ -190,7 +213,7 @@ def _value(path: str, value: Any) -> pb.FeatureValue:  # noqa: ANN401, whatever 
             return pb.FeatureValue(vector=pb.Numbers(values=map(float, value)))
         case _ if _is_number(value):
             return pb.FeatureValue(number=float(value))
-    raise invalid_argument(path, f"can't be {type(value).__name__}: {value!r:.60}")
+    raise refuse(path, value)
 
 
 def _is_number(value: object) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from topk_bandit.client.arguments import message, number, numbers, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import feature_values
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime
 
 __all__ = [
     "ROWS_PER_CALL",
@@ -115,7 +116,8 @@ def requests(
     while part or (next_row or 0) > number:
         following = list(islice(left, ROWS_PER_CALL))
         end = number + len(part) if following or next_row is None else next_row
-        yield pb.ImportObservationsRequest(
+        yield message(
+            pb.ImportObservationsRequest,
             bandit=name,
             import_id=import_id,
             first_row=number,
@@ -127,18 +129,24 @@ def requests(
 
 
 def _message(path: str, row: PastObservation) -> pb.PastObservation:
+    if not isinstance(row, PastObservation):
+        raise refuse(path, row)
     told = None if row.features is None else feature_values(row.features, field=f"{path}.features")
-    return pb.PastObservation(
-        context=map(float, row.context),
+    return message(
+        pb.PastObservation,
+        path,
+        context=numbers(f"{path}.context", row.context),
         features=told,
-        item_ids=row.items,
-        reward=float(row.reward),
+        item_ids=texts(f"{path}.item_ids", row.items),
+        reward=number(f"{path}.reward", row.reward),
         time=None if row.time is None else _timestamp(f"{path}.time", row.time),
         propensity=row.propensity,
     )
 
 
 def _timestamp(path: str, time: datetime) -> Timestamp:
+    if not isinstance(time, datetime):
+        raise refuse(path, time)
     if time.tzinfo is None:
         raise invalid_argument(path, "needs a time zone, such as datetime.UTC")
     stamp = Timestamp()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topk_bandit.client import imports
+from topk_bandit.client.arguments import message, number, numbers, refuse, several, texts
 from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, invalid_argument, no_answer
 from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
@@ -137,13 +138,14 @@ class Operations:
         strict_candidates: bool,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
-        wanted = [] if candidates is None else list(candidates)
+        wanted = [] if candidates is None else texts("candidate_item_ids", candidates)
         if candidates is not None and not wanted:
             # On the wire an empty list means every item: the opposite of what the caller found to be eligible.
             raise invalid_argument("candidate_item_ids", "must not be empty; None stands for every available item")
-        request = recommender_pb.RecommendRequest(
+        request = message(
+            recommender_pb.RecommendRequest,
             bandit=self._name(bandit),
-            context=map(float, context),
+            context=numbers("context", context),
             candidate_item_ids=wanted,
             request_id=request_id or self.new_request_id(),
             min_model_version=min_model_version,
@@ -154,8 +156,11 @@ class Operations:
 
     def activate(self, bandit: str, recommendation_id: str, shown: Iterable[str]) -> Operation[ActivationReceipt]:
         """Say that a slate was shown."""
-        request = recommender_pb.ActivateRequest(
-            bandit=self._name(bandit), recommendation_id=recommendation_id, shown_item_ids=shown
+        request = message(
+            recommender_pb.ActivateRequest,
+            bandit=self._name(bandit),
+            recommendation_id=recommendation_id,
+            shown_item_ids=texts("shown_item_ids", shown),
         )
         return Operation(RecommenderServiceStub, "Activate", request, _activation)
 
@@ -163,10 +168,11 @@ class Operations:
         self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool
     ) -> Operation[RewardReceipt]:
         """Post a reward."""
-        request = recommender_pb.RewardRequest(
+        request = message(
+            recommender_pb.RewardRequest,
             bandit=self._name(bandit),
             recommendation_id=recommendation_id,
-            value=float(value),
+            value=number("value", value),
             reward_id=reward_id,
             final=final,
         )
@@ -174,8 +180,11 @@ class Operations:
 
     def void_reward(self, bandit: str, recommendation_id: str, *, reward_id: str) -> Operation[RewardReceipt]:
         """Take a reward back."""
-        request = recommender_pb.VoidRewardRequest(
-            bandit=self._name(bandit), recommendation_id=recommendation_id, reward_id=reward_id
+        request = message(
+            recommender_pb.VoidRewardRequest,
+            bandit=self._name(bandit),
+            recommendation_id=recommendation_id,
+            reward_id=reward_id,
         )
         return Operation(RecommenderServiceStub, "VoidReward", request, _receipt)
 
@@ -183,8 +192,12 @@ class Operations:
         self, bandit: str, recommendation_id: str, value: float, *, reward_id: str
     ) -> Operation[RewardReceipt]:
         """Replace a reward."""
-        request = recommender_pb.AmendRewardRequest(
-            bandit=self._name(bandit), recommendation_id=recommendation_id, value=float(value), reward_id=reward_id
+        request = message(
+            recommender_pb.AmendRewardRequest,
+            bandit=self._name(bandit),
+            recommendation_id=recommendation_id,
+            value=number("value", value),
+            reward_id=reward_id,
         )
         return Operation(RecommenderServiceStub, "AmendReward", request, _receipt)
 
@@ -201,10 +214,15 @@ class Operations:
         self, bandit: str, values: Mapping[str, float], *, reward_id: str, final: bool
     ) -> Operation[BatchOutcome]:
         rewards = [
-            recommender_pb.RewardEntry(
-                recommendation_id=one, value=float(values[one]), reward_id=reward_id, final=final
+            message(
+                recommender_pb.RewardEntry,
+                f"rewards[{place}]",
+                recommendation_id=one,
+                value=number(f"rewards[{place}].value", value),
+                reward_id=reward_id,
+                final=final,
             )
-            for one in values
+            for place, (one, value) in enumerate(values.items())
         ]
         return self._batch_of(bandit, rewards, lambda response: _batch_outcome(values, response))
 
@@ -235,12 +253,17 @@ class Operations:
         settings: Mapping[str, Any],
     ) -> Operation[Bandit]:
         """Create a bandit."""
-        message = settings_message({**settings, "item_capacity": item_capacity}, parent=self._parent)
-        message.name = self._name(bandit)
-        message.slate_size = slate_size
-        message.context_dimension = context_dimension
-        message.kernel = _KERNELS_ON_THE_WIRE[kernel]
-        request = bandit_pb.CreateBanditRequest(bandit=message)
+        if kernel not in _KERNELS_ON_THE_WIRE:
+            raise refuse("kernel", kernel)
+        made = settings_message(
+            {**settings, "item_capacity": item_capacity},
+            parent=self._parent,
+            name=self._name(bandit),
+            slate_size=slate_size,
+            context_dimension=context_dimension,
+            kernel=_KERNELS_ON_THE_WIRE[kernel],
+        )
+        request = bandit_pb.CreateBanditRequest(bandit=made)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
 
     def get_bandit(self, bandit: str) -> Operation[Bandit]:
@@ -255,14 +278,15 @@ class Operations:
 
     def update_bandit(self, bandit: str, changes: Mapping[str, Any]) -> Operation[Bandit]:
         """Change the settings that are given. Sent again it could undo somebody else's change in between."""
-        message = settings_message(changes, parent=self._parent)
-        message.name = self._name(bandit)
-        request = bandit_pb.UpdateBanditRequest(bandit=message, update_mask=settings_mask(changes))
+        changed = settings_message(changes, parent=self._parent, name=self._name(bandit))
+        request = bandit_pb.UpdateBanditRequest(bandit=changed, update_mask=settings_mask(changes))
         return Operation(BanditServiceStub, "UpdateBandit", request, _bandit_of_response, repeatable=False)
 
     def reset_bandit(self, bandit: str, request_id: str | None) -> Operation[Bandit]:
         """Have a bandit forget what it learned."""
-        request = bandit_pb.ResetBanditRequest(name=self._name(bandit), request_id=request_id or self.new_request_id())
+        request = message(
+            bandit_pb.ResetBanditRequest, name=self._name(bandit), request_id=request_id or self.new_request_id()
+        )
         return Operation(BanditServiceStub, "ResetBandit", request, _bandit_of_response)
 
     def delete_bandit(self, bandit: str) -> Operation[None]:
@@ -272,12 +296,13 @@ class Operations:
 
     def upsert_items(self, bandit: str, items: Iterable[str | Item] | Mapping[str, Any]) -> Operation[int]:
         """Add or change items."""
-        request = bandit_pb.UpsertItemsRequest(bandit=self._name(bandit), items=map(_item_message, _entries(items)))
+        made = [_item_message(place, item) for place, item in enumerate(_entries(items))]
+        request = bandit_pb.UpsertItemsRequest(bandit=self._name(bandit), items=made)
         return Operation(BanditServiceStub, "UpsertItems", request, _item_count)
 
     def retire_items(self, bandit: str, item_ids: Iterable[str]) -> Operation[int]:
         """Take items out for good."""
-        request = bandit_pb.RetireItemsRequest(bandit=self._name(bandit), item_ids=item_ids)
+        request = message(bandit_pb.RetireItemsRequest, bandit=self._name(bandit), item_ids=texts("item_ids", item_ids))
         return Operation(BanditServiceStub, "RetireItems", request, _item_count)
 
     def list_items(self, bandit: str, token: str) -> Operation[Page[Item]]:
@@ -305,7 +330,7 @@ class Operations:
 
     def get_import(self, bandit: str, import_id: str) -> Operation[ImportProgress]:
         """Tell how far an import is."""
-        request = bandit_pb.GetImportRequest(bandit=self._name(bandit), import_id=import_id)
+        request = message(bandit_pb.GetImportRequest, bandit=self._name(bandit), import_id=import_id)
         return Operation(BanditServiceStub, "GetImport", request, _import_progress)
 
     def stats(self, bandit: str) -> Operation[BanditStats]:
@@ -317,12 +342,16 @@ class Operations:
 def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
     if isinstance(items, Mapping):
         return [Item(item_id, features=features) for item_id, features in items.items()]
-    return [Item(item) if isinstance(item, str) else item for item in items]
+    return [Item(item) if isinstance(item, str) else item for item in several("items", items)]
 
 
-def _item_message(item: Item) -> bandit_pb.Item:
+def _item_message(place: int, item: Item) -> bandit_pb.Item:
+    if not isinstance(item, Item):
+        raise refuse(f"items[{place}]", item)
     told = feature_values(item.features, field=f'items["{item.item_id}"].features')
-    return bandit_pb.Item(item_id=item.item_id, unavailable=not item.available, features=told)
+    return message(
+        bandit_pb.Item, f"items[{place}]", item_id=item.item_id, unavailable=not item.available, features=told
+    )
 
 
 def _slate_in(response: recommender_pb.RecommendResponse) -> Recommendation:

@@ -6,6 +6,7 @@ from dataclasses import fields as dataclass_fields
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+from topk_bandit.client.arguments import message, numbers
 from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
@@ -63,9 +64,10 @@ class OperatorOperations:
         self, bandit: str, context: Iterable[float], *, features: object, limit: int
     ) -> Operation[TopSlates]:
         """Ask for the best slates."""
-        request = pb.ListTopSlatesRequest(
+        request = message(
+            pb.ListTopSlatesRequest,
             bandit=self._name(bandit),
-            context=map(float, context),
+            context=numbers("context", context),
             features=None if features is None else feature_values(features),
             limit=limit,
         )

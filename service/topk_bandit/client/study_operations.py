@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
 
+from topk_bandit.client.arguments import message, number, numbers, refuse, texts
 from topk_bandit.client.errors import error_of_status
 from topk_bandit.client.operations import Operation, Page
 from topk_bandit.client.operator_values import ImportedLines
@@ -91,15 +92,18 @@ class StudyOperations:
         queries: Mapping[str, Iterable[float]] | None,
     ) -> Operation[Design]:
         """Create a study."""
-        message = pb.Study(
+        if answer_kind not in _KINDS_ON_THE_WIRE:
+            raise refuse("answer_kind", answer_kind)
+        made = message(
+            pb.Study,
             name=self._name(study),
             items=_items(items),
-            queries=[pb.StudyQuery(query_id=one, features=map(float, row)) for one, row in (queries or {}).items()],
+            queries=[_query(one, row) for one, row in (queries or {}).items()],
             answer_kind=_KINDS_ON_THE_WIRE[AnswerKind(answer_kind)],
             list_size=list_size,
             budget=budget,
         )
-        return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=message), _design)
+        return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=made), _design)
 
     def get_study(self, study: str) -> Operation[Study]:
         """Return a study."""
@@ -133,8 +137,11 @@ class StudyOperations:
 
     def next_questions(self, study: str, count: int, *, request_id: str | None) -> Operation[Questions]:
         """Ask for questions."""
-        request = pb.NextQuestionsRequest(
-            study=self._name(study), count=count, request_id=request_id or self._new_request_id()
+        request = message(
+            pb.NextQuestionsRequest,
+            study=self._name(study),
+            count=count,
+            request_id=request_id or self._new_request_id(),
         )
         return Operation(PreferenceServiceStub, "NextQuestions", request, _questions)
 
@@ -194,8 +201,18 @@ class StudyOperations:
 
 def _items(items: Mapping[str, Iterable[float]] | Iterable[str]) -> list[pb.StudyItem]:
     if isinstance(items, Mapping):
-        return [pb.StudyItem(item_id=one, features=map(float, row)) for one, row in items.items()]
-    return [pb.StudyItem(item_id=one) for one in items]
+        return [_item(one, row) for one, row in items.items()]
+    return [_item(one, ()) for one in texts("items", items)]
+
+
+def _item(item_id: str, row: Iterable[float]) -> pb.StudyItem:
+    told = numbers(f'items["{item_id}"].features', row)
+    return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, features=told)
+
+
+def _query(query_id: str, row: Iterable[float]) -> pb.StudyQuery:
+    told = numbers(f'queries["{query_id}"].features', row)
+    return message(pb.StudyQuery, f'queries["{query_id}"]', query_id=query_id, features=told)
 
 
 def _features(entries: Iterable[tuple[str, Sequence[float]]]) -> dict[str, tuple[float, ...]]:
@@ -253,17 +270,23 @@ def _questions(response: pb.NextQuestionsResponse) -> Questions:
 
 
 def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
+    path = f'answers["{question_id}"]'
     if isinstance(answer, str):
-        return pb.Answer(question_id=question_id, chosen_item_id=answer)
+        return message(pb.Answer, path, question_id=question_id, chosen_item_id=answer)
     if isinstance(answer, Mapping):
-        ratings = [pb.ItemRating(item_id=one, value=float(value)) for one, value in answer.items()]
-        return pb.Answer(question_id=question_id, ratings=pb.RatingsAnswer(ratings=ratings))
-    return pb.Answer(question_id=question_id, ranking=pb.RankingAnswer(item_ids=answer))
+        ratings = [_rating(f'{path}.ratings["{one}"]', one, value) for one, value in answer.items()]
+        return message(pb.Answer, path, question_id=question_id, ratings=pb.RatingsAnswer(ratings=ratings))
+    ranking = message(pb.RankingAnswer, f"{path}.ranking", item_ids=texts(f"{path}.ranking", answer))
+    return message(pb.Answer, path, question_id=question_id, ranking=ranking)
+
+
+def _rating(path: str, item_id: str, value: float) -> pb.ItemRating:
+    return message(pb.ItemRating, path, item_id=item_id, value=number(path, value))
 
 
 def _past_answer(past: PastAnswer) -> pb.PastAnswer:
     said = _answer("", past.answer)
-    row = pb.PastAnswer(query_id=past.query, item_ids=past.shown)
+    row = message(pb.PastAnswer, query_id=past.query, item_ids=texts("item_ids", past.shown))
     match said.WhichOneof("answer"):
         case "ratings":
             row.ratings.CopyFrom(said.ratings)

@@ -62,7 +62,10 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
         earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
         if earlier is not None:
             raise InvalidArgumentError(f"{at}.name", f'repeats {path}.features[{earlier}].name: "{feature.name}"')
-        features.append(Feature(feature.name, _kind(at, feature)))
+        try:
+            features.append(Feature(feature.name, _kind(at, feature)))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(error.field, f'{error.problem} (feature "{feature.name}")') from None
     width = width_of(tuple(features))
     if width > MAX_CONTEXT_WIDTH:
         raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {MAX_CONTEXT_WIDTH} are allowed")

@@ -70,11 +70,27 @@ class Cells:
         """Return a finite number."""
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise self.error(name, f"expected a finite number, got {value!r:.60}")
         return number
+
+    def text(self, name: str, value: Any) -> str:  # noqa: ANN401, whatever a file has
+        """Return a text; a number stands for its digits, and bytes, as some write texts to Parquet, for their text."""
+        if isinstance(value, bytes):
+            value = value.decode(errors="surrogateescape")
+        if isinstance(value, list | dict) or (not (text := str(value)).isascii() and not _is_unicode(text)):
+            raise self.error(name, f"expected a text, got {value!r:.60}")
+        return text
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_missing(value: object) -> bool:

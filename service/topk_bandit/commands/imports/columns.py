@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
@@ -58,7 +58,7 @@ class Columns(Cells):
             raise self.error("reward", "is missing")
         time = self.get(values, "time")
         return PastObservation(
-            items=tuple(str(item) for item in self.parts(values, "items", "item", self.slate_size)),
+            items=tuple(self.text("items", item) for item in self.parts(values, "items", "item", self.slate_size)),
             reward=self.number("reward", reward),
             context=() if self.schema is not None else self._context(values),
             features=None if self.schema is None else self._features(values, self.schema),
@@ -89,9 +89,9 @@ class Columns(Cells):
             case Boolean():
                 return self._flag(name, value)
             case LabelSet():
-                return {str(label) for label in self.split(name, value)}
+                return {self.text(name, label) for label in self.split(name, value)}
             case Categorical():
-                return str(value)
+                return self.text(name, value)
             case Vector():
                 return tuple(self.number(name, number) for number in self.split(name, value))
 
@@ -103,7 +103,7 @@ class Columns(Cells):
 
     def _time(self, value: Any) -> datetime:  # noqa: ANN401, whatever a file has
         try:
-            time = value if isinstance(value, datetime) else _parse(value)
+            time = _parse(value)
             return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         except (TypeError, ValueError, OverflowError, OSError):
             problem = f"expected a time such as 2026-01-31T12:00:00Z, or seconds since 1970, got {value!r:.60}"
@@ -111,6 +111,13 @@ class Columns(Cells):
 
 
 def _parse(value: Any) -> datetime:  # noqa: ANN401, whatever a file has
+    match value:
+        case datetime():
+            return value
+        case date():
+            return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case bool():
+            raise TypeError
     try:
         return datetime.fromtimestamp(float(value), UTC)
     except (TypeError, ValueError):

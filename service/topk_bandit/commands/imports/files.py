@@ -80,6 +80,8 @@ def _object(line: str) -> Mapping[str, Any] | InvalidArgumentError:
         found = json.loads(line)
     except ValueError as error:
         return InvalidArgumentError("row", f"is no JSON: {error}")
+    except RecursionError:
+        return InvalidArgumentError("row", "is JSON inside JSON, too deep to be read")
     return found if isinstance(found, dict) else InvalidArgumentError("row", "is no JSON object")
 
 
@@ -109,9 +111,23 @@ def _parquet(path: Path) -> Iterator[FileRow]:
         file = parquet.ParquetFile(path)
     except lib.ArrowInvalid as error:
         raise InvalidArgumentError("FILE", f"{path.name} is no Parquet file: {error}") from None
-    rows = (row for batch in file.iter_batches(_ROWS_AT_ONCE) for row in batch.to_pylist())
-    for number, values in enumerate(rows, start=1):
-        yield FileRow(f"{path.name}, row {number}", values)
+    number = 0
+    try:
+        for batch in file.iter_batches(_ROWS_AT_ONCE):
+            for values in _without_nanoseconds(batch, lib).to_pylist():
+                number += 1
+                yield FileRow(f"{path.name}, row {number}", values)
+    except (lib.ArrowInvalid, OverflowError) as error:
+        raise InvalidArgumentError("FILE", f"{path.name} can't be read after row {number}: {error}") from None
+
+
+def _without_nanoseconds(batch: Any, lib: Any) -> Any:  # noqa: ANN401, pyarrow is imported only where it is needed
+    """Return rows whose times are those that Python has: pandas writes finer ones."""
+    for place, column in enumerate(batch.schema):
+        if isinstance(column.type, lib.TimestampType) and column.type.unit == "ns":
+            coarser = batch.column(place).cast(lib.timestamp("us", column.type.tz), safe=False)
+            batch = batch.set_column(place, column.name, coarser)
+    return batch
 
 
 _READERS: Mapping[str, Callable[[Path], Iterator[FileRow]]] = {

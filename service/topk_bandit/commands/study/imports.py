@@ -64,9 +64,9 @@ class _AnswerColumns(Cells):
     def read(self, values: Mapping[str, Any]) -> PastAnswer:
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
         query = self.get(values, "query")
-        items = [str(item) for item in self.parts(values, "items", "item", _MOST_ITEMS)]
+        items = [self.text("items", item) for item in self.parts(values, "items", "item", _MOST_ITEMS)]
         answer, shown = self._answer(values, items)
-        return PastAnswer(answer, shown, "" if is_missing(query) else str(query))
+        return PastAnswer(answer, shown, "" if is_missing(query) else self.text("query", query))
 
     def _answer(self, values: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, list[str]]:
         if self.kind is AnswerKind.RATINGS:
@@ -76,14 +76,14 @@ class _AnswerColumns(Cells):
         if self.kind is AnswerKind.RANKING:
             return items, []
         chosen = self.get(values, "chosen")
-        return items[0] if is_missing(chosen) else str(chosen), items
+        return items[0] if is_missing(chosen) else self.text("chosen", chosen), items
 
     def _ratings(self, values: Mapping[str, Any], items: list[str]) -> dict[str, float]:
         whole, single = self.get(values, "ratings"), self.get(values, "item")
         if isinstance(whole, dict):
             return {item: self.number("ratings", rating) for item, rating in whole.items()}
         if not items and not is_missing(single):
-            return {str(single): self.number("rating", self.get(values, "rating"))}
+            return {self.text("item", single): self.number("rating", self.get(values, "rating"))}
         ratings = [self.number("ratings", rating) for rating in self.parts(values, "ratings", "rating", _MOST_ITEMS)]
         if len(ratings) != len(items) or not items:
             raise self.error("ratings", f"expected one for each item, got {len(ratings)} for {len(items)} items")
