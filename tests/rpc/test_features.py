@@ -78,6 +78,8 @@ def test_a_bandit_learns_from_named_features_and_tells_of_them() -> None:
         assert stats["basket"].centre == pytest.approx(math.log(12.5))
         assert stats["tags"].unknown_count == 20
         assert stats["user"].scale == pytest.approx(math.hypot(0.5, 1.0))
+        assert stats["basket"].share == 0.0, "a number that never varies tells nothing"
+        assert 0.0 < stats["age"].share < sum(one.share for one in stats.values()) < 1.0
 
     over_the_wire(scenario)
 

@@ -57,6 +57,7 @@ def test_items_come_back_with_the_features_that_they_were_sent_with() -> None:
         stats = await client.stats("home")
         assert [one.name for one in stats.item_features] == [feature.name for feature in SCHEMA]
         assert [one.unknown_count for one in stats.item_features] == [0, 0, 0, 2, 0]
+        assert all(0.0 <= one.share <= 1.0 for one in stats.item_features)
         assert stats.content_share > 0.0
 
     over_the_wire(scenario)

@@ -27,6 +27,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
+from topk_bandit.learning.feature_shares import find_shares
 from topk_bandit.learning.usual_contexts import NO_CONTEXTS
 from topk_bandit.store.codec import prior_digest
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
     from topk_bandit.domain.durability import Durability
     from topk_bandit.learning.encoding import Encoder
+    from topk_bandit.learning.feature_shares import FeatureShares
     from topk_bandit.store.log import BanditRecord, ImportProgress, Store
 
 __all__ = ["Bandits"]
@@ -201,8 +203,8 @@ class Bandits:
             await self._residents.expire(name)
         record = await self._store.get_bandit(name)
         model = await self._residents.follow(name)
-        digests = await asyncio.to_thread(digests_of, model)
-        return _make_stats(record, model, digests, model_bytes=self._residents.budget.model_bytes)
+        digests, shares = await asyncio.to_thread(lambda: (digests_of(model), _find_shares(model)))
+        return _make_stats(record, model, digests, shares, model_bytes=self._residents.budget.model_bytes)
 
     async def _check_learner(self, name: BanditName) -> None:
         """Raise what keeps the model from its log's end, before anything is written.
@@ -250,7 +252,15 @@ class Bandits:
         return model.items.size
 
 
-def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_bytes: int) -> BanditStats:
+def _find_shares(model: Model) -> FeatureShares:
+    of_contexts = None if model.encoder is None else model.encoder.schema
+    of_items = None if model.item_features is None else model.item_features.encoder.schema
+    return find_shares(model.state.posterior, of_contexts, of_items)
+
+
+def _make_stats(
+    record: BanditRecord, model: Model, digests: Digests, shares: FeatureShares, *, model_bytes: int
+) -> BanditStats:
     state, tally = model.state, model.tally
     posterior = state.posterior
     return BanditStats(
@@ -292,8 +302,10 @@ def _make_stats(record: BanditRecord, model: Model, digests: Digests, *, model_b
         log_digest=digests.log,
         posterior_digest=digests.posterior,
         arithmetic=digests.arithmetic,
-        context_features=_describe_features(model),
-        item_features=() if model.item_features is None else _describe_records(model.item_features.encoder),
+        context_features=_describe_features(model, shares),
+        item_features=()
+        if model.item_features is None
+        else _describe_records(model.item_features.encoder, shares.of_items),
     )
 
 
@@ -313,18 +325,18 @@ def _describe_hyperparameters(model: Model) -> HyperparameterStats:
     )
 
 
-def _describe_features(model: Model) -> tuple[FeatureStats, ...]:
+def _describe_features(model: Model, shares: FeatureShares) -> tuple[FeatureStats, ...]:
     """Return what was seen of the features of contexts, or of contexts that have none."""
     usual, encoder = model.state.usual_contexts, model.encoder
     if encoder is None:
         usual = usual or NO_CONTEXTS
         return (FeatureStats("", 0.0, usual.longest, frozen=False, clamped=usual.outliers, unknown=0, missing=0),)
-    return _describe_records(encoder)
+    return _describe_records(encoder, shares.of_contexts)
 
 
-def _describe_records(encoder: Encoder) -> tuple[FeatureStats, ...]:
-    pairs = zip(encoder.schema, encoder.records, strict=True)
-    return tuple(record.stats(feature.name) for feature, record in pairs)
+def _describe_records(encoder: Encoder, shares: tuple[float, ...]) -> tuple[FeatureStats, ...]:
+    each = zip(encoder.schema, encoder.records, shares, strict=True)
+    return tuple(replace(record.stats(feature.name), share=share) for feature, record, share in each)
 
 
 def _find_rank_weight_power(model: Model) -> float:

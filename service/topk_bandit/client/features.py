@@ -91,6 +91,7 @@ class FeatureStats:
     clamped_count: int
     unknown_count: int
     missing_count: int
+    share: float
 
 
 def feature_stats(message: pb.FeatureStats) -> FeatureStats:

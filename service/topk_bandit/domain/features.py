@@ -163,6 +163,8 @@ class FeatureStats:
         Whether both stay as they are.
     clamped, unknown, missing
         In how many of them it was farther out than is believed, a value that is not declared, or not there.
+    share
+        How much of what tells slates apart comes of it, from 0 to 1.
     """
 
     name: str
@@ -172,3 +174,4 @@ class FeatureStats:
     clamped: int
     unknown: int
     missing: int
+    share: float = 0.0

@@ -351,6 +351,20 @@ class KnownParts:
         shown = self.with_all(rankings) if with_constant else rankings
         return np.asarray(self.of_items(context, shown, centre) @ self.weights[: shown.shape[1]], dtype=np.float64)
 
+    def less_rows(self, rankings: Rankings, weighted: FloatArray, centre: FloatArray) -> FloatArray:
+        """Return what is expected of the parts before the rows, less what these tell anew of them, (m + 2, C).
+
+        Parameters
+        ----------
+        rankings, weighted
+            Of the rows, and their contexts times their weights in the mean: shapes (N, k) and (N, C).
+        centre
+            As in `of_items`.
+        """
+        told = np.zeros(self.means.shape[1:])
+        np.add.at(told, self.place[rankings], self.weights[:-1, None] * weighted[:, None, :])
+        return np.asarray(np.tensordot(centre, self.means, 1) - np.einsum("mcd,md->mc", self.taken, told))
+
     def of_all(self, context: FloatArray, centre: FloatArray, of_rows: FloatArray) -> float:
         """Return what all slates have in common in a context before the rows, less what these tell anew of it.
 

@@ -625,6 +625,37 @@ class Posterior:
             means = means + self.slope * self.prior_mean.position_weights[0] * of_items
         return np.asarray(means, dtype=np.float64)
 
+    def parts_of_mean(self, contexts: FloatArray, rankings: Rankings) -> tuple[FloatArray, FloatArray]:
+        """Return what each number of a context, and each of the content's, adds to the means of slates by themselves.
+
+        That is beside the offset, the prior mean and what contexts do to all slates alike.
+
+        Parameters
+        ----------
+        contexts, rankings
+            Of the slates, shapes (A, C) and (A, k).
+
+        Returns
+        -------
+        Shapes (A, C) and (A, q): the first adds up to all of it, the second to what content adds, a part of that.
+        """
+        n, rows, kernel = self.n_rows, self._rows, self.kernel
+        weighted = self._centre_weights()[:, None] * rows.contexts[:n]
+        own = kernel.scale * kendall.gram(
+            *(rankings, rows.rankings[:n], kernel.n_items),
+            *(kernel.item_weight, kernel.pair_weight, kernel.divergence, kernel.total),
+        )
+        of_content = np.zeros((len(rankings), 0))
+        if (content := kernel.counted_content) is not None:
+            of_slates = content.of_slates(rankings)
+            of_content = of_slates * ((contexts @ weighted.T) @ rows.content[:n])
+            own += of_slates @ rows.content[:n].T
+        parts = contexts * (own @ weighted)
+        if self._known is not None:
+            beside = self._known.less_rows(rows.rankings[:n], weighted, self._centre)
+            parts += contexts * np.einsum("p,apc->ac", self._known.weights[:-1], beside[self._known.place[rankings]])
+        return np.asarray(parts, dtype=np.float64), of_content
+
     def known_item_parts(self, context: FloatArray, ranking: NDArray[np.int32]) -> FloatArray:
         """Return what each item of a slate adds to the mean by what rows that left told of it, shape (k,).
 

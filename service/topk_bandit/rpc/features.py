@@ -227,4 +227,5 @@ def feature_stats_to_proto(stats: FeatureStats) -> pb.FeatureStats:
         clamped_count=stats.clamped,
         unknown_count=stats.unknown,
         missing_count=stats.missing,
+        share=stats.share,
     )

@@ -64,7 +64,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "import_gap": lambda _, row: import_gap(row),
     "import_reused": lambda _, row: import_reused(row),
     "item_capacity": lambda name, capacity: ExhaustedError(
-        "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones not counted"
+        "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones not counted; item_capacity can be raised"
     ),
     "item_retired": lambda _, item_id: ConflictError(
         "ITEM_RETIRED", f"item {item_id} was retired, and its id can't be used again"

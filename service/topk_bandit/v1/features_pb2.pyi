@@ -95,7 +95,7 @@ class Numbers(_message.Message):
     def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class FeatureStats(_message.Message):
-    __slots__ = ("name", "centre", "scale", "frozen", "clamped_count", "unknown_count", "missing_count")
+    __slots__ = ("name", "centre", "scale", "frozen", "clamped_count", "unknown_count", "missing_count", "share")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CENTRE_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,7 @@ class FeatureStats(_message.Message):
     CLAMPED_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_COUNT_FIELD_NUMBER: _ClassVar[int]
     MISSING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     name: str
     centre: float
     scale: float
@@ -110,4 +111,5 @@ class FeatureStats(_message.Message):
     clamped_count: int
     unknown_count: int
     missing_count: int
-    def __init__(self, name: _Optional[str] = ..., centre: _Optional[float] = ..., scale: _Optional[float] = ..., frozen: _Optional[bool] = ..., clamped_count: _Optional[int] = ..., unknown_count: _Optional[int] = ..., missing_count: _Optional[int] = ...) -> None: ...
+    share: float
+    def __init__(self, name: _Optional[str] = ..., centre: _Optional[float] = ..., scale: _Optional[float] = ..., frozen: _Optional[bool] = ..., clamped_count: _Optional[int] = ..., unknown_count: _Optional[int] = ..., missing_count: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
