@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -22,8 +23,14 @@ from topk_bandit.client import (
     NotFound,
     PastAnswer,
     ResourceExhausted,
+    boolean,
+    categorical,
+    numeric,
+    vector,
 )
 from topk_bandit.client.errors import error_of_status
+from topk_bandit.domain.features import Features
+from topk_bandit.learning.item_features import ItemFeatures
 from topk_bandit.rpc.failures import Failure, status
 
 if TYPE_CHECKING:
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from tests.client.conftest import EitherClient
     from tests.rpc.harness import RunningServer
 
-    from topk_bandit.client import Questions
+    from topk_bandit.client import Feature, Questions
 
 ITEMS = {f"i{number}": row.tolist() for number, row in enumerate(FEATURES)}
 
@@ -220,3 +227,58 @@ def test_choices_and_ratings_from_elsewhere(client: EitherClient) -> None:
     for of_query in client.get_preferences("taste").queries:
         expected = {item.id: item.utility for item in of_query.items}
         assert expected["i1"] > expected["i2"] + 1.0
+
+
+TOLD: dict[str, dict[str, object]] = {
+    f"i{n}": {"price": 2.0**n, "kind": "green" if n % 2 else "black", "fresh": n < 5, "text": [float(n), 1.0]}
+    for n in range(12)
+} | {"bare": {}}
+ITEM_SCHEMA = (
+    numeric("price", log=True),
+    categorical("kind", values=["green", "black"]),
+    boolean("fresh"),
+    vector("text", dimension=2),
+)
+
+
+def test_items_of_a_study_are_described_as_those_of_a_bandit(client: EitherClient) -> None:
+    asked = {"answer_kind": "ranking", "list_size": 3, "budget": 40, "item_schema": ITEM_SCHEMA}
+    client.create_study("named", TOLD, **asked)
+    assert client.wait_for_design("named", timeout=60.0).state is DesignState.READY
+    items = ItemFeatures.initial(ITEM_SCHEMA, n_places=len(TOLD))
+    given = [
+        Features.of({name: tuple(one) if isinstance(one, list) else one for name, one in features.items()})
+        for features in TOLD.values()
+    ]
+    rows = items.change(np.arange(len(TOLD), dtype=np.int32), given, free=np.zeros(0, dtype=np.int32)).rows
+    found = client.get_study("named").items
+    assert list(found) == list(TOLD)
+    np.testing.assert_allclose(list(found.values()), rows, atol=1e-9)
+    assert set(found["bare"]) == {0.0}, "an average item"
+    assert client.create_study("named", TOLD, **asked).result is not None, "the same study again"
+    questions = client.next_questions("named", 40).questions
+    order = [*(f"i{n}" for n in range(11, 5, -1)), "bare", *(f"i{n}" for n in range(5, -1, -1))]
+    client.submit_answers("named", {one.id: sorted(one.items, key=order.index) for one in questions})
+    [query] = client.get_preferences("named").queries
+    utilities = {one.id: one.utility for one in query.items}
+    assert utilities["i11"] > utilities["i6"] > utilities["i0"]
+
+
+@pytest.mark.parametrize(
+    ("items", "schema", "field"),
+    [
+        ({"a": {"price": "x"}, "b": {}}, ITEM_SCHEMA, 'study.items[0].named_features["price"]'),
+        ({"a": {}, "b": {"prise": 1.0}}, ITEM_SCHEMA, 'study.items[1].named_features["prise"]'),
+        ({"a": {}, "b": {"price": math.nan}}, ITEM_SCHEMA, 'study.items[1].named_features["price"]'),
+        ({"a": {}, "b": {}}, [vector("text", dimension=65)], "study.item_schema"),
+        ({"a": {}, "b": {}}, [boolean("x"), boolean("x")], "study.item_schema.features[1].name"),
+        ({"a": {"price": 10**400}, "b": {}}, ITEM_SCHEMA, 'items["a"].named_features["price"]'),
+    ],
+)
+def test_bad_features_of_a_studys_items_are_refused_by_name(
+    client: EitherClient, items: dict[str, object], schema: list[Feature], field: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        client.create_study("named", items, answer_kind="ranking", list_size=2, budget=5, item_schema=schema)
+    assert refused.value.field == field
+    assert list(client.list_studies()) == []

@@ -13,6 +13,7 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.arguments import message, number, numbers, refuse, texts
 from topk_bandit.client.errors import error_of_status
+from topk_bandit.client.features import feature_values, schema_message
 from topk_bandit.client.operations import Operation, Page
 from topk_bandit.client.operator_values import ImportedLines
 from topk_bandit.client.study_values import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.study_values import GivenAnswer, PastAnswer
+    from topk_bandit.domain.features import Feature
 
 __all__ = ["StudyOperations", "merged_answers", "merged_imports", "merged_preferences"]
 
@@ -84,12 +86,13 @@ class StudyOperations:
     def create_study(
         self,
         study: str,
-        items: Mapping[str, Iterable[float]] | Iterable[str],
+        items: Mapping[str, Any] | Iterable[str],
         *,
         answer_kind: AnswerKind | str,
         list_size: int,
         budget: int,
         queries: Mapping[str, Iterable[float]] | None,
+        item_schema: Iterable[Feature] | None,
     ) -> Operation[Design]:
         """Create a study."""
         if answer_kind not in _KINDS_ON_THE_WIRE:
@@ -97,7 +100,8 @@ class StudyOperations:
         made = message(
             pb.Study,
             name=self._name(study),
-            items=_items(items),
+            items=_items(items, named=item_schema is not None),
+            item_schema=schema_message("item_schema", item_schema),
             queries=[_query(one, row) for one, row in (queries or {}).items()],
             answer_kind=_KINDS_ON_THE_WIRE[AnswerKind(answer_kind)],
             list_size=list_size,
@@ -199,7 +203,9 @@ class StudyOperations:
         )
 
 
-def _items(items: Mapping[str, Iterable[float]] | Iterable[str]) -> list[pb.StudyItem]:
+def _items(items: Mapping[str, Any] | Iterable[str], *, named: bool) -> list[pb.StudyItem]:
+    if isinstance(items, Mapping) and named:
+        return [_named_item(one, features) for one, features in items.items()]
     if isinstance(items, Mapping):
         return [_item(one, row) for one, row in items.items()]
     return [_item(one, ()) for one in texts("items", items)]
@@ -208,6 +214,11 @@ def _items(items: Mapping[str, Iterable[float]] | Iterable[str]) -> list[pb.Stud
 def _item(item_id: str, row: Iterable[float]) -> pb.StudyItem:
     told = numbers(f'items["{item_id}"].features', row)
     return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, features=told)
+
+
+def _named_item(item_id: str, features: object) -> pb.StudyItem:
+    told = feature_values(features, field=f'items["{item_id}"].named_features')
+    return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, named_features=told)
 
 
 def _query(query_id: str, row: Iterable[float]) -> pb.StudyQuery:

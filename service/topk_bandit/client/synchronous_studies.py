@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client.base import WAIT_PAUSE_SECONDS, BaseClient
 from topk_bandit.client.study_operations import merged_answers, merged_imports, merged_preferences
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Questions,
         Study,
     )
+    from topk_bandit.domain.features import Feature
 
 __all__ = ["Studies"]
 
@@ -46,12 +47,13 @@ class Studies(BaseClient):
     def create_study(
         self,
         study: str,
-        items: Mapping[str, Iterable[float]] | Iterable[str],
+        items: Mapping[str, Any] | Iterable[str],
         *,
         answer_kind: AnswerKind | str,
         budget: int,
         list_size: int = 0,
         queries: Mapping[str, Iterable[float]] | None = None,
+        item_schema: Iterable[Feature] | None = None,
         timeout: float | None = None,
     ) -> Design:
         """Create a study and begin its design, or return the design of the equal one that is there.
@@ -59,16 +61,25 @@ class Studies(BaseClient):
         Parameters
         ----------
         items, queries
-            Features by id; items may be ids alone. Without queries utilities do not depend on one.
+            Features by id, as numbers; items may be ids alone. Without queries utilities do not depend on one.
         answer_kind
             What people say about a list: "ratings", "ranking", "choice" or "pair".
         budget
             How many questions are asked at most.
         list_size
             How many items a question shows; may be left out for pairs only.
+        item_schema
+            As of a bandit: then items have named features, each a mapping by name or a dataclass, as for
+            `Client.upsert_items`. The study has them as the numbers that a bandit makes of them.
         """
         operation = self._studies.create_study(
-            study, items, answer_kind=answer_kind, list_size=list_size, budget=budget, queries=queries
+            study,
+            items,
+            answer_kind=answer_kind,
+            list_size=list_size,
+            budget=budget,
+            queries=queries,
+            item_schema=item_schema,
         )
         return self._run(operation, timeout)
 

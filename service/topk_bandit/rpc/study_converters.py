@@ -24,6 +24,7 @@ from topk_bandit.domain.studies import (
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import PageRequest, timestamp
 from topk_bandit.rpc.failures import Failure, internal_failure, status
+from topk_bandit.rpc.study_features import encode_named, refuse_named
 from topk_bandit.v1 import preference_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ def _items(study: pb.Study) -> tuple[StudyItem, ...]:
     if not 2 <= len(study.items) <= MAX_STUDY_ITEMS:  # one item can't be preferred to another
         raise InvalidArgumentError(path, f"must be 2 to {MAX_STUDY_ITEMS} items, not {len(study.items)}")
     ids = fields.item_ids(path, [item.item_id for item in study.items], member=".item_id")
+    if study.HasField("item_schema"):
+        return tuple(map(StudyItem, ids, encode_named(study)))
+    refuse_named(study)
     if any(item.features for item in study.items):
         return tuple(map(StudyItem, ids, _features(path, [item.features for item in study.items])))
     if len(ids) > MAX_ITEMS_WITHOUT_FEATURES:

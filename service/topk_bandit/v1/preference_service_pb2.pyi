@@ -3,6 +3,7 @@ import datetime
 from google.longrunning import operations_pb2 as _operations_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
+from topk_bandit.v1 import features_pb2 as _features_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -48,7 +49,7 @@ ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
 
 class Study(_message.Message):
-    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count")
+    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +64,7 @@ class Study(_message.Message):
     QUERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     IMPORTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     name: str
     items: _containers.RepeatedCompositeFieldContainer[StudyItem]
     queries: _containers.RepeatedCompositeFieldContainer[StudyQuery]
@@ -77,15 +79,25 @@ class Study(_message.Message):
     query_count: int
     create_time: _timestamp_pb2.Timestamp
     imported_count: int
-    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ...) -> None: ...
+    item_schema: _features_pb2.FeatureSchema
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ...) -> None: ...
 
 class StudyItem(_message.Message):
-    __slots__ = ("item_id", "features")
+    __slots__ = ("item_id", "features", "named_features")
+    class NamedFeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _features_pb2.FeatureValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FEATURES_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     features: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, item_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ...) -> None: ...
+    named_features: _containers.MessageMap[str, _features_pb2.FeatureValue]
+    def __init__(self, item_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ..., named_features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ...) -> None: ...
 
 class StudyQuery(_message.Message):
     __slots__ = ("query_id", "features")
