@@ -32,7 +32,7 @@ from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc import siblings
 from topk_bandit.rpc.access import AdmittedElsewhere
 from topk_bandit.rpc.call_ids import call_of
-from topk_bandit.rpc.failures import Failure, FailureReporter, status
+from topk_bandit.rpc.failures import Failure, FailureReporter
 from topk_bandit.rpc.services import Services, UnheardCalls
 from topk_bandit.rpc.sibling_door import SiblingDoor
 from topk_bandit.rpc.sibling_frames import Answer, Asked
@@ -191,7 +191,7 @@ def test_what_the_owner_refuses_is_refused_with_the_same_details(folder: Path, f
             return told.value.failure
 
     reporter = FailureReporter(new_reference=lambda: "")
-    assert status(asyncio.run(scene())) == status(reporter.failure(fault, call=""))
+    assert asyncio.run(scene()) == reporter.failure(fault, call="")
 
 
 def test_who_has_no_owner_to_ask_answers_itself(folder: Path) -> None:

@@ -568,20 +568,6 @@ def test_what_the_only_follower_wrote_is_announced_to_nobody(valkey: RunningServ
     run(RedisStores(valkey.url, writers=True), scenario, connections=2)
 
 
-def test_followers_that_cant_be_read_hold_up_nothing(valkey: RunningServer) -> None:
-    stores = RedisStores(valkey.url, writers=True)
-
-    async def scenario(near: Store, far: Store) -> None:
-        await near.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
-        with valkey.client() as client:
-            client.set(KeySpace(stores.prefix).bandit(NAME).followers, "no hash")
-        async with listening(far) as next_far:
-            assert await recommend(near, "one") is RecordStatus.RECORDED
-            assert await next_far() == NAME
-
-    run(stores, scenario, connections=2)
-
-
 def test_all_keys_of_a_bandit_share_a_slot_and_live_for_ever(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
     space = KeySpace(stores.prefix)

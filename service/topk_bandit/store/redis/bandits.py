@@ -347,7 +347,7 @@ class RedisStore(Store):
         status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.followers),
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines),
             (*self._announcing_own(name), *recorded, incarnation, items_position),
         )
         match RecordStatus(status.decode()):
@@ -388,7 +388,7 @@ class RedisStore(Store):
         (status, position, *appended), _ = await self._bandits.tell(
             scripts.ACTIVATE,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items, keys.followers),
+            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items),
             (*self._announcing_own(name), recommendation_id, *shown_slate),
         )
         if told is not None:

@@ -2,7 +2,7 @@
 
 ::
 
-    {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts
+    {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts, only_follower
     {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, checksum, deadline_ms of Recommended
     {prefix}:{t/b}:items             hash     item id -> "available" or "unavailable"
     {prefix}:{t/b}:retired           hash     bucket -> digests of 8 bytes each of the ids of retired items, joined

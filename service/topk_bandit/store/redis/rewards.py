@@ -97,7 +97,7 @@ class RewardWriter:
 
     def _list_keys(self, name: BanditName) -> Sequence[str]:
         keys = self._keys.bandit(name)
-        return (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.followers)
+        return (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed)
 
     def _list_arguments(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
         value = finite_text("value", reward.value)

@@ -71,11 +71,10 @@ local function commit(answer)
 end
 
 -- Announce, unless the bandit has one follower and the announcement's writer is it: the answer tells that one what was
--- appended. `followers` is given where it does.
-local function announce(followers)
-  local writer = followers and string.match(ARGV[2], ' (%S+)$')
-  local follows = writer and redis.pcall('HLEN', followers) == 1 and redis.pcall('HGET', followers, writer)
-  if ARGV[1] ~= '' and type(follows) ~= 'string' then
+-- appended. `meta` is given where it does.
+local function announce(meta)
+  local writer = meta and string.match(ARGV[2], ' (%S+)$')
+  if ARGV[1] ~= '' and not (writer and redis.call('HGET', meta, 'only_follower') == writer) then
     write('PUBLISH', ARGV[1], ARGV[2])
   end
 end

@@ -1,12 +1,11 @@
 #!lua
 -- Note that a recommendation was shown, or another slate instead of it.
--- KEYS[1] meta              written: pending
+-- KEYS[1] meta              read: only_follower; written: pending
 -- KEYS[2] log               written: Activated, or Lapsed when the deadline passed unnoticed
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline of one that lapsed goes
 -- KEYS[5] closed            written: when one that lapsed was closed
 -- KEYS[6] items             read: are there such items
--- KEYS[7] followers         read: whether anybody else follows
 -- ARGV[3] recommendation id
 -- ARGV[4..] ids of the items that were shown; none for those that were recommended
 -- Returns {'activated', position}, {'duplicate', 0}, {'late', 0}, {'no_bandit'}, {'no_recommendation', id}, {'no_item', id},
@@ -47,10 +46,10 @@ end
 if at_ms >= tonumber(record.deadline_ms) then
   local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
   settle(keys, id, record, at_ms)
-  announce(KEYS[7])
+  announce(KEYS[1])
   return commit_and_tell(KEYS[1], KEYS[2], {'late', '0'})
 end
 local position = append_activated(KEYS[1], KEYS[2], id, record, at_ms)
 write('HSET', KEYS[3], id, pack_record(record))
-announce(KEYS[7])
+announce(KEYS[1])
 return commit_and_tell(KEYS[1], KEYS[2], {'activated', position})

@@ -1,10 +1,9 @@
 #!lua
 -- Record a recommendation and open its deadline.
--- KEYS[1] meta              read: incarnation, items_position, reward wait, activation; written: pending
+-- KEYS[1] meta              read: incarnation, items_position, reward wait, activation, only_follower; written: pending
 -- KEYS[2] log               written: Recommended
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline
--- KEYS[5] followers         read: whether anybody else follows
 -- ARGV[3] recommendation id
 -- ARGV[4] fingerprint of the request
 -- ARGV[5] recommendation
@@ -35,5 +34,5 @@ write('HSET', KEYS[3], ARGV[3], pack_record({
 }))
 write('ZADD', KEYS[4], deadline_ms, ARGV[3])
 write('HINCRBY', KEYS[1], 'pending', state == 'pending' and 1 or 0)
-announce(KEYS[5])
+announce(KEYS[1])
 return commit_and_tell(KEYS[1], KEYS[2], {'recorded', deadline_ms, position})

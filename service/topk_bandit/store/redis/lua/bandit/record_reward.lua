@@ -1,11 +1,10 @@
 #!lua
 -- Decide a recommendation's reward, or take in one of several.
--- KEYS[1] meta              read: reward range and aggregation; written: pending, late_rewards, clamped_rewards
+-- KEYS[1] meta              read: reward range and aggregation, only_follower; written: pending, late_rewards, clamped_rewards
 -- KEYS[2] log               written: Rewarded or RewardCollected, Activated before that if there is none; or the end when the deadline passed unnoticed
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline goes
 -- KEYS[5] closed            written: when the record was closed
--- KEYS[6] followers         read: whether anybody else follows
 -- ARGV[3] recommendation id
 -- ARGV[4] value, as the one text of its number
 -- ARGV[5] reward id
@@ -55,7 +54,7 @@ if not in_time then
   table.insert(record.rewards, {reward_id, posted, '-', '0'})
   if is_open(record) then
     settle(keys, id, record, at_ms)
-    announce(KEYS[6])
+    announce(KEYS[1])
   else
     close_record(keys, id, record, record.state, at_ms)
   end
@@ -79,5 +78,5 @@ else
   known[4] = append_collected(KEYS[1], KEYS[2], id, reward_id, learned, at_ms)
   write('HSET', KEYS[3], id, pack_record(record))
 end
-announce(KEYS[6])
+announce(KEYS[1])
 return commit_and_tell(KEYS[1], KEYS[2], {'accepted', known[4]})
