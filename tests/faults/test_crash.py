@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 NAME = BanditName("shop", "home")
 KILLS = usual_or_long(
     ["store", "store", "worker", "supervisor", "everything", "everything while it starts"],
-    long=["store"] * 14 + ["worker"] * 5 + ["supervisor"] * 5 + ["everything"] * 3 + ["everything while it starts"] * 3,
+    long=["store"] * 40
+    + ["worker"] * 24
+    + ["supervisor"] * 18
+    + ["everything"] * 10
+    + ["everything while it starts"] * 10,
 )
+FSYNC = usual_or_long(["always"], long=["always", "everysec"])
 
 
 def kill_store(service: Service, rng: np.random.Generator) -> None:
@@ -78,11 +83,12 @@ def wait_for_business(customers: Customers) -> None:
 
 
 @pytest.mark.long_form
-@pytest.mark.timeout(usual_or_long(400, long=1500))
-def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path) -> None:
+@pytest.mark.timeout(usual_or_long(400, long=3600))
+@pytest.mark.parametrize("fsync", FSYNC)
+def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path, fsync: str) -> None:
     rng = np.random.default_rng(11)
     address = f"127.0.0.1:{free_port()}"
-    with serving(folder, f"--listen={address}") as service:
+    with serving(folder, f"--listen={address}", f"--fsync={fsync}") as service:
         with service.client() as client:
             client.create_bandit("home", slate_size=2, item_capacity=6, context_dimension=2, uniform_share=0.1)
             client.upsert_items("home", [f"item-{n}" for n in range(6)])
