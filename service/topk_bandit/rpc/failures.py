@@ -154,7 +154,7 @@ def status(failure: Failure) -> status_pb2.Status:
     """Return the status with its details, as google.rpc defines them."""
     result = status_pb2.Status(code=failure.code.value[0], message=failure.message)
     for detail in _details(failure):
-        result.details.add().Pack(detail)
+        result.details.add().Pack(detail, deterministic=True)  # so that it is the same again
     return result
 
 

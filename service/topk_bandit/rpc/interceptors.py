@@ -404,8 +404,7 @@ class GuardedMethod:
     async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
         """Return what the bandit's owner answers, or this worker if no other is asked."""
         if self._is_passed_on:
-            ask, seconds = self._guard.siblings.ask, context.time_remaining()
-            answer = await ask(self._full_name, admission.resource, request, seconds=seconds)
+            answer = await self._guard.siblings.ask(self._full_name, admission.resource, request)
             if answer is not None:
                 return answer
         return await self._handler.unary_unary(request, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,7 +13,7 @@ from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import call_of
 from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
-from topk_bandit.rpc.siblings import METHODS
+from topk_bandit.rpc.siblings import GIVEN_UP, METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,7 @@ class SiblingDoor:
         # Their context is one of `CallContext`, which has what is asked of gRPC's.
         self._methods: list[Any] = [services.guard.guard_method(method, handlers[method]).call for method in METHODS]
         self._listener: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.StreamWriter, dict[int, asyncio.Task[Answer]]] = {}
 
     async def start(self) -> None:
         """Listen.
@@ -65,36 +65,45 @@ class SiblingDoor:
         await self._in_flight.finish(timeout=grace)
         if self._listener is not None:
             self._listener.close()
-        for writer in self._writers:
-            writer.close()
-        for task in self._tasks:
-            task.cancel()
+        for writer in list(self._under_way):
+            self._end(writer)
         await self._in_flight.settle(timeout=grace)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer all that comes on a connection, until it ends."""
-        self._writers.add(writer)
+        tasks = self._under_way[writer] = {}
         try:
             while True:
                 asked = Asked.unpack(await read_frame(reader))
-                task = asyncio.create_task(self._answer(asked, writer))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                if asked.method != GIVEN_UP:
+                    task = tasks[asked.number] = asyncio.create_task(self._answer(asked))
+                    task.add_done_callback(partial(self._tell, asked.number, writer))
+                elif asked.number in tasks:
+                    tasks[asked.number].cancel()
         except (asyncio.IncompleteReadError, OSError):
-            self._writers.discard(writer)
-            writer.close()
+            self._end(writer)
 
-    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        """End a connection, and what it asked for and need not be done to its end."""
+        writer.close()
+        for task in self._under_way.pop(writer, {}).values():
+            task.cancel()
+
+    def _tell(self, number: int, writer: asyncio.StreamWriter, task: asyncio.Task[Answer]) -> None:
+        """Tell what became of a call; each is answered, for who asks counts what it is owed."""
+        self._under_way.get(writer, {}).pop(number, None)
+        is_answered = not task.cancelled() and task.exception() is None
+        answer = task.result() if is_answered else Answer(number, is_message=False, payload=b"")
+        if not writer.is_closing():
+            write_frame(writer, answer.pack())
+
+    async def _answer(self, asked: Asked) -> Answer:
         if asked.method >= len(METHODS):  # it only wants to know whether anybody is there
-            write_frame(writer, Answer(asked.number, is_message=True, payload=b"").pack())
-            return
-        seconds = asked.deadline_in
-        context = CallContext(None if seconds is None else self._clock() + seconds, clock=self._clock)
+            return Answer(asked.number, is_message=True, payload=b"")
+        context = CallContext(None, clock=self._clock)
         call = call_of((("x-request-id", asked.request_id), ("traceparent", asked.traceparent)))
         try:
             payload = await self._methods[asked.method](asked.payload, context, call)
-            answer = Answer(asked.number, is_message=True, payload=payload)
         except grpc.aio.AbortError:
-            answer = Answer(asked.number, is_message=False, payload=context.status.SerializeToString())
-        if not writer.is_closing():
-            write_frame(writer, answer.pack())
+            return Answer(asked.number, is_message=False, payload=context.status.SerializeToString())
+        return Answer(asked.number, is_message=True, payload=payload)

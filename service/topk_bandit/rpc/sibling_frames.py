@@ -1,13 +1,12 @@
 """What the workers of a service write to each other: calls, and their answers, as frames of bytes.
 
-A frame is its length and its content. A call's content is its number, the seconds that its caller waits, which method
-it is, the caller's ids, and the message; an answer's is the number of its call, whether it is a message or a status,
-and that. Both ends are the same program, and nothing of it is kept: the layout may change with any version.
+A frame is its length and its content. A call's content is its number, which method it is, the caller's ids, and the
+message; an answer's is the number of its call, whether it is a message or a status, and that. Both ends are the same
+program, and nothing of it is kept: the layout may change with any version.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Asked", "read_frame", "write_frame"]
 
 _LENGTH = struct.Struct("!I")
-_ASKED = struct.Struct("!QdBBB")
+_ASKED = struct.Struct("!QBBB")
 _ANSWER = struct.Struct("!Q?")
 
 
@@ -30,8 +29,6 @@ class Asked(NamedTuple):
         Which of the connection's calls it is.
     method
         Place of its method among those that siblings are asked.
-    seconds
-        How long the caller waits; infinite without a deadline.
     request_id, traceparent
         The ids of the call that it is a part of.
     payload
@@ -40,7 +37,6 @@ class Asked(NamedTuple):
 
     number: int
     method: int
-    seconds: float
     request_id: str
     traceparent: str
     payload: bytes
@@ -48,26 +44,21 @@ class Asked(NamedTuple):
     def pack(self) -> bytes:
         """Return the content of its frame."""
         request_id, traceparent = self.request_id.encode(), self.traceparent.encode()
-        head = _ASKED.pack(self.number, self.seconds, self.method, len(request_id), len(traceparent))
+        head = _ASKED.pack(self.number, self.method, len(request_id), len(traceparent))
         return b"".join((head, request_id, traceparent, self.payload))
 
     @classmethod
     def unpack(cls, content: bytes) -> Asked:
         """Return what a frame has."""
-        number, seconds, method, id_bytes, parent_bytes = _ASKED.unpack_from(content)
+        number, method, id_bytes, parent_bytes = _ASKED.unpack_from(content)
         middle = _ASKED.size + id_bytes
         end = middle + parent_bytes
         request_id, traceparent = content[_ASKED.size : middle].decode(), content[middle:end].decode()
-        return cls(number, method, seconds, request_id, traceparent, content[end:])
-
-    @property
-    def deadline_in(self) -> float | None:
-        """Seconds until the deadline; None without one."""
-        return None if math.isinf(self.seconds) else self.seconds
+        return cls(number, method, request_id, traceparent, content[end:])
 
 
 class Answer(NamedTuple):
-    """What a call was answered with: a message, or a status if it was refused."""
+    """What a call was answered with: a message, or a status if it was refused; nothing if it was not answered."""
 
     number: int
     is_message: bool

@@ -28,6 +28,7 @@ from google.protobuf import message_factory
 from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.calls import CURRENT_CALL
+from topk_bandit.rpc.access import LONGEST_NAME
 from topk_bandit.rpc.call_ids import metadata_of
 from topk_bandit.rpc.failures import Failure, failure_of
 from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALONE",
     "ASKED_OF_ALL",
+    "GIVEN_UP",
     "METHODS",
     "PASSED_ON",
     "SiblingRefusedError",
@@ -95,6 +97,9 @@ METHODS = tuple(_ANSWERS)
 """All that a sibling is asked, in the order of their places in frames."""
 
 _PLACES = {method: place for place, method in enumerate(METHODS)}
+_SIGN_OF_LIFE = len(METHODS)
+GIVEN_UP = _SIGN_OF_LIFE + 1
+"""In a method's place: nobody waits any more for the call of that number."""
 
 
 class SiblingsHooks(Protocol):
@@ -160,7 +165,7 @@ class Siblings:
         """Return whether this worker is the owner of a bandit, by its full name, as far as it knows who is there."""
         return not self._others or self._owner(bandit) is None
 
-    async def ask(self, method: str, bandit: str, request: Any, *, seconds: float | None) -> Any:  # noqa: ANN401
+    async def ask(self, method: str, bandit: str, request: Any) -> Any:  # noqa: ANN401 - messages
         """Return the owner's answer, a message; None if this worker is to answer.
 
         Parameters
@@ -169,8 +174,6 @@ class Siblings:
             One of `PASSED_ON`.
         request
             Its message. A `Recommend` without a request id gets one, since it may be begun twice.
-        seconds
-            How long the caller waits; None for as long as it takes.
 
         Raises
         ------
@@ -186,10 +189,13 @@ class Siblings:
         if not getattr(request, "request_id", "-"):
             request.request_id = uuid.uuid4().hex
         try:
-            answer = await owner.ask(method, bandit, request, seconds=seconds)
+            answer = await owner.ask(method, bandit, request)
         except _NotAnsweredError as error:
             self._note(error.outcome)
             return None
+        except SiblingRefusedError:
+            self._note("answered")
+            raise
         self._note("answered")
         if (call := CURRENT_CALL.get()) is not None:
             call.recommendation_id = getattr(answer, "recommendation_id", "")
@@ -204,7 +210,7 @@ class Siblings:
             One of `ASKED_OF_ALL`.
         """
         there = [one for one in self._others.values() if one.is_there]
-        asked = (one.ask(method, "", request, seconds=SILENT_SECONDS) for one in there)
+        asked = (asyncio.wait_for(one.ask(method, "", request), SILENT_SECONDS) for one in there)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
@@ -212,6 +218,8 @@ class Siblings:
         self._hooks.passed_on(outcome)
 
     def _owner(self, bandit: str) -> _Sibling | None:
+        if len(bandit) > LONGEST_NAME:  # there is none with such a name, and what is ranked is kept
+            return None
         for number in rank_workers(bandit, self._n_workers):
             if number == self._own:
                 return None
@@ -289,7 +297,7 @@ class _Sibling:
     async def _examine(self, writer: asyncio.StreamWriter) -> None:
         """Ask for a sign of life; one that hangs is left, and what it was asked is answered elsewhere."""
         began, self._signed = self._clock(), asyncio.Event()
-        write_frame(writer, Asked(next(self._numbers), len(METHODS), math.inf, "", "", b"").pack())
+        write_frame(writer, Asked(next(self._numbers), _SIGN_OF_LIFE, "", "", b"").pack())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._signed.wait(), SILENT_SECONDS)
         if self._heard_at < began:
@@ -326,8 +334,8 @@ class _Sibling:
         """Return whether another call about a bandit may be sent."""
         return self._of_bandits[bandit] < MOST_AT_ONCE
 
-    async def ask(self, method: str, bandit: str, request: Message, *, seconds: float | None) -> Message:
-        """Return its answer.
+    async def ask(self, method: str, bandit: str, request: Message) -> Message:
+        """Return its answer, however long that takes while it is there; who waits no longer cancels this.
 
         Raises
         ------
@@ -337,21 +345,21 @@ class _Sibling:
         self._of_bandits[bandit] += 1
         number = next(self._numbers)
         try:
-            async with asyncio.timeout(seconds):
-                answer = await self._send(number, method, request, seconds)
-        except TimeoutError:
-            late = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
-            raise SiblingRefusedError(late) from None
+            answer = await self._send(number, method, request)
+        except asyncio.CancelledError:
+            self._give_up(number)
+            raise
         finally:
-            self._waiting.pop(number, None)
             self._of_bandits[bandit] -= 1
             if not self._of_bandits[bandit]:
                 del self._of_bandits[bandit]
+        if not answer.is_message and not answer.payload:
+            raise _NotAnsweredError("away")
         if not answer.is_message:
             raise _explain(failure_of(Status.FromString(answer.payload)))
         return _ANSWERS[method].FromString(answer.payload)
 
-    def _send(self, number: int, method: str, request: Message, seconds: float | None) -> asyncio.Future[Answer]:
+    def _send(self, number: int, method: str, request: Message) -> asyncio.Future[Answer]:
         """Send a call, and return what its answer will be in."""
         if self._writer is None:
             raise _NotAnsweredError("away")
@@ -360,10 +368,14 @@ class _Sibling:
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         call = CURRENT_CALL.get()
         request_id, traceparent = ("", "") if call is None else (told for _, told in metadata_of(call))
-        within = math.inf if seconds is None else seconds
-        asked = Asked(number, _PLACES[method], within, request_id, traceparent, request.SerializeToString())
+        asked = Asked(number, _PLACES[method], request_id, traceparent, request.SerializeToString())
         write_frame(self._writer, asked.pack())
         return answered
+
+    def _give_up(self, number: int) -> None:
+        """Tell it that a call's answer is not waited for. It owes one all the same: else it could hang unnoticed."""
+        if self._writer is not None and number in self._waiting:
+            write_frame(self._writer, Asked(number, GIVEN_UP, "", "", b"").pack())
 
 
 def _explain(failure: Failure) -> Exception:
