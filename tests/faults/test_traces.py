@@ -249,6 +249,32 @@ def test_a_collector_that_is_away_is_told_once_and_holds_up_nothing(tmp_path: Pa
         assert not [record for record in service.records if str(record.get("logger")).startswith("opentelemetry")]
 
 
+@pytest.mark.long_form
+def test_what_an_owner_does_is_in_the_trace_of_the_call_that_came_in_elsewhere(tmp_path: Path) -> None:
+    with (
+        collecting() as collector,
+        serving(tmp_path, "--traces", "--workers=2", variables=variables(collector)) as service,
+        channel_to(service.address) as channel,
+    ):
+        names = [f"tenants/acme/bandits/b{number}" for number in range(8)]
+        for name in names:
+            create(channel, name)
+
+        def owners_spans() -> list[Span]:
+            for name in names:
+                RecommenderServiceStub(channel).Recommend(pb.RecommendRequest(bandit=name), timeout=10)
+            decided = {span.parent_id for span in collector.spans if span.name == "decide"}
+            return [span for span in collector.spans if span.name == "owner" and span.span_id in decided]
+
+        until(owners_spans, what="a decision of a call that was passed on")
+        owners = owners_spans()[0]
+        call = span_of(collector, owners.parent_id)
+        assert (call.name, call.trace_id, owners.kind) == (RECOMMEND, owners.trace_id, "INTERNAL")
+        assert call.attributes["topk_bandit.request_id"] == owners.attributes["topk_bandit.request_id"]
+        until(lambda: len(collector.children(owners)) == 2, what="its spans")
+        assert {child.name for child in collector.children(owners)} == {"decide", "store record_recommendation"}
+
+
 # Where it is not asked for
 
 

@@ -48,7 +48,7 @@ from topk_bandit.process.upgrade_watch import UpgradeWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, StoreAt
 from topk_bandit.rpc.access import AUDIT_LOGGER, Access, AdmittedElsewhere
 from topk_bandit.rpc.server import served_methods
-from topk_bandit.rpc.services import Services, UnheardCalls
+from topk_bandit.rpc.services import Services
 from topk_bandit.rpc.siblings import Siblings
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import time_calls
@@ -304,7 +304,7 @@ def _assemble(
     )
     for_siblings = Services(
         *use_cases,
-        hooks=UnheardCalls(),
+        hooks=metrics.for_siblings(),
         access=AdmittedElsewhere(),
         quotas=Quotas(),
         max_in_flight=settings.max_calls_in_flight,

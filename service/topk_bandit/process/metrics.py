@@ -23,12 +23,14 @@ from topk_bandit.process.bandit_gauges import BanditGauges
 from topk_bandit.process.latencies import RecentLatencies
 from topk_bandit.process.metrics_folder import share_metrics
 from topk_bandit.process.tenant_usage import TenantUsage
+from topk_bandit.rpc.services import UnheardCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.rpc.interceptors import RpcHooks
 
 __all__ = ["Metrics"]
 
@@ -357,6 +359,10 @@ class Metrics(Hooks):
     def passed_on(self, outcome: str) -> None:
         """Note what became of a call whose owner was another worker: "answered", "away" or "busy"."""
         self._series(self._passed_on, outcome).inc()
+
+    def for_siblings(self) -> RpcHooks:
+        """Return hooks of calls that other workers pass on: those have counted them."""
+        return UnheardCalls()
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         """Note how long a call waited for its turn, and how long its messages took."""

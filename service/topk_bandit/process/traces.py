@@ -38,6 +38,7 @@ from opentelemetry.trace import (
 from topk_bandit.domain.calls import CURRENT_CALL, SpanIds
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.metrics import Metrics
+from topk_bandit.rpc.services import UnheardCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.rpc.interceptors import RpcHooks
 
 __all__ = ["TracingMetrics"]
 
@@ -58,6 +60,7 @@ FLUSH_SECONDS = 3.0
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL = "http/protobuf"
 _EXEMPT = "grpc."
+_OWNER = "owner"
 _FAILED = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 """Codes that are failures of a server, as OpenTelemetry's conventions have it."""
 
@@ -106,15 +109,20 @@ class TracingMetrics(Metrics):
     def rpc_started(self, service: str, method: str) -> None:
         """Count a call, and begin its span; probes have none."""
         super().rpc_started(service, method)
+        if not service.startswith(_EXEMPT):
+            self.begin_span(f"{service}/{method}", {"rpc.method": f"{service}/{method}"}, kind=SpanKind.SERVER)
+
+    def begin_span(self, name: str, attributes: Mapping[str, AttributeValue], *, kind: SpanKind) -> None:
+        """Begin the span of the current call, under its caller's."""
         call = CURRENT_CALL.get()
-        if call is None or service.startswith(_EXEMPT):
+        if call is None:
             return
         begun = time.time_ns()
         span = self._tracer.start_span(
-            f"{service}/{method}",
+            name,
             context=_context_of(call.parent),
-            kind=SpanKind.SERVER,
-            attributes={"rpc.method": f"{service}/{method}", "topk_bandit.request_id": call.request_id},
+            kind=kind,
+            attributes={**attributes, "topk_bandit.request_id": call.request_id},
             start_time=begun,
         )
         ids = span.get_span_context()
@@ -124,6 +132,10 @@ class TracingMetrics(Metrics):
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Count how a call ended, and end its span."""
         super().rpc_handled(service, method, code, seconds)
+        self.end_span(code)
+
+    def end_span(self, code: str) -> None:
+        """End the span of the current call, if it has one."""
         served, call = _SERVED.get(), CURRENT_CALL.get()
         if served is None:
             return
@@ -134,6 +146,10 @@ class TracingMetrics(Metrics):
         if code in _FAILED:
             served.span.set_status(Status(StatusCode.ERROR))
         served.span.end()
+
+    def for_siblings(self) -> RpcHooks:
+        """Return hooks of calls that other workers pass on: those have counted them, and each has a span here."""
+        return _OwnersCalls(self)
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
         """Note how long a call waited for its turn."""
@@ -192,6 +208,21 @@ class TracingMetrics(Metrics):
         if failed:
             span.set_status(Status(StatusCode.ERROR))
         span.end(end_time=ended)
+
+
+class _OwnersCalls(UnheardCalls):
+    """Hooks that make the span `owner` of a call that was passed on, for what is done for it to be under."""
+
+    def __init__(self, tracing: TracingMetrics) -> None:
+        self._tracing = tracing
+
+    def rpc_started(self, service: str, method: str) -> None:  # noqa: ARG002, the span above has them
+        """Begin its span."""
+        self._tracing.begin_span(_OWNER, {}, kind=SpanKind.INTERNAL)
+
+    def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:  # noqa: ARG002
+        """End its span."""
+        self._tracing.end_span(code)
 
 
 def _nanoseconds(seconds: float) -> int:
