@@ -328,11 +328,10 @@ def test_an_owner_that_hangs_is_left_and_found_again(folder: Path) -> None:
             await until(lambda: not view.owns(bandit_of(2)))
             assert await ask(view, bandit_of(2)) is not None
             os.kill(process.pid, signal.SIGSTOP)
-            begun = asyncio.get_running_loop().time()
-            while not view.owns(bandit_of(2)):  # though nobody waits for long
+            for _ in range(50):  # nobody waits for long
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ask_for_history(view, bandit_of(2)), 0.1)
-            assert asyncio.get_running_loop().time() - begun < 5.0
+            assert view.owns(bandit_of(2))
             os.kill(process.pid, signal.SIGCONT)
             await until(lambda: not view.owns(bandit_of(2)))
             os.kill(process.pid, signal.SIGSTOP)
