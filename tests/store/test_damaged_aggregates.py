@@ -11,10 +11,10 @@ from tests.contracts.samples import ITEMS, SETTINGS, recommendation, request
 from tests.contracts.study_samples import study_settings
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.bandits import BanditName, EventSkipped
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, NotReadyError
 from topk_bandit.domain.studies import StudyName
-from topk_bandit.store.log import RecordStatus, Snapshot
+from topk_bandit.store.log import RecordStatus, Skip, Snapshot
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import redis
     from tests.servers import RunningServer
 
+    from topk_bandit.store.log import RecordOutcome
     from topk_bandit.store.redis.bandits import RedisStore
     from topk_bandit.store.redis.keys import BanditKeys
 
@@ -114,6 +115,10 @@ LOST: dict[str, tuple[Callable[[Any, BanditKeys], object], str]] = {
     ),
     "a number": (lambda client, keys: client.hset(keys.meta, "revision", "many"), "its record can't be read: "),
     "its log": (lambda client, keys: client.delete(keys.log), "its log is gone"),
+    "its log's end": (
+        lambda client, keys: client.xdel(keys.log, "3-0"),
+        "its log does not end at its newest event, 3",
+    ),
     "its snapshots": (
         lambda client, keys: client.delete(*keys.snapshots),
         "its log begins at 3, and its snapshots are",
@@ -158,6 +163,35 @@ def test_a_damaged_bandit_is_found_among_others(valkey: RunningServer, lost: str
         with valkey.client() as client:
             assert keys_of(client, stores, "bad") == []
             assert keys_of(client, stores, "good")
+
+    run(stores, scenario)
+
+
+def test_a_log_that_lost_its_end_goes_on_once_what_is_gone_is_passed_over(valkey: RunningServer) -> None:
+    stores, name = RedisStores(valkey.url), bandit("one", "cut")
+
+    async def scenario(store: RedisStore) -> None:
+        await store.create_bandit(name, SETTINGS, incarnation="first", quota=9)
+        await store.change_items(name, upserted=ITEMS, retired=[])
+        for one in ("a", "b"):
+            await recommend(store, one)
+        with valkey.client() as client:
+            client.xdel(KeySpace(stores.prefix).bandit(name).log, "3-0", "4-0")
+        for position in (3, 4):
+            with pytest.raises(CorruptDataError):
+                await recommend(store, "c")
+            with pytest.raises(CorruptDataError):
+                await store.record_reward(name, "a", 1.0)
+            assert list(await damaged(store)) == [str(name)]
+            await store.skip_event(name, Skip(position, EventSkipped("gone", 1), 1, "first", position - 2, 2))
+        assert await damaged(store) == {}
+        assert (await recommend(store, "c")).position == 5
+        assert (await store.record_reward(name, "a", 1.0)).log_position == 6
+
+    async def recommend(store: RedisStore, one: str) -> RecordOutcome:
+        return await store.record_recommendation(
+            name, request(), recommendation(one), incarnation="first", items_position=2
+        )
 
     run(stores, scenario)
 

@@ -49,6 +49,11 @@ SCRIPTS = {name: script for name, script in vars(module).items() if isinstance(s
 Dumps = dict[bytes, bytes]
 GARBAGE = b"garbage"
 MOST_CALLS = usual_or_long(2, long=100)
+APPENDING = (
+    "ACTIVATE CHANGE_ITEMS CORRECT_REWARD EXPIRE_DUE RECORD_IMPORT RECORD_RECOMMENDATION RECORD_REWARD RESET_BANDIT "
+    "UPDATE_SETTINGS STUDY_ANSWER STUDY_ASK STUDY_CREATE STUDY_END_DESIGN STUDY_RECORD_IMPORT"
+).split()
+"""The scripts that append to a log that is there, but for SKIP_EVENT: with that a log is mended."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +260,48 @@ def calls(server: RunningServer) -> list[Call]:
 
 def test_every_script_is_called(calls: list[Call]) -> None:
     assert {call.script for call in calls} == set(SCRIPTS)
+
+
+def log_of(call: Call) -> str | None:
+    return next((key for key in call.keys if key.endswith(":log")), None)
+
+
+def send(client: redis.Redis, call: Call) -> None:
+    client.eval(SCRIPTS[call.script].at(OLDEST).source, len(call.keys), *call.keys, *call.arguments)
+
+
+def newest_entry(client: redis.Redis, log: str) -> bytes:
+    return next((entry_id for entry_id, _ in client.xrevrange(log, count=1)), b"")
+
+
+CUTS: dict[str, Callable[[redis.Redis, str], object]] = {
+    "deleted": lambda client, log: client.delete(log),
+    "emptied": lambda client, log: client.xtrim(log, maxlen=0),
+    "cut": lambda client, log: client.xdel(log, newest_entry(client, log)),
+    "gone on with": lambda client, log: client.xadd(log, {GARBAGE: GARBAGE}, id="9999999-0"),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_nothing_is_appended_behind_a_gap(server: RunningServer, calls: list[Call], cut: str) -> None:
+    client, refused = server.client(), set()
+    for call in calls:
+        log = log_of(call)
+        if call.script not in APPENDING or log is None or log.encode() not in call.before:
+            continue
+        restore(client, call.before)
+        newest = newest_entry(client, log)
+        send(client, call)
+        if newest_entry(client, log) == newest:
+            continue  # it finds its effect there already
+        restore(client, call.before)
+        CUTS[cut](client, log)
+        before = dumps(client)
+        with pytest.raises(redis.ResponseError, match="does not end at position"):
+            send(client, call)
+        assert dumps(client) == before, call.script
+        refused.add(call.script)
+    assert refused == set(APPENDING)
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """Looks for bandits whose keys are damaged so that they can't be served, through a whole store.
 
-A record that is gone or can't be read is damage, and so is a key of another kind, a log that is gone, and a log whose
-beginning was trimmed without a snapshot to stand for it. What is inside a log or a snapshot is not read: a follower
-tells of an event that can't be folded.
+A record that is gone or can't be read is damage, and so is a key of another kind, a log that is gone or has lost its
+end, and a log whose beginning was trimmed without a snapshot to stand for it. What else is inside a log or a snapshot
+is not read: a follower tells of an event that can't be folded.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ async def find_damaged(
 
 async def _examine(link: Link, keys: KeySpace, name: BanditName) -> str:
     owned = keys.bandit(name).all
-    kinds, meta = await link.run(scripts.EXAMINE, owned)
+    kinds, meta, log_ends = await link.run(scripts.EXAMINE, owned)
     found = {key: kind.decode() for key, kind in zip(owned, kinds, strict=True)}
-    return _strangers(found) or _gaps(name, found, keys.bandit(name), meta)
+    return _strangers(found) or _gaps(name, found, keys.bandit(name), meta, log_ends=bool(log_ends))
 
 
 def _strangers(kinds: Mapping[str, str]) -> str:
@@ -95,8 +95,14 @@ def _strangers(kinds: Mapping[str, str]) -> str:
     return ""
 
 
-def _gaps(name: BanditName, kinds: Mapping[str, str], keys: BanditKeys, meta: Hash) -> str:
-    """Return what is gone of a bandit, "" for nothing; one of which nothing is there is none."""
+def _gaps(name: BanditName, kinds: Mapping[str, str], keys: BanditKeys, meta: Hash, *, log_ends: bool) -> str:
+    """Return what is gone of a bandit, "" for nothing; one of which nothing is there is none.
+
+    Parameters
+    ----------
+    log_ends
+        Whether the log is there, and ends with its newest event.
+    """
     if kinds[keys.meta] == "none":
         left = sum(kind != "none" for kind in kinds.values())
         return f"its record is gone, and {left} other keys of it are left" if left else ""
@@ -106,6 +112,8 @@ def _gaps(name: BanditName, kinds: Mapping[str, str], keys: BanditKeys, meta: Ha
         return f"its record can't be read: {error}"
     if kinds[keys.log] == "none" and holdings.first_position <= holdings.record.log_position:
         return "its log is gone"
+    if kinds[keys.log] != "none" and not log_ends:
+        return f"its log does not end at its newest event, {holdings.record.log_position}"
     if holdings.first_position > 1 and all(kinds[key] == "none" for key in keys.snapshots):
         return f"its log begins at {holdings.first_position}, and its snapshots are gone"
     return ""

@@ -24,8 +24,8 @@ local function write(...)
   writes[#writes + 1] = {...}
 end
 
-local function refuse(key)
-  error({err = 'WRONGTYPE ' .. key .. ' holds something that was not written by this service'})
+local function refuse(key, problem)
+  error({err = 'WRONGTYPE ' .. key .. ' ' .. (problem or 'holds something that was not written by this service')})
 end
 
 -- Return a whole number that a key holds, as it is.
@@ -89,7 +89,17 @@ local function unstamped(document)
   return (string.gsub(document, '^{"v":%d+,', '{', 1))
 end
 
+-- Return what a reader is given where events are passed over, by position.
+local function skipped_of(meta, packed)
+  local is_read, skipped = pcall(cjson.decode, packed or '{}')
+  if not is_read or type(skipped) ~= 'table' then
+    refuse(meta)
+  end
+  return skipped
+end
+
 local newest = nil  -- the log's newest position, once this script knows it
+local before = nil  -- the entry that the log ended with when this script began to append, if there was one
 
 -- Return the first 16 hexadecimal digits of the SHA-1 of an entry's text without its checksum, and that text.
 local function checksum_of(position, at_ms, deadline_ms, event)
@@ -102,10 +112,29 @@ local function checked_text(...)
   return table.concat({checksum_of(...)}, ' ')
 end
 
+-- Return a log's newest position and the entry there, or raise an error where entries at its end are gone: behind a gap
+-- nobody would learn what is appended. None is there where all was trimmed, or an operator had the newest passed over.
+local function end_of(meta, log)
+  local position = whole(meta, redis.call('HGET', meta, 'log_position'))
+  local entry = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  if entry and entry[1] == position .. '-0' then
+    return position, entry
+  end
+  local bandit = redis.call('HMGET', meta, 'first_position', 'skipped')
+  local is_trimmed = not entry and (tonumber(bandit[1]) or 0) > tonumber(position)
+  if not is_trimmed and not (entry and skipped_of(meta, bandit[2])[position]) then
+    refuse(log, 'does not end at position ' .. position)
+  end
+  return position, entry
+end
+
 -- Append an event behind the newest one, with a checksum of all that a reader is given of it. The deadline is left out of
 -- most. Returns the position.
 local function append(meta, log, at_ms, event, deadline_ms)
-  newest = text(whole(meta, newest or redis.call('HGET', meta, 'log_position')) + 1)
+  if not newest then
+    newest, before = end_of(meta, log)
+  end
+  newest = text(newest + 1)
   local checksum = checksum_of(newest, text(at_ms), deadline_ms or '-', event)
   local deadline = deadline_ms and {'deadline_ms', deadline_ms} or {}
   write('XADD', log, newest .. '-0', 'at_ms', text(at_ms), 'event', event, 'checksum', checksum, unpack(deadline))
@@ -123,9 +152,8 @@ end
 
 -- Do what `commit` does, and add to the answer what the caller needs to know of what was appended, if anything was, as if
 -- it had read the log: {incarnation, revision, checksum of the entry before, and each entry as `entry_text`}.
-local function commit_and_tell(meta, log, answer)
+local function commit_and_tell(meta, answer)
   local told = redis.call('HMGET', meta, 'incarnation', 'revision')
-  local before = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   for _, one in ipairs(writes) do
     if one[1] == 'XADD' then
       if #told == 2 then
@@ -139,15 +167,6 @@ local function commit_and_tell(meta, log, answer)
     answer[#answer + 1] = told
   end
   return commit(answer)
-end
-
--- Return what a reader is given where events are passed over, by position.
-local function skipped_of(meta, packed)
-  local is_read, skipped = pcall(cjson.decode, packed or '{}')
-  if not is_read or type(skipped) ~= 'table' then
-    refuse(meta)
-  end
-  return skipped
 end
 
 -- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what

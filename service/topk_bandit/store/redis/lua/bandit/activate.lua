@@ -47,9 +47,9 @@ if at_ms >= tonumber(record.deadline_ms) then
   local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
   settle(keys, id, record, at_ms)
   announce(KEYS[1])
-  return commit_and_tell(KEYS[1], KEYS[2], {'late', '0'})
+  return commit_and_tell(KEYS[1], {'late', '0'})
 end
 local position = append_activated(KEYS[1], KEYS[2], id, record, at_ms)
 write('HSET', KEYS[3], id, pack_record(record))
 announce(KEYS[1])
-return commit_and_tell(KEYS[1], KEYS[2], {'activated', position})
+return commit_and_tell(KEYS[1], {'activated', position})

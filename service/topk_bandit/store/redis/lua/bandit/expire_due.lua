@@ -18,10 +18,12 @@ local at_ms = now_ms()
 local due = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(at_ms), 'LIMIT', 0, ARGV[3])
 local count = 0
 -- What all of them need: without it none is taken for one that can't be ended.
-local bandit = redis.call('HMGET', KEYS[1], 'log_position', 'default_reward', 'reward_aggregation')
-whole(KEYS[1], bandit[1])
-if not bandit[3] or not bandit[2] or (bandit[2] ~= 'null' and not tonumber(bandit[2])) then
+local bandit = redis.call('HMGET', KEYS[1], 'default_reward', 'reward_aggregation')
+if not bandit[2] or not bandit[1] or (bandit[1] ~= 'null' and not tonumber(bandit[1])) then
   refuse(KEYS[1])
+end
+if #due > 0 then
+  newest = end_of(KEYS[1], KEYS[2])
 end
 
 local function end_record(id, packed)

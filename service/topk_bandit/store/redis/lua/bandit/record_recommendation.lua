@@ -35,4 +35,4 @@ write('HSET', KEYS[3], ARGV[3], pack_record({
 write('ZADD', KEYS[4], deadline_ms, ARGV[3])
 write('HINCRBY', KEYS[1], 'pending', state == 'pending' and 1 or 0)
 announce(KEYS[1])
-return commit_and_tell(KEYS[1], KEYS[2], {'recorded', deadline_ms, position})
+return commit_and_tell(KEYS[1], {'recorded', deadline_ms, position})

@@ -59,7 +59,7 @@ if not in_time then
     close_record(keys, id, record, record.state, at_ms)
   end
   write('HINCRBY', KEYS[1], 'late_rewards', 1)
-  return commit_and_tell(KEYS[1], KEYS[2], {'late', '0'})
+  return commit_and_tell(KEYS[1], {'late', '0'})
 end
 if record.state == 'inactive' then
   append_activated(KEYS[1], KEYS[2], id, record, at_ms)
@@ -79,4 +79,4 @@ else
   write('HSET', KEYS[3], id, pack_record(record))
 end
 announce(KEYS[1])
-return commit_and_tell(KEYS[1], KEYS[2], {'accepted', known[4]})
+return commit_and_tell(KEYS[1], {'accepted', known[4]})

@@ -37,6 +37,7 @@ if count >= tonumber(ARGV[11]) then
 end
 left[ARGV[3]] = checked_text(ARGV[3], ARGV[5], '-', ARGV[4])
 local at_ms = now_ms()
+newest = whole(KEYS[1], bandit[5])  -- also where entries at the log's end are gone: they are passed over one by one
 if ARGV[9] ~= '' then
   append(KEYS[1], KEYS[2], at_ms, ARGV[9])
 end
