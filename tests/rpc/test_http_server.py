@@ -29,6 +29,7 @@ BANDIT = "tenants/acme/bandits/home"
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
 REWARD = "/topk_bandit.v1.RecommenderService/Reward"
 CREATE = "/topk_bandit.v1.BanditService/CreateBandit"
+UPDATE = "/topk_bandit.v1.BanditService/UpdateBandit"
 UPSERT = "/topk_bandit.v1.BanditService/UpsertItems"
 MAX_BYTES = 100_000
 
@@ -104,6 +105,14 @@ def test_a_slate_as_json(door: Door) -> None:
     assert answer.told["itemIds"]
     assert answer.told["degraded"] is False  # what is zero is there, too
     assert door.running.ledger.handled[-1] == ("topk_bandit.v1.RecommenderService", "Recommend", "OK")
+
+
+def test_an_update_mask_has_its_paths_in_camel_case(door: Door) -> None:
+    changed = {"bandit": {"name": BANDIT, "reward_wait": "60s", "halfLife": "7200s"}}
+    answer = door.send(UPDATE, {**changed, "update_mask": "rewardWait,halfLife"})
+    assert (answer.told["bandit"]["rewardWait"], answer.told["bandit"]["halfLife"]) == ("60s", "7200s")
+    refused = door.send(UPDATE, {**changed, "updateMask": "reward_wait"})
+    assert (refused.status, refused.told["code"]) == (400, "invalid_argument")
 
 
 def test_a_slate_as_a_binary_message_is_the_one_that_grpc_gives(door: Door) -> None:
