@@ -303,6 +303,50 @@ def test_what_no_learner_could_take_is_refused(stores: Stores, told: str, instea
     run(stores, scenario)
 
 
+UNFOLDABLE = [
+    ("recommended", r'"slate":\["[^"]*"', '"slate":["never"', ""),
+    ("recommended", r'"best_slate":\[[^\]]*\]', '"best_slate":["never"]', ""),
+    ("items_changed", r'"retired":\[[^\]]*\]', '"retired":["never"]', ""),
+    ("recommended", r'"passed_over":\d+', '"passed_over":2147483648', ".recommendation.passed_over"),
+    ("recommended", r'"regret_bound":[-+0-9.e]+', '"regret_bound":1e308', ".recommendation.regret_bound"),
+    ("settings_changed", r'"reward_wait_ms":\d+', '"reward_wait_ms":1000000000000', ".settings.reward_wait_ms"),
+    ("settings_changed", r'"beta":[-+0-9.e]+', '"beta":1e300', ".settings.beta"),
+    ("settings_changed", r'"uniform_share":[-+0-9.e]+', '"uniform_share":1.5', ".settings.uniform_share"),
+]
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+@pytest.mark.parametrize(("kind", "told", "instead", "field"), UNFOLDABLE)
+def test_an_event_at_which_every_learner_would_stop_is_refused(
+    stores: Stores, kind: str, told: str, instead: str, field: str, *, trimmed: bool
+) -> None:
+    """Its place in the log matters, so the parts before it are known also to a worker that did not take them."""
+
+    async def scenario(store: Store) -> None:
+        lines = await _traded(store, stores, trimmed=trimmed)
+        await store.delete_bandit(NAME)
+        places = [place for place, line in enumerate(lines) if f'"type":"{kind}"' in line and '{"position"' in line]
+        if not places:
+            assert trimmed
+            return
+        place = places[-1]
+        forged = ended([*lines[:place], re.sub(told, instead, lines[place]), *lines[place + 1 : -1]])
+        assert forged != lines
+        senders = [Sender(store, limits=LIMITS) for _ in range(2)]
+        for number, first in enumerate(range(0, place // 9 * 9, 9)):
+            await senders[number % 2].send(NAME, forged[first : first + 9], first=first)
+        first = place // 9 * 9
+        for sender in senders:
+            with pytest.raises(InvalidArgumentError) as raised:
+                await sender.send(NAME, forged[first : first + 9], first=first)
+            assert raised.value.field == f"lines[{place - first}]{field}"
+        for number, going in enumerate(range(first, len(lines), 9)):
+            await senders[number % 2].send(NAME, lines[going : going + 9], first=going)
+        assert (await store.get_bandit(NAME)).incarnation
+
+    run(stores, scenario)
+
+
 def test_a_log_that_grows_while_it_is_read_comes_back_as_it_was_at_its_end(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:

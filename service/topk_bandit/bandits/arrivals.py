@@ -1,7 +1,8 @@
 """Bandits that arrive from elsewhere, line by line as `topk_bandit.store.archives` has them.
 
 A bandit serves once its last line has come, and what the lines say of their own number and digest is true; until then
-no other call finds it. Whoever sends goes on where an import stands, also at another worker.
+no other call finds it. What no learner could fold is refused before it is kept. Whoever sends goes on where an import
+stands, also at another worker.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.arriving_events import check_arriving
+from topk_bandit.bandits.rehearsals import Rehearsals
 from topk_bandit.bandits.snapshots import decode_model
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NewerDataError
@@ -39,7 +41,7 @@ class Arrivals(LineImports[BanditName, Arrival, BanditRecord]):
     Parameters
     ----------
     executor
-        Where lines are read.
+        Where lines are read, and events folded.
     limits
         What one bandit's posterior may grow to.
     quotas
@@ -51,6 +53,7 @@ class Arrivals(LineImports[BanditName, Arrival, BanditRecord]):
         self._store = store
         self._limits = limits
         self._quotas = quotas
+        self._rehearsals = Rehearsals(store, executor, limits=limits)
 
     async def read(self, name: BanditName, before: Arrival, sent: Lines) -> Arriving:
         """Return what lines make of what has arrived; a tenant whose logs are full is refused with LOG_QUOTA."""
@@ -64,6 +67,7 @@ class Arrivals(LineImports[BanditName, Arrival, BanditRecord]):
         arriving = await self.compute(
             partial(take, before, arrived, sent, parsed, version=version, check=check_arriving)
         )
+        await self._rehearsals.check(name, before, arriving, parsed)
         if arriving.arrival.complete:
             known = b"" if begins else await self._store.load_arrived_snapshot(name)
             await self.compute(partial(self._check_snapshot, arriving, known, last=len(sent.lines) - 1))

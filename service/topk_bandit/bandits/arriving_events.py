@@ -1,34 +1,43 @@
 """Events and slates that arrive from elsewhere: what no caller of a bandit with such settings could cause is refused.
 
-A learner that met such an event would stop there. Ids of items are not looked at: which of them were known when is what
-the learner folds.
+A learner that met such an event would stop there, or no answer could tell of it. Ids of items are not looked at: which
+of them were known when is what `topk_bandit.bandits.rehearsals` finds out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import check_context
+from topk_bandit.bandits.contexts import check_context, check_item_schema
 from topk_bandit.domain.bandits import (
+    MAX_BETA,
     MAX_CONTEXT_MAGNITUDE,
+    MAX_HALF_LIFE_MS,
     MAX_REWARD_MAGNITUDE,
+    MAX_REWARD_WAIT_MS,
+    MOST_SHARES_FALL_AFTER,
     Activated,
+    BanditCreated,
+    ConstantBeta,
     Expired,
     Imported,
+    ItemsChanged,
     Recommended,
     RewardAmended,
     RewardCollected,
     Rewarded,
+    SettingsChanged,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features
+from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
+from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import Recorded, RecordState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation
     from topk_bandit.domain.features import Context
 
 __all__ = ["check_arriving"]
@@ -38,15 +47,32 @@ _OPEN = frozenset({RecordState.INACTIVE, RecordState.PENDING})
 _LARGEST_SUM = MOST_REWARDS * MAX_REWARD_MAGNITUDE
 """Several rewards of a slate may be learned as their sum."""
 
+_LARGEST_FIGURE = 1e120
+"""No answer has a larger one, and sums of any number of them are finite."""
 
-def check_arriving(settings: BanditSettings, arriving: Event | Recorded) -> None:
+_MOST_COUNTED = 2**31 - 1
+
+_MOST_ITEM_BYTES = 1 << 30
+"""What the features of items may take in memory, whatever a worker here allows."""
+
+
+def check_arriving(settings: BanditSettings, arriving: Event | Recorded | ArchivedBandit) -> None:
     """Check that a bandit with these settings, or earlier ones, could have this in its log, or remember it.
 
     Raises
     ------
     InvalidArgumentError
-        On ``context``, ``features``, ``slate`` or ``reward``: it could not, for that.
+        On ``context``, ``features``, ``slate``, ``reward``, or a field of ``settings`` or ``recommendation``: it could
+        not, for that.
     """
+    if isinstance(arriving, ArchivedBandit | BanditCreated | SettingsChanged):
+        _check_settings(settings)
+        return
+    if isinstance(arriving, Recommended | Recorded):
+        _check_recommendation(arriving.recommendation)
+    if isinstance(arriving, ItemsChanged):
+        for item in arriving.upserted:
+            _check_features(item.features)
     for context, slate in _find_slates(arriving):
         _check_shown(settings, context, slate)
     for reward in _rewards(arriving):
@@ -85,14 +111,58 @@ def _rewards(arriving: Event | Recorded) -> Iterator[float]:
 def _check_shown(settings: BanditSettings, context: Context, slate: Sequence[str]) -> None:
     check_context(settings, context)
     if isinstance(context, Features):
-        for name, value in context.values:
-            for number in _numbers(value):
-                _check_number(f"features[{name}]", number, MAX_FEATURE_MAGNITUDE)
+        _check_features(context)
     else:
         for number in context:
             _check_number("context", number, MAX_CONTEXT_MAGNITUDE)
     if len(slate) != settings.slate_size or len(set(slate)) != len(slate):
         raise InvalidArgumentError("slate", f"expected {settings.slate_size} different items, got {len(slate)}")
+
+
+def _check_features(features: Features) -> None:
+    for name, value in features.values:
+        for number in _numbers(value):
+            _check_number(f"features[{name}]", number, MAX_FEATURE_MAGNITUDE)
+
+
+def _check_settings(settings: BanditSettings) -> None:
+    """Check that a bandit could have been given such settings by a call."""
+    explored, taken = settings.exploration, settings.reward_range
+    beta = explored.beta.value if isinstance(explored.beta, ConstantBeta) else explored.beta.scale
+    for name, value, most in (
+        ("reward_wait_ms", settings.reward_wait_ms, MAX_REWARD_WAIT_MS),
+        ("half_life_ms", settings.half_life_ms, MAX_HALF_LIFE_MS),
+        ("beta", beta, MAX_BETA),
+        ("uniform_share", explored.uniform_share, 1.0),
+        ("near_share", explored.near_share, 1.0),
+        ("shares_fall_after", explored.shares_fall_after, MOST_SHARES_FALL_AFTER),
+    ):
+        _check_number(f"settings.{name}", value, most, least=0)
+    rewards = (settings.default_reward, *(() if taken is None else (taken.low, taken.high)))
+    for reward in rewards:
+        if reward is not None:
+            _check_number("settings.reward", reward, MAX_REWARD_MAGNITUDE)
+    if len(settings.baseline_item_ids) not in {0, settings.slate_size}:
+        raise InvalidArgumentError("settings.baseline_item_ids", f"expected {settings.slate_size} items or none")
+    if settings.context_schema is not None and width_of(settings.context_schema) != settings.context_dim:
+        raise InvalidArgumentError("settings.context_schema", f"does not take {settings.context_dim} numbers")
+    _check_item_schema(settings)
+
+
+def _check_item_schema(settings: BanditSettings) -> None:
+    try:
+        check_item_schema(settings, most_bytes=_MOST_ITEM_BYTES)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError("settings.item_schema", error.problem) from None
+
+
+def _check_recommendation(given: Recommendation) -> None:
+    for name in ("passed_over", "observations", "model_version"):
+        _check_number(f"recommendation.{name}", getattr(given, name), _MOST_COUNTED, least=0)
+    for name in ("propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret"):
+        _check_number(f"recommendation.{name}", getattr(given, name), _LARGEST_FIGURE)
+    for propensity in given.position_propensities:
+        _check_number("recommendation.position_propensities", propensity, _LARGEST_FIGURE)
 
 
 def _numbers(value: object) -> Iterator[float]:
@@ -102,6 +172,7 @@ def _numbers(value: object) -> Iterator[float]:
             yield one
 
 
-def _check_number(field: str, value: float, most: float) -> None:
-    if not -most <= value <= most:
-        raise InvalidArgumentError(field, f"must be a finite number from {-most:g} to {most:g}, not {value!r}")
+def _check_number(field: str, value: float, most: float, *, least: float | None = None) -> None:
+    low = -most if least is None else least
+    if not low <= value <= most:
+        raise InvalidArgumentError(field, f"must be a finite number from {low:g} to {most:g}, not {value!r}")

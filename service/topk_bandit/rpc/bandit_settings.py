@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.duration_pb2 import Duration
 
 from topk_bandit.domain.bandits import (
+    MAX_BETA,
     MAX_CONTEXT_DIMENSION,
+    MAX_HALF_LIFE_MS,
     MAX_ITEM_CAPACITY,
+    MAX_REWARD_WAIT_MS,
     MAX_SLATE_SIZE,
     MOST_SHARES_FALL_AFTER,
     Aggregation,
@@ -34,10 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 
-_MAX_BETA = 1e6
 _DEFAULT_REWARD_WAIT_MS = 24 * 60 * 60 * 1000
-_MAX_REWARD_WAIT_MS = 30 * 24 * 60 * 60 * 1000
-_MAX_HALF_LIFE_MS = 3650 * 24 * 60 * 60 * 1000
 _NANOS_PER_SECOND = 1_000_000_000
 _NANOS_PER_MS = 1_000_000
 
@@ -176,10 +176,10 @@ def _beta(bandit: pb.Bandit, default: Exploration) -> ConstantBeta | PaperBeta:
     match exploration.WhichOneof("beta"):
         case "constant_beta":
             path = "bandit.exploration.constant_beta"
-            return ConstantBeta(fields.number(path, exploration.constant_beta, low=0.0, high=_MAX_BETA))
+            return ConstantBeta(fields.number(path, exploration.constant_beta, low=0.0, high=MAX_BETA))
         case "schedule_scale":
             path = "bandit.exploration.schedule_scale"
-            return PaperBeta(fields.number(path, exploration.schedule_scale, low=0.0, high=_MAX_BETA))
+            return PaperBeta(fields.number(path, exploration.schedule_scale, low=0.0, high=MAX_BETA))
         case _:
             return default.beta
 
@@ -194,12 +194,12 @@ def _beside_beta(bandit: pb.Bandit, default: Exploration, name: str) -> Any:  # 
 
 
 def _reward_wait_ms(bandit: pb.Bandit) -> int:
-    most = _MAX_REWARD_WAIT_MS, "30 days"
+    most = MAX_REWARD_WAIT_MS, "30 days"
     return _milliseconds("bandit.reward_wait", bandit.reward_wait, most) or _DEFAULT_REWARD_WAIT_MS
 
 
 def _half_life_ms(bandit: pb.Bandit) -> int:
-    return _milliseconds("bandit.half_life", bandit.half_life, (_MAX_HALF_LIFE_MS, "3650 days"))
+    return _milliseconds("bandit.half_life", bandit.half_life, (MAX_HALF_LIFE_MS, "3650 days"))
 
 
 def _milliseconds(path: str, duration: Duration, most: tuple[int, str]) -> int:

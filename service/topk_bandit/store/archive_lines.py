@@ -38,8 +38,11 @@ __all__ = [
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999: no answer of the service can have a later time."""
 
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-Position = Annotated[int, Meta(ge=1, le=2**53)]
+_MOST = 10**14
+"""What is counted has room to grow to the 15 digits that stores count in."""
+
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Position = Annotated[int, Meta(ge=1, le=_MOST)]
 Millis = Annotated[int, Meta(ge=0, le=LATEST_MS)]
 
 _DIGEST_BYTES = 16

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ids_of", "item_digest", "settings_of", "take"]
 
-Check: TypeAlias = "Callable[[BanditSettings, Event | Recorded], None]"
+Check: TypeAlias = "Callable[[BanditSettings, Event | Recorded | ArchivedBandit], None]"
 
-_CHECKED = Recommended | Activated | RewardCollected | Rewarded | RewardAmended | Expired | Imported
+_CHECKED = ItemsChanged | Recommended | Activated | RewardCollected | Rewarded | RewardAmended | Expired | Imported
 
 _UNKNOWN_ROWS = "0"
 """The fingerprint of a part of an import of which nothing but its rows is known: no other is like it."""
@@ -115,9 +115,11 @@ def take(
 
 
 def _check_line(arrival: Arrival, line: Line, check: Check) -> None:
-    """Check what has a context, a slate or a reward; the bandit's settings come before it."""
+    """Check settings, and what has a context, a slate or a reward; the bandit's settings come before it."""
     checked = line.event if isinstance(line, LoggedEvent) else line
-    if arrival.settings and isinstance(checked, Recorded | _CHECKED):
+    if isinstance(checked, ArchivedBandit | BanditCreated | SettingsChanged):
+        check(checked.settings, checked)
+    elif arrival.settings and isinstance(checked, Recorded | _CHECKED):
         check(settings_of(arrival), checked)
 
 

@@ -825,6 +825,10 @@ class Store(Protocol):
         """Return what has arrived of some slates and parts of imports of a bandit of this name."""
         ...
 
+    async def read_arrived_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """Return up to `limit` events that have arrived of a bandit of this name, from position `start` on."""
+        ...
+
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """Keep what arrives of a bandit, where no call but these finds it, if the import is as far as `before`.
 

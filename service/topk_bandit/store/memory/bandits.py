@@ -804,6 +804,14 @@ class MemoryStore(Store):
             {part: known.imports[part] for part in imports if part in known.imports},
         )
 
+    async def read_arrived_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """See `Store.read_arrived_log`."""
+        arriving = self._arrivals.find(name)
+        if arriving is None:
+            return ()
+        place = start - arriving.arrival.first_position
+        return arriving.events[place : place + limit]
+
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""
         return self._arrivals.take(name, arriving, before=before)

@@ -18,8 +18,9 @@ from topk_bandit.store.codec import (
 )
 from topk_bandit.store.log import BanditRecord
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes, part_field, read_part
-from topk_bandit.store.redis.replies import read_recommendation, verify_reading
+from topk_bandit.store.redis.replies import read_entries, read_recommendation, verify_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,11 @@ class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
             {key: read_record(key, packed) for key, packed in zip(slates, records, strict=True) if packed},
             {part: read_part(part, told) for part, told in zip(imports, parts, strict=True) if told},
         )
+
+    async def read_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """See `Store.read_arrived_log`."""
+        key = self._spaces.arrival(name).log
+        return read_entries(await self._link.run(scripts.READ_ARRIVED, (key,), (start, limit)), start=start)
 
     async def record(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""

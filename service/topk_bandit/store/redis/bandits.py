@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         Event,
         Imported,
         Item,
+        LoggedEvent,
         Prior,
         Recommendation,
         RecommendationRequest,
@@ -580,6 +581,10 @@ class RedisStore(Store):
     ) -> Arrived:
         """See `Store.read_arrived`."""
         return await self._arrivals.read(name, slates=slates, imports=imports)
+
+    async def read_arrived_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """See `Store.read_arrived_log`."""
+        return await self._arrivals.read_log(name, start=start, limit=limit)
 
     async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""

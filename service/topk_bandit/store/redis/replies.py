@@ -31,6 +31,7 @@ __all__ = [
     "fields_of",
     "read_appended",
     "read_bandit",
+    "read_entries",
     "read_holdings",
     "read_items",
     "read_recommendation",
@@ -150,6 +151,11 @@ def _read_appended(incarnation: bytes, revision: bytes, before: bytes, *entries:
         checksum=_checksum_in(entries[-1]),
         n_bytes=sum(map(len, entries)),
     )
+
+
+def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedEvent, ...]:
+    """Return events that stand at `start` and after it without gaps."""
+    return without_gaps(tuple(map(_read_event, entries)), start=start)
 
 
 async def read_texts(parts: Sequence[Any], *, start: int, version: int) -> TextSlice:

@@ -36,7 +36,7 @@ class StudyArrivals(Arrivals[StudyName, StudyArrival, StudyRecord]):
     async def read(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
         """See `StudyStore.read_arrived`."""
         key = self._spaces.study_arrival(name).log
-        return read_entries(await self._link.run(scripts.STUDY_READ_ARRIVED, (key,), (start, limit)), start=start)
+        return read_entries(await self._link.run(scripts.READ_ARRIVED, (key,), (start, limit)), start=start)
 
     async def record(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
         """See `StudyStore.record_arrival`."""

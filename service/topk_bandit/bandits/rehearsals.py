@@ -1,0 +1,138 @@
+"""Folds what arrives as the bandit's learner will, so that no event is kept at which every learner would stop.
+
+What a learner takes depends on all that came before: which items have places, which slates are open. A part of the
+lines is folded before it is kept, into the model of the parts before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.snapshots import decode_model
+from topk_bandit.domain.bandits import LoggedEvent, Recommended
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NewerDataError, TopkBanditError
+from topk_bandit.store.codec import decode_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.learning.policy import Limits
+    from topk_bandit.store.archives import Line
+    from topk_bandit.store.arriving import Arrival, Arriving
+    from topk_bandit.store.log import Store
+
+__all__ = ["MOST_KEPT", "Rehearsals"]
+
+_Result = TypeVar("_Result")
+
+EVENTS_PER_READ = 256
+
+MOST_KEPT = 2
+"""So many imports have their model kept until the next part comes; of others what has arrived is folded again."""
+
+
+class Rehearsals:
+    """Folds bandits that arrive.
+
+    Parameters
+    ----------
+    executor
+        Where events are folded.
+    limits
+        What one bandit's posterior may grow to.
+    """
+
+    def __init__(self, store: Store, executor: Executor, *, limits: Limits) -> None:
+        self._store = store
+        self._executor = executor
+        self._limits = limits
+        self._kept: dict[BanditName, tuple[str, Model]] = {}
+
+    async def check(self, name: BanditName, before: Arrival, arriving: Arriving, parsed: Sequence[Line]) -> None:
+        """Check that a learner can fold the events among the lines that come next.
+
+        Without the snapshot that the log begins after nothing is checked here: such a bandit is not ended.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On ``lines[n]``: it can't fold that one.
+        """
+        places = [place for place, line in enumerate(parsed) if isinstance(line, LoggedEvent)]
+        if not places:
+            return
+        digest, model = self._kept.pop(name, ("", None))
+        try:
+            if model is None or digest != before.digest:
+                model = await self._fold_arrived(name, before, arriving)
+            if model is None and arriving.arrival.first_position > 1:
+                return
+            model = await self._fold(arriving.arrival.incarnation, model, arriving.events)
+        except _UnfoldableError as error:
+            place = error.position - arriving.events[0].position
+            raise InvalidArgumentError(f"lines[{places[max(place, 0)]}]", str(error)) from error.__cause__
+        if not arriving.arrival.complete:
+            self._keep(name, arriving.arrival.digest, model)
+
+    def _keep(self, name: BanditName, digest: str, model: Model) -> None:
+        while len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[name] = digest, model
+
+    async def _fold_arrived(self, name: BanditName, before: Arrival, arriving: Arriving) -> Model | None:
+        """Return the model of what has arrived, None where nothing did that makes one."""
+        arrival = arriving.arrival
+        known = await self._store.load_arrived_snapshot(name) if before.next_line else b""
+        model = await self._compute(partial(self._decode, known + arriving.snapshot))
+        if (model.version if model is not None else 0) != arrival.first_position - 1:
+            return None
+        position = arrival.first_position
+        while before.next_line and position <= before.position:
+            events = await self._store.read_arrived_log(name, start=position, limit=EVENTS_PER_READ)
+            if not events:
+                break
+            model = await self._fold(arrival.incarnation, model, events)
+            position = model.version + 1
+        return model
+
+    def _decode(self, frame: bytes) -> Model | None:
+        try:
+            return decode_model(decode_snapshot(frame).payload, limits=self._limits) if frame else None
+        except (CorruptDataError, NewerDataError):
+            return None
+
+    async def _fold(self, incarnation: str, model: Model | None, events: Sequence[LoggedEvent]) -> Model:
+        return await self._compute(partial(self._fold_all, incarnation, model, events))
+
+    def _fold_all(self, incarnation: str, model: Model | None, events: Sequence[LoggedEvent]) -> Model:
+        for logged in events:
+            try:
+                model = begin(incarnation, logged, limits=self._limits) if model is None else fold(model, logged)
+                _check_best(model, logged)
+            except Exception as error:  # whatever it is, a learner would stop there
+                raise _UnfoldableError(logged.position, error) from error
+        return model  # type: ignore[return-value]  # there is an event
+
+    async def _compute(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _check_best(model: Model, logged: LoggedEvent) -> None:
+    """Check that the slate instead of which another was drawn can be explained."""
+    event = logged.event
+    if isinstance(event, Recommended) and not model.skipped:
+        model.items.find_indices(event.recommendation.best_slate)
+
+
+class _UnfoldableError(Exception):
+    """An event that no learner can fold."""
+
+    def __init__(self, position: int, cause: Exception) -> None:
+        super().__init__(str(cause) if isinstance(cause, TopkBanditError) else f"event {position} can't be folded")
+        self.position = position
