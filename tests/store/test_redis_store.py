@@ -221,7 +221,11 @@ def test_items_change_once_though_the_reply_was_lost(valkey: RunningServer) -> N
 def test_a_bandit_arrives_once_though_replies_were_lost(valkey: RunningServer, script: Script) -> None:
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
-            await furnish(store)
+            await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+            newest = (await store.change_items(NAME, upserted=ITEMS, retired=[])).log_position
+            await store.record_recommendation(
+                NAME, request(), recommendation("pending"), incarnation="first", items_position=newest
+            )
             lines = await archived(store, NAME)
             await store.delete_bandit(NAME)
             sender, receipt = Sender(store), None
