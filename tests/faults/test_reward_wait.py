@@ -33,14 +33,14 @@ def opened(client: Client, name: str = "home", **settings: float) -> None:
     client.create_bandit(
         name, slate_size=2, item_capacity=4, context_dimension=2, uniform_share=0.0, near_share=0.0, **settings
     )
-    client.upsert_items(name, "abcd")
+    client.upsert_items(name, list("abcd"))
 
 
 def test_the_default_is_learned_when_the_wait_is_over(client: Client) -> None:
     opened(client, default_reward=0.25)
     client.update_bandit("home", reward_wait=SHORT)
     shown = client.recommend("home", [1.0, 0.0])
-    until(lambda: client.recommend("home", [0.0, 1.0], candidates="ab").observations >= 1, what="learned unasked")
+    until(lambda: client.recommend("home", [0.0, 1.0], candidates=["a", "b"]).observations >= 1, what="learned unasked")
     stats = client.stats("home")
     assert (stats.default_count, stats.mean_reward, stats.late_reward_count) == (stats.observation_count, 0.25, 0)
     assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.LATE

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.faults.service import Service
+    from tests.servers import RunningServer
 
 pytestmark = pytest.mark.slow  # it runs whole services
 
@@ -209,16 +210,15 @@ def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:
     """The store freezes as soon as the change is answered, so that no worker can look at the log any more."""
     name = "tenants/acme/bandits/degraded"
     with (
-        TemporaryDirectory(prefix="tkb-") as folder,
         running_server(valkey_binary()) as server,
-        serving(Path(folder), f"--redis-url={server.url}", "--store-timeout-seconds=0.3", "--workers=2") as service,
+        two_services(server) as services,
         ExitStack() as stack,
     ):
-        channels = [stack.enter_context(channel_to(service.address)) for _ in range(8)]
+        channels = [stack.enter_context(channel_to(service.address)) for service in services]
         stub = opened(channels[0], name)
         for number in range(2):
             item = f"item-{number}"
-            for channel in channels:  # the kernel spreads them over the workers; each then follows the bandit
+            for channel in channels:  # each service's worker then follows the bandit
                 await_healthy(channel, name)
             upsert(stub, name, item)
             if change == "retire":
@@ -227,7 +227,7 @@ def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:
                 upsert(stub, name, item, available=False)
             server.send_signal(signal.SIGSTOP)
             try:
-                slates = [recommend(channel, bandit=name) for channel in channels * 2]
+                slates = [recommend(channel, bandit=name) for channel in channels * 8]
             finally:
                 server.send_signal(signal.SIGCONT)
             assert all(slate.degraded for slate in slates)
@@ -238,37 +238,40 @@ def await_healthy(channel: grpc.Channel, name: str) -> None:
     until(lambda: not recommend(channel, bandit=name).degraded, what="recording")
 
 
-def test_a_change_returns_once_every_worker_knows_of_it(service: Service) -> None:
+@contextmanager
+def two_services(server: RunningServer) -> Iterator[list[Service]]:
+    """Two services of a worker each on one store: both follow what they are asked for, as they have no owner."""
+    with TemporaryDirectory(prefix="tkb-") as folder, ExitStack() as stack:
+        flags = f"--redis-url={server.url}", "--store-timeout-seconds=0.3"
+        yield [stack.enter_context(serving(Path(folder) / place, *flags)) for place in ("one", "other")]
+
+
+def test_a_change_returns_once_every_worker_knows_of_it() -> None:
     """One worker is frozen while the other is told, and then loses the store before it can look at the log again."""
     name = "tenants/acme/bandits/frozen"
-    with ExitStack() as stack:
-        channels = [stack.enter_context(channel_to(service.address)) for _ in range(16)]
-        upsert(opened(channels[0], name), name, "item")
-        frozen = service.worker_pids[0]
-        with stopped(frozen):
-            calls = [
-                RecommenderServiceStub(channel).Recommend.future(rpb.RecommendRequest(bandit=name), timeout=1.0)
-                for channel in channels
-            ]
-            answered = [call.exception() is None for call in calls]
-        told, others = (
-            [channel for channel, answers in zip(channels, answered, strict=True) if answers is wanted]
-            for wanted in (True, False)
-        )
-        assert min(len(told), len(others)) > 0
-        for channel in channels:
+    with (
+        running_server(valkey_binary()) as server,
+        two_services(server) as (late, told),
+        channel_to(late.address) as of_late,
+        channel_to(told.address) as of_told,
+    ):
+        upsert(opened(of_told, name), name, "item")
+        for channel in (of_late, of_told):
             await_healthy(channel, name)
-        with stopped(frozen):
-            stub = BanditServiceStub(told[0])
+        with stopped(late.worker_pids[0]):
+            stub = BanditServiceStub(of_told)
             retirement = stub.RetireItems.future(bpb.RetireItemsRequest(bandit=name, item_ids=["item"]), timeout=30)
             with pytest.raises(grpc.FutureTimeoutError):
                 retirement.result(timeout=0.5)
         assert retirement.result(timeout=30).item_count == len(ALWAYS)
-        with stopped(service.store_pid):
-            slates = [recommend(channel, bandit=name) for channel in others]
+        server.send_signal(signal.SIGSTOP)
+        try:
+            slates = [recommend(of_late, bandit=name) for _ in range(16)]
+        finally:
+            server.send_signal(signal.SIGCONT)
         assert all(slate.degraded for slate in slates)
         assert {item for slate in slates for item in slate.item_ids} == set(ALWAYS)
-        await_healthy(told[0], name)
+        await_healthy(of_late, name)
 
 
 @contextmanager
