@@ -177,6 +177,8 @@ def test_no_call_fails_when_an_owner_dies(service: Service) -> None:
 
 @pytest.mark.long_form
 def test_calls_to_an_owner_that_hangs_are_answered_in_time(service: Service) -> None:
+    # One that still starts may be silent for longer.
+    until(lambda: f"\ntopk_bandit_workers_ready {WORKERS:.1f}\n" in service.page("/metrics")[1], what="all serve")
     with service.client(tenant=TENANT) as client, Callers(lambda: nullcontext(client)) as callers:
         callers.go_on(2 * len(BANDITS))
         called = int(client.service_status().worker.rpartition("/")[2])  # by all of them
