@@ -410,13 +410,13 @@ class GuardedMethod:
         return await self._handler.unary_unary(request, context)
 
     def _failure(self, error: BaseException) -> Failure:
-        if isinstance(error, QuotaError):
-            self._guard.hooks.quota_refused(error.quota, error.tenant)
-        if not isinstance(error, SiblingRefusedError):
-            return self._guard.failures.failure(error, call=self._full_name)
-        if error.failure.quota:
-            self._guard.hooks.quota_refused(error.failure.quota, error.failure.subject.removeprefix("tenants/"))
-        return error.failure
+        if isinstance(error, SiblingRefusedError):
+            failure = error.failure
+        else:
+            failure = self._guard.failures.failure(error, call=self._full_name)
+        if failure.quota:
+            self._guard.hooks.quota_refused(failure.quota, failure.subject.removeprefix("tenants/"))
+        return failure
 
     def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
         try:
