@@ -148,6 +148,26 @@ def test_odd_values_are_marked_and_counted(encoder: Encoder, values: dict[str, o
     assert grown == [mark is Mark.CLAMPED, mark is Mark.UNKNOWN, mark is Mark.MISSING]
 
 
+@pytest.mark.parametrize(
+    ("name", "clamped", "wild"),
+    [
+        ("age", (101.0, 500.0, -400.0), (600.0, -1e100)),
+        ("basket", (400.0, -200.0), (1e6, -1e100)),
+        ("price", (1e3, 0.1, 0.0), (1e9, 1e-9)),
+        ("user", ((30.0, 30.0, 30.0),), ((1e3, 0.0, -1e3), (1e100, 0.0, -1e100))),
+    ],
+)
+def test_what_is_too_far_out_to_be_true_counts_as_missing(
+    encoder: Encoder, name: str, clamped: Sequence[object], wild: Sequence[object]
+) -> None:
+    missing = encoder.encode(Features()).context
+    for values, is_missing in ((clamped, False), (wild, True)):
+        for value in values:
+            context, marks = encoder.encode(having(Features(), **{name: value}))
+            assert marks[list(BLOCKS).index(name)] is Mark.CLAMPED
+            assert np.array_equal(context, missing) == is_missing, value
+
+
 GARBAGE: dict[str, st.SearchStrategy[object]] = {
     "age": st.floats(-1e100, 1e100),
     "basket": st.floats(-1e100, 1e100),

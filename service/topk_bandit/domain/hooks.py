@@ -23,7 +23,7 @@ class Hooks:
         """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out."""
 
     def encoded(self, *, clamped: int, unknown: int) -> None:
-        """Note how many features of a recorded request were clamped or unknown, or a context shortened."""
+        """Note how many features of a recorded request were clamped or unknown, or a context too long."""
 
     def rewarded(self, outcome: str, value: float) -> None:
         """Note what became of a posted reward.

@@ -2,9 +2,9 @@
 
 Each feature has a block of the vector. A number is centred, scaled (`feature_records`) and clamped at a few scales;
 true and false are 1 and -1; a text, or a bucket of texts, has a place that is 1; labels share a unit length; a vector
-keeps its direction. Each block ends with a place that is 1 where the value is missing, all others being 0 then. The
-root mean square of a usual block is 1, and blocks are divided by the root of how many there are, constant numbers not
-counted: so none drowns the others, whatever its unit.
+keeps its direction. Each block ends with a place that is 1 where the value is missing, all others being 0 then; what is
+many times too far out to be true counts as missing. The root mean square of a usual block is 1, and blocks are divided
+by the root of how many there are, constant numbers not counted: so none drowns the others, whatever its unit.
 
 An encoder is a value that is folded from requests (`observe`). When a centre, a scale or the schema changes, contexts
 that were encoded before are recoded: a number that is linear in the old coordinates and in the constant that contexts
@@ -218,11 +218,17 @@ def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: li
         block[0] = -record.limit if record.scale else 0.0
         return Mark.CLAMPED
     scaled = (number - record.centre) / record.scale if record.scale else 0.0
+    if abs(scaled) > record.farthest * (_LOGARITHMS_ARE_NEARER if kind.log_scale else 1.0):
+        block[-1] = 1.0
+        return Mark.CLAMPED
     block[0] = min(max(scaled, -record.limit), record.limit)
     return Mark.USUAL if abs(scaled) <= record.limit * _ROUNDING else Mark.CLAMPED
 
 
 _ROUNDING = 1.0 + 1e-9
+
+_LOGARITHMS_ARE_NEARER = 0.3
+"""Nine spreads of a logarithm are a factor of thousands already, which thirty of the number itself are not."""
 
 
 def _encode_flag(_kind: Boolean, _record: FeatureRecord, value: bool, block: list[float]) -> Mark:  # noqa: FBT001
@@ -252,6 +258,9 @@ def _encode_vector(kind: Vector, record: FeatureRecord, value: tuple[float, ...]
     norm = _number_of(kind, value)
     if not record.scale or not norm:
         return Mark.USUAL
+    if norm > record.farthest * record.scale:
+        block[-1] = 1.0
+        return Mark.CLAMPED
     height = min(norm / record.scale, record.limit) / norm
     block[:-1] = [number * height for number in value]
     return Mark.USUAL if norm <= record.limit * record.scale else Mark.CLAMPED

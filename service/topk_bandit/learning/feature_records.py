@@ -27,6 +27,8 @@ FEWEST_VALUES = 16
 
 _LOOSE_LIMIT = 100.0
 
+_FARTHER = 10.0
+
 _ROUNDING = 1e-12
 """Values that differ by less than this part of the largest are equal, and were rounded."""
 
@@ -95,6 +97,11 @@ class FeatureRecord(NamedTuple):
     def is_constant(self) -> bool:
         """Whether all of its numbers were found to be equal."""
         return self.known and self.scale == 0.0 and self.limit < np.inf
+
+    @property
+    def farthest(self) -> float:
+        """How many scales from the centre a value is clamped rather than taken for an error; infinite while few came."""
+        return _FARTHER * self.limit if self.limit < _LOOSE_LIMIT else np.inf
 
     @property
     def values_before_change(self) -> int | None:

@@ -387,8 +387,9 @@ class State:
 
     def encode(self, context: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a context as the posterior takes it: no outlier, and with what all contexts share."""
-        if self.usual_contexts is not None:
-            context = self.usual_contexts.shorten(context)
+        if self.usual_contexts is not None and self.usual_contexts.is_outlier(context):
+            # With the number that all contexts share, nothing is left but somebody of whom nothing is known.
+            context = np.zeros_like(context) if self.shared else self.usual_contexts.shorten(context)
         return np.append(context, math.sqrt(self.shared)) if self.shared else context
 
     def predict(

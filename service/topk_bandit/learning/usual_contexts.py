@@ -1,8 +1,9 @@
 """How long contexts usually are, so that one wild number can't undo what all other requests taught.
 
 The kernel is linear in the context: one that is ten thousand times as long as the others counts ten thousand times as
-much in each prediction. So a context that is many times as long as is usual is shortened to the longest usual one, and
-widens what is usual. Where such contexts are real, they are believed from about the sixth one on.
+much in each prediction. So a context that is many times as long as is usual is not believed: it is taken for somebody
+of whom nothing is known where contexts share a number that can say so, and else shortened to the longest usual one. It
+widens what is usual: where such contexts are real, they are believed from about the sixth one on.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class UsualContexts(NamedTuple):
         return len(self.first) in {0, _JUDGED_FROM + 1}
 
     def shorten(self, context: FloatArray) -> FloatArray:
-        """Return a context as it is learned: an outlier is as long as the longest usual one."""
+        """Return a context, an outlier as long as the longest usual one."""
         return context * (self.longest / _norm_of(context)) if self.is_outlier(context) else context
 
     def admit(self, context: FloatArray) -> Self:
@@ -100,11 +101,11 @@ class UsualContexts(NamedTuple):
         return np.concatenate([own * factors[:, None], contexts[:, own.shape[1] :]], axis=1)
 
     def is_outlier(self, context: FloatArray) -> bool:
-        """Tell whether a context is so long that it is shortened."""
+        """Tell whether a context is too long to be believed."""
         return self.is_too_long(_norm_of(context))
 
     def is_too_long(self, norm: float) -> bool:
-        """Tell whether a context of this norm is shortened."""
+        """Tell whether a context of this norm is too long to be believed."""
         too_few = 0 < len(self.first) < _JUDGED_FROM
         return not too_few and self.longest > 0.0 and norm > LONGER * self.longest
 

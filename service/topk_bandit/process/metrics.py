@@ -192,7 +192,7 @@ class Metrics(Hooks):
 
         self._odd_features = self._counter(
             "topk_bandit_odd_features_total",
-            "Features of requests that were clamped or not declared, and contexts that were shortened.",
+            "Features of requests that were clamped or not declared, and contexts too long to be believed.",
             "kind",
         )
 
