@@ -100,7 +100,7 @@ class FeatureRecord(NamedTuple):
 
     @property
     def farthest(self) -> float:
-        """How many scales from the centre a value is clamped rather than taken for an error; infinite while few came."""
+        """Scales from the centre beyond which a value is an error and not clamped; infinite while few came."""
         return _FARTHER * self.limit if self.limit < _LOOSE_LIMIT else np.inf
 
     @property
