@@ -410,6 +410,7 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert stats.prior_slope == -0.125
     assert stats.rank_weight_power == 0.5
     assert (stats.outlier_count, stats.pair_scale, stats.edges_reached) == (14, 0.25, ("noise",))
+    assert stats.noticed_change_count == 34
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

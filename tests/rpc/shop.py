@@ -410,6 +410,7 @@ class Shop:
             context_features=(FeatureStats("", 0.0, 2.5, frozen=False, clamped=3, unknown=0, missing=0),),
             item_features=(FeatureStats("price", 1.0, 2.0, frozen=True, clamped=0, unknown=0, missing=4),),
             outliers=14,
+            noticed_changes=34,
             snapshot_position=9,
             memory_bytes=10,
             memory_limit_bytes=11,

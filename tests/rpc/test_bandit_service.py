@@ -514,6 +514,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         posterior_digest="13",
         arithmetic="paper and pencil",
         outlier_count=14,
+        noticed_change_count=34,
         pair_scale=0.25,
         constant_variance=4.0,
         shared_context=2.0,

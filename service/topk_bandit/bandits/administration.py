@@ -296,6 +296,7 @@ def _make_stats(
         explored=tally.explored,
         hyperparameters=_describe_hyperparameters(model),
         outliers=state.usual.outliers,
+        noticed_changes=state.changes,
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,

@@ -165,6 +165,8 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "item_features": _describe_records(None if model.item_features is None else model.item_features.encoder),
         "items_taken": 0 if model.item_features is None else model.item_features.taken,
         "noise_at_edge": checkpoint.noise_at_edge,
+        "doubt": checkpoint.doubt,
+        "changes": checkpoint.changes,
         "tally": asdict(model.tally),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
@@ -254,6 +256,8 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         usual=UsualRewards(*header["usual_rewards"]),
         usual_contexts=_read_usual_contexts(header["usual_contexts"]),
         noise_at_edge=header["noise_at_edge"],
+        doubt=header["doubt"],
+        changes=header["changes"],
     )
 
 

@@ -314,3 +314,4 @@ class BanditStats:
     lost_reward_count: int
     imported_count: int
     forgotten_count: int
+    noticed_change_count: int

@@ -662,6 +662,8 @@ class BanditStats:
         Observations that were learned before the newest reset: they count, and nothing of them is known.
     outliers
         Rewards so far from all others that they were learned as the farthest usual one.
+    noticed_changes
+        How often the latest rewards said that the shop had changed, so that all before counted for less.
     memory_bytes
         What the answering worker's model takes in memory, about.
     memory_limit_bytes
@@ -711,6 +713,7 @@ class BanditStats:
     explored: int
     hyperparameters: HyperparameterStats
     outliers: int
+    noticed_changes: int
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int

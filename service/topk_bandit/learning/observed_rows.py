@@ -257,6 +257,21 @@ class ObservedRows:
         counts = np.diag(shape) < 1.0 / _FADED
         return faded if counts.all() else _drop(faded, ~counts)
 
+    def fade_earlier(self, weight: float, *, n_latest: int, of_latest: float = 1.0) -> ObservedRows:
+        """Return the same rows, those before the latest ones and what is known beside the rows counting for less.
+
+        Parameters
+        ----------
+        weight, of_latest
+            As of `fade`, of the earlier rows and of the latest ones.
+        n_latest
+            How many rows are the latest ones, at the end.
+        """
+        weights = np.full(self.n_rows, weight)
+        weights[max(self.n_rows - n_latest, 0) :] = of_latest
+        parts = None if self.parts is None else self.parts.fade(weight)
+        return replace(self, parts=parts).fade(weights)
+
     def with_prior_mean(self, prior_mean: PriorMean | None) -> ObservedRows:
         """Return the same observations with the h of another prior mean, or of none.
 

@@ -30,6 +30,7 @@ from topk_bandit.learning.kendall import (
     weighted_kendall,
 )
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
+from topk_bandit.learning.noticed_changes import notice_change
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, outgrows, project_out
 from topk_bandit.learning.posterior import Posterior, capacity_for
 from topk_bandit.learning.propensities import SlateDistribution
@@ -160,6 +161,8 @@ class Checkpoint:
     usual: UsualRewards
     usual_contexts: UsualContexts | None
     noise_at_edge: bool
+    doubt: float
+    changes: int
 
 
 class PastRows(NamedTuple):
@@ -228,6 +231,10 @@ class State:
         What contexts are usual; None for encoded ones, which have usual lengths.
     noise_at_edge
         Whether the noise that was chosen last is the least or the largest that is tried.
+    doubt
+        Of what was learned being true still, as of `notice_change`.
+    changes
+        How many changes of the shop were noticed.
     recent
         The rewards learned since the last refit, oldest first: those of the last rows.
     usual_before
@@ -252,6 +259,8 @@ class State:
     usual: UsualRewards = NO_REWARDS
     usual_contexts: UsualContexts | None = NO_CONTEXTS
     noise_at_edge: bool = False
+    doubt: float = 0.0
+    changes: int = 0
     recent: tuple[Learned, ...] = ()
     usual_before: UsualRewards = NO_REWARDS
     leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
@@ -326,6 +335,8 @@ class State:
             usual=checkpoint.usual,
             usual_contexts=checkpoint.usual_contexts,
             noise_at_edge=checkpoint.noise_at_edge,
+            doubt=checkpoint.doubt,
+            changes=checkpoint.changes,
             usual_before=checkpoint.usual,
             leaving=leaving,
         )
@@ -350,6 +361,8 @@ class State:
             usual=self.usual,
             usual_contexts=self.usual_contexts,
             noise_at_edge=self.noise_at_edge,
+            doubt=self.doubt,
+            changes=self.changes,
         )
 
     @property
@@ -554,7 +567,7 @@ class State:
         )
 
     def refit(self, at: float = 0.0, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
-        """Age, fold, project, choose kernel, noise and scale anew, and rebuild the posterior from its rows.
+        """Age, notice changes, fold, project, choose kernel, noise and scale anew, and rebuild the posterior.
 
         What comes out is a function of its `checkpoint`, the limits and half-life, and what is believed and told of
         the items.
@@ -566,9 +579,14 @@ class State:
         vacated
             Items that no row shows afterwards.
         """
-        rows = self._age_rows(at)
-        kernel, pending = self.posterior.kernel, self.posterior.pending
-        return self._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
+        rows, kernel, pending = self._age_rows(at), self.posterior.kernel, self.posterior.pending
+        if not kernel.shape:
+            return self._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
+        noticed = notice_change(self.posterior, rows, n_latest=self.since_refit, doubt=self.doubt)
+        if noticed.weight < 1.0:
+            rows = rows.fade_earlier(noticed.weight, n_latest=self.since_refit)
+        state = replace(self, doubt=noticed.doubt, changes=self.changes + (noticed.weight < 1.0))
+        return state._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
 
     def _rebuild(
         self,
@@ -657,6 +675,7 @@ class State:
             forgotten=self.observations,
             imported=self.imported,
             unrewarded=self.unrewarded,
+            changes=self.changes,
             leaving=self.leaving,
         ).refit(at)
 
@@ -746,11 +765,7 @@ class State:
         halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS)
         if not halvings or not self.aged_at:
             return rows
-        weights = np.full(rows.n_rows, 0.5**halvings)
-        weights[max(rows.n_rows - self.since_refit, 0) :] = 0.5 ** (0.5 * halvings)
-        if rows.parts is not None:
-            rows = replace(rows, parts=rows.parts.fade(0.5**halvings))
-        return rows.fade(weights)
+        return rows.fade_earlier(0.5**halvings, n_latest=self.since_refit, of_latest=0.5 ** (0.5 * halvings))
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
         """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""

@@ -355,6 +355,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         estimated_regret_sum=stats.estimated_regret_sum,
         explored_count=stats.explored,
         outlier_count=stats.outliers,
+        noticed_change_count=stats.noticed_changes,
         passed_over_count=stats.passed_over,
         place_count=stats.places,
         unplaced_reward_count=stats.unplaced_rewards,
