@@ -84,6 +84,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
+    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
     from topk_bandit.store.log import AppendedEvents, BanditRecord, RecordOutcome, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
@@ -780,6 +781,39 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_a_request_whose_slate_has_ended_is_answered_as_before_while_the_log_has_it(self, stores: Stores) -> None:
+        async def again(store: Store, asked: RecommendationRequest | None = None) -> Recommendation | None:
+            asked = asked or request()
+            outcome = await store.record_recommendation(
+                NAME, asked, recommendation(mean=5.0), incarnation="first", items_position=0
+            )
+            found = await store.find_recommendation(NAME, asked, "rec-1")
+            assert found == outcome.recommendation
+            return found
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store, "other")
+            given = (await record(store)).recommendation
+            await store.record_reward(NAME, "rec-1", 1.0)
+            await store.save_snapshot(NAME, Snapshot(2, b"x"), incarnation="first")
+            await store.save_snapshot(NAME, Snapshot(4, b"x"), incarnation="first", behind=2)
+            assert await again(store) == given, "its event is the first one that is left"
+            await record(store, "more")
+            await store.save_snapshot(NAME, Snapshot(5, b"x"), incarnation="first", behind=4)
+            before = await dump(store, NAME)
+            with pytest.raises(NotReadyError) as gone:
+                await again(store)
+            assert gone.value.reason == "SLATE_GONE"
+            for call in (again, lambda store, asked: store.find_recommendation(NAME, asked, "rec-1")):
+                with pytest.raises(ConflictError) as reused:
+                    await call(store, request(context=(7.0, 7.0)))
+                assert reused.value.reason == "REQUEST_ID_REUSED"
+            assert await dump(store, NAME) == before
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome == RewardOutcome.DUPLICATE
+
+        run(stores, scenario)
+
     def test_no_candidates_are_not_the_same_as_empty_ones(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store)
@@ -1395,9 +1429,9 @@ class StoreContract:
             assert [then[key].context for key in contexts] == list(contexts.values())
             assert str(ends[0]) == str(Rewarded("rewarded", 1.0, then["rewarded"])), "the sign of zero"
             asked = request(context=contexts["rewarded"])
-            again = await store.find_recommendation(NAME, asked, "rewarded")
-            assert again is not None
-            assert again.slate == slate
+            with pytest.raises(NotReadyError) as gone:
+                await store.find_recommendation(NAME, asked, "rewarded")
+            assert gone.value.reason == "SLATE_GONE", "only the log knew it after it had ended"
 
         run(stores, scenario)
 
@@ -1638,24 +1672,24 @@ class StoreContract:
 
         run(stores, scenario)
 
-    def test_closed_records_are_forgotten_in_steps(self, forgetful_stores: Stores) -> None:
+    def test_closed_records_are_forgotten_after_a_while(self, forgetful_stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store)
             for key in ("rec-1", "rec-2", "rec-3"):
                 await record(store, key)
                 await store.record_reward(NAME, key, 1.0)
-                await forgetful_stores.pass_time(2)
             await store.update_settings(NAME, OVERDUE, revision=1)
             await record(store, "expired")
             await store.expire_due(NAME, limit=9)
             await store.update_settings(NAME, SETTINGS, revision=2)
             await record(store, "open")
-            await forgetful_stores.pass_time(510)
             before = await store.get_bandit(NAME)
-            for forgotten, left in ((2, ["rec-3", "expired", "open"]), (2, ["open"]), (0, ["open"])):
-                expiry = await store.expire_due(NAME, limit=2)
-                assert (expiry.count, expiry.forgotten) == (0, forgotten)
-                assert await self._remembered(store) == left
+            await forgetful_stores.pass_time(180)
+            assert (await store.expire_due(NAME, limit=9)).count == 0
+            assert await self._remembered(store) == ["rec-1", "rec-2", "rec-3", "expired", "open"]
+            await forgetful_stores.pass_time(510)
+            assert (await store.expire_due(NAME, limit=1)).count == 0
+            assert await self._remembered(store) == ["open"]
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, "rec-1", 1.0)
             assert await store.get_bandit(NAME) == before
@@ -1665,6 +1699,26 @@ class StoreContract:
             assert (await store.record_reward(NAME, "open", 1.0)).outcome == RewardOutcome.ACCEPTED
 
         run(forgetful_stores, scenario)
+
+    def test_what_is_closed_all_the_time_is_forgotten_all_the_time(self, forgetful_stores: Stores) -> None:
+        """Each is kept for as long as it has to be, and soon after no more, however long that goes on."""
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for number in range(24):
+                await record(store, f"rec-{number}")
+                await store.record_reward(NAME, f"rec-{number}", 1.0)
+                await store.expire_due(NAME, limit=9)
+                known = [await self._is_known(store, f"rec-{one}") for one in range(number + 1)]
+                assert known == sorted(known), "the oldest ones go first"
+                assert known[-1]
+                assert sum(known) <= 10
+                await forgetful_stores.pass_time(100)
+
+        run(forgetful_stores, scenario)
+
+    async def _is_known(self, store: Store, key: str) -> bool:
+        return await store.find_recommendation(NAME, request(), key) is not None
 
     async def _remembered(self, store: Store) -> list[str]:
         keys = ["rec-1", "rec-2", "rec-3", "expired", "open"]

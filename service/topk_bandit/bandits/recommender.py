@@ -226,7 +226,7 @@ class Recommender:
             OPEN_SLATE_QUOTA, LOG_QUOTA: the tenant has as much as it may have, and the request is not a repeated one.
         NotReadyError
             MODEL_VERSION_AHEAD: the log ends before `min_model_version`. ITEM_GONE: the request is a repeated one, and
-            an item of its slate can't be shown any more.
+            an item of its slate can't be shown any more. SLATE_GONE: it is, and its slate has ended and is not kept.
         UnavailableError
             The store is away, and the model is older than that; or items were changed while a slate was recorded of
             which no reply came.

@@ -195,7 +195,7 @@ class Residents:
             expiry = await self._store.expire_due(name, limit=EXPIRIES_PER_CALL)
             if expiry.count:
                 self._hooks.expired(expiry.count)
-            if max(expiry.count, expiry.forgotten) < EXPIRIES_PER_CALL:
+            if expiry.count + expiry.filed < EXPIRIES_PER_CALL:
                 return expiry.next_deadline_ms
 
     def _admit(self, name: BanditName) -> Resident:

@@ -250,12 +250,14 @@ def _open_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent, event
     key = event.recommendation.recommendation_id
     if not 0 <= event.recommendation.deadline_ms <= LATEST_MS:
         raise CorruptDataError(f"has the deadline {event.recommendation.deadline_ms} ms, after the year 9999")
-    if _find_slate(arriving, arrived, key) is not None:
+    known = _find_slate(arriving, arrived, key)
+    if known is not None:
+        _put_slate(arriving, arrived, key, replace(known, logged=logged.position))
         return
     inactive = settings_of(arriving.arrival).requires_activation
     state = RecordState.INACTIVE if inactive else RecordState.PENDING
     opened = Recorded(fingerprint(event.request), event.request.context, event.recommendation, logged.at_ms, state)
-    _put_slate(arriving, arrived, key, opened)
+    _put_slate(arriving, arrived, key, replace(opened, logged=logged.position))
 
 
 def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> None:

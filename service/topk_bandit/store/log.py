@@ -232,13 +232,13 @@ class Expiry:
         How many deadlines were ended now.
     next_deadline_ms
         The earliest deadline that is still open, None without any.
-    forgotten
-        How many records were forgotten now that were closed long ago.
+    filed
+        How many that had arrived closed are kept from now on as others are that ended.
     """
 
     count: int
     next_deadline_ms: int | None
-    forgotten: int = 0
+    filed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +565,7 @@ class Store(Protocol):
 
         What was shown is kept until the recommendation ends: nobody else knows all that are open. A recommendation id
         that is recorded already is REPEATED when its request has the same context and candidates, whatever
-        `incarnation` and `items_position` say.
+        `incarnation` and `items_position` say. Of one that has ended what it was is in the log alone.
 
         Raises
         ------
@@ -573,6 +573,8 @@ class Store(Protocol):
             There is no such bandit.
         ConflictError
             REQUEST_ID_REUSED: the id is recorded with another context or other candidates.
+        NotReadyError
+            SLATE_GONE: it is recorded, has ended, and the log does not go back to it any more.
         """
         ...
 
@@ -724,9 +726,9 @@ class Store(Protocol):
         One that has rewards ends with `Rewarded`: what they come to by the aggregation at this moment. Others end with
         `Expired`, or with `Lapsed` if they were never activated.
 
-        The bandit's default reward at this moment goes into that event, and with one also what was shown. Up to `limit`
-        records that were closed longer ago than records are kept are forgotten on the way. A bandit that does not exist
-        has nothing due.
+        The bandit's default reward at this moment goes into that event, and with one also what was shown. What was
+        closed longer ago than it is kept is forgotten on the way: much at once, so that some is kept by a third of that
+        time longer, and from one call to the next. A bandit that does not exist has nothing due.
         """
         ...
 

@@ -89,6 +89,9 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "request_id_reused": lambda *_: ConflictError(
         "REQUEST_ID_REUSED", "the request id was used with another context, other features or other candidates"
     ),
+    "slate_gone": lambda _, key: NotReadyError(
+        "SLATE_GONE", f"recommendation {key} has ended, and its slate is not kept any more; ask with another request id"
+    ),
     "revision_changed": lambda name, _: ConflictError("REVISION_CHANGED", f"{name} was changed by somebody else"),
     "reward_count": lambda _, key: ExhaustedError(
         "REWARD_COUNT", f"recommendation {key} has {MOST_REWARDS} rewards", retry_after=None

@@ -160,6 +160,8 @@ class _Bandit:
             return None
         if recorded.fingerprint != fingerprint(request):
             raise refusal("request_id_reused", self.name)
+        if not recorded.is_open and recorded.logged < self.first_position:
+            raise refusal("slate_gone", self.name, recommendation_id)
         return recorded.recommendation
 
     def within_range(self, value: float) -> float:
@@ -232,13 +234,12 @@ class _Bandit:
         closed = (self.recorded[key].closed_ms for key in self.recorded if key not in self.deadlines)
         return any(one <= now_ms for one in self.deadlines.values()) or any(one < before_ms for one in closed)
 
-    def forget(self, *, before_ms: int, limit: int) -> int:
-        """Forget up to `limit` records that were closed before; return how many."""
-        closed = [(self.recorded[key].closed_ms, key) for key in self.recorded if key not in self.deadlines]
-        old = [key for closed_ms, key in sorted(closed)[:limit] if closed_ms < before_ms]
-        for key in old:
-            del self.recorded[key]
-        return len(old)
+    def forget(self, *, before_ms: int) -> None:
+        """Forget what was closed before."""
+        closed = [key for key in self.recorded if key not in self.deadlines]
+        for key in closed:
+            if self.recorded[key].closed_ms < before_ms:
+                del self.recorded[key]
 
     def with_items(self, upserted: Sequence[Item], retired: Sequence[str]) -> _ItemsAfter:
         """Return the items as they would be, and what differs."""
@@ -444,9 +445,10 @@ class MemoryStore(Store):
         now_ms = self._clock_ms()
         dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
         state = RecordState.INACTIVE if bandit.settings.requires_activation else RecordState.PENDING
-        bandit.recorded[dated.recommendation_id] = Recorded(fingerprint(request), request.context, dated, now_ms, state)
-        bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
+        recorded = Recorded(fingerprint(request), request.context, dated, now_ms, state, logged=position)
+        bandit.recorded[dated.recommendation_id] = recorded
+        bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         bandit.tell(told, after=position - 1)
         return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
 
@@ -676,8 +678,8 @@ class MemoryStore(Store):
         chosen = [key for _, _, key in sorted(due)[:limit]]
         for key in chosen:
             self._end(bandit, key, at_ms=now_ms)
-        forgotten = bandit.forget(before_ms=now_ms - self._record_retention_ms, limit=limit)
-        return Expiry(len(chosen), min(bandit.deadlines.values(), default=None), forgotten)
+        bandit.forget(before_ms=now_ms - self._record_retention_ms)
+        return Expiry(len(chosen), min(bandit.deadlines.values(), default=None))
 
     async def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:  # noqa: ARG002
         """See `Store.find_overdue`; nobody has to be left alone."""

@@ -110,11 +110,9 @@ def _slate_writes(key: str, recorded: Recorded | None, version: int) -> Iterator
         yield "ZREM", "deadlines", (key,)
         return
     yield "HSET", "recommendations", (key, _pack_record(recorded, version))
-    if recorded.is_open:
-        yield "ZADD", "deadlines", (recorded.recommendation.deadline_ms, key)
-    else:
-        yield "ZREM", "deadlines", (key,)
-        yield "ZADD", "closed", (recorded.closed_ms, key)
+    # A closed one is due at once, and is kept as others are from then on.
+    due_ms = recorded.recommendation.deadline_ms if recorded.is_open else recorded.closed_ms
+    yield "ZADD", "deadlines", (due_ms, key)
 
 
 def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -129,8 +127,8 @@ def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, by
 
 @verify_reading
 def read_record(key: str, packed: bytes) -> Recorded:
-    """Return a record as `lua/common.lua` packs it; one that is closed has no context."""
-    state, deadline_ms, fingerprint, position, rewards, at_ms, context, instead, given = packed.split(b" ", 8)
+    """Return a record as `lua/records.lua` packs it; one that arrived closed has no context."""
+    state, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, given = packed.split(b" ", 9)
     shown = _read_shown(key, context) if context != _NOTHING else ()
     return Recorded(
         fingerprint=fingerprint.decode(),
@@ -139,6 +137,7 @@ def read_record(key: str, packed: bytes) -> Recorded:
         at_ms=0 if at_ms == _NOTHING else int(at_ms),
         state=RecordState(state.decode()),
         rewards=[_read_reward(*one) for one in json.loads(rewards)],
+        logged=int(logged),
         position=int(position),
         instead=() if instead == _NOTHING else tuple(json.loads(instead)),
     )
@@ -167,6 +166,7 @@ def _pack_record(recorded: Recorded, version: int) -> bytes:
         recorded.state,
         given.deadline_ms,
         recorded.fingerprint,
+        recorded.logged,
         recorded.position,
         _pack_list(rewards),
         recorded.at_ms if is_open else "-",
@@ -178,6 +178,6 @@ def _pack_record(recorded: Recorded, version: int) -> bytes:
 
 
 def _pack_list(values: Sequence[object]) -> str:
-    """Return a list as `pack_list` of `lua/common.lua` does, with which scripts compare it."""
+    """Return a list as `pack_list` of `lua/records.lua` does, with which scripts compare it."""
     told = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     return told.replace("/", "\\/").replace(" ", "\\u0020").replace("\x7f", "\\u007f")

@@ -57,6 +57,7 @@ from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.arrivals import read_parts
 from topk_bandit.store.redis.bandit_arrivals import BanditArrivals, read_record
+from topk_bandit.store.redis.closed import NOTHING_CLOSED
 from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.keys import KeySpace
@@ -69,6 +70,7 @@ from topk_bandit.store.redis.replies import (
     read_bandit,
     read_holdings,
     read_items,
+    read_logged,
     read_recommendation,
     read_slice,
     read_texts,
@@ -342,15 +344,17 @@ class RedisStore(Store):
         told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
-        keys = self._keys.bandit(name)
         encoded = encode_recommended(Recommended(request=request, recommendation=recommendation), self.data_version)
         recorded = (recommendation.recommendation_id, fingerprint(request), *encoded, encode_context(request.context))
         status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines),
+            self._keys.bandit(name).of_slates,
             (*self._announcing_own(name), *recorded, incarnation, items_position),
         )
+        if status == b"logged":
+            repeated = read_logged(details[0], recommendation.recommendation_id)
+            return RecordOutcome(RecordStatus.REPEATED, recommendation=repeated)
         match RecordStatus(status.decode()):
             case RecordStatus.RECORDED:
                 deadline_ms, position, *appended = details
@@ -367,13 +371,11 @@ class RedisStore(Store):
         self, name: BanditName, request: RecommendationRequest, recommendation_id: str
     ) -> Recommendation | None:
         """See `Store.find_recommendation`."""
-        keys = self._keys.bandit(name)
-        status, *details = await self._bandits.ask(
-            scripts.FIND_RECOMMENDATION,
-            name,
-            (keys.meta, keys.recommendations),
-            (recommendation_id, fingerprint(request)),
-        )
+        sought = (recommendation_id, fingerprint(request))
+        keys = self._keys.bandit(name).of_slates
+        status, *details = await self._bandits.ask(scripts.FIND_RECOMMENDATION, name, keys, sought)
+        if status == b"logged":
+            return read_logged(details[0], recommendation_id)
         return None if status == b"none" else read_recommendation(*details)
 
     async def activate(
@@ -389,7 +391,7 @@ class RedisStore(Store):
         (status, position, *appended), _ = await self._bandits.tell(
             scripts.ACTIVATE,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed, keys.items),
+            (*keys.of_slates, keys.items),
             (*self._announcing_own(name), recommendation_id, *shown_slate),
         )
         if told is not None:
@@ -427,11 +429,10 @@ class RedisStore(Store):
         """See `Store.correct_reward`."""
         text = "-" if value is None else finite_text("value", value)
         looked_at = (known.incarnation, known.revision, known.version, known.last_position)
-        keys = self._keys.bandit(name)
         (status, position), durability = await self._bandits.tell(
             scripts.CORRECT_REWARD,
             name,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
+            self._keys.bandit(name).of_slates,
             (*self._announcing(name), recommendation_id, reward_id, text, *looked_at),
         )
         return None if status == b"stale" else RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
@@ -471,13 +472,12 @@ class RedisStore(Store):
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
-        keys = self._keys.bandit(name)
-        count, forgotten, *next_deadlines_ms = await self._link.run(
+        count, arrived, *next_deadlines_ms = await self._link.run(
             scripts.EXPIRE_DUE,
-            (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed),
+            self._keys.bandit(name).of_slates,
             (*self._announcing(name), limit, self._record_retention_ms),
         )
-        return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None, int(forgotten))
+        return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None, int(arrived))
 
     def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
         """See `Store.find_overdue` and `topk_bandit.store.redis.overdue`."""
@@ -751,6 +751,7 @@ def _meta_of(arrival: Arrival) -> tuple[str | int, ...]:
     same += ("late_rewards", "clamped_rewards", "lost_events", "lost_rewards", "imported_position", "import_parts")
     told: dict[str, str | int] = {name: getattr(arrival, name) for name in same}
     told |= {"log_position": arrival.position, "snapshot_position": arrival.first_position - 1}
+    told["closed"] = NOTHING_CLOSED
     return (*(part for pair in told.items() for part in pair), *_settings_for_scripts(settings_of(arrival)))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.redis import scripts
-from topk_bandit.store.redis.keys import BanditKeys
+from topk_bandit.store.redis.keys import SLICES, BanditKeys
 from topk_bandit.store.redis.replies import read_holdings
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ _KINDS = BanditKeys(
     retired="hash",
     recommendations="hash",
     deadlines="zset",
-    closed="zset",
     imports="hash",
     followers="hash",
+    closed=("hash",) * SLICES,
     snapshots=("string", "string"),
 )
 

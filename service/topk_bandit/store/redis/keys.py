@@ -2,13 +2,13 @@
 
 ::
 
-    {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts, only_follower
+    {prefix}:{t/b}:meta              hash     incarnation, settings, revision, positions, counts, closed, only_follower
     {prefix}:{t/b}:log               stream   <position>-0 -> at_ms, event, checksum, deadline_ms of Recommended
     {prefix}:{t/b}:items             hash     item id -> "available" or "unavailable"
     {prefix}:{t/b}:retired           hash     bucket -> digests of 8 bytes each of the ids of retired items, joined
-    {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint rewards ..."
+    {prefix}:{t/b}:recommendations   hash     recommendation id -> "state deadline_ms fingerprint ...", while open
     {prefix}:{t/b}:deadlines_ms      zset     recommendation id by deadline, while pending
-    {prefix}:{t/b}:closed_ms         zset     recommendation id by when it was closed, while remembered
+    {prefix}:{t/b}:closed0 to 3      hash     bucket -> what is left of closed recommendations, as lua/closed.lua has it
     {prefix}:{t/b}:imports           hash     import id -> "next_row accepted"; with a newline and the first row of a
                                               part: "fingerprint next_row accepted position"
     {prefix}:{t/b}:followers         hash     follower -> "items_position at_ms"
@@ -50,7 +50,10 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.studies import StudyName
 
-__all__ = ["ArrivalKeys", "BanditKeys", "IndexKeys", "KeySpace", "StudyArrivalKeys", "StudyKeys"]
+__all__ = ["SLICES", "ArrivalKeys", "BanditKeys", "IndexKeys", "KeySpace", "StudyArrivalKeys", "StudyKeys"]
+
+SLICES = 4
+"""In so many slices, by time, closed recommendations are kept; each is forgotten as a whole."""
 
 
 class BanditKeys(NamedTuple):
@@ -62,15 +65,20 @@ class BanditKeys(NamedTuple):
     retired: str
     recommendations: str
     deadlines: str
-    closed: str
     imports: str
     followers: str
+    closed: tuple[str, ...]
     snapshots: tuple[str, str]
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every key of the bandit, `meta` first."""
-        return (*self[:-1], *self.snapshots)
+        return (*self[:-2], *self.closed, *self.snapshots)
+
+    @property
+    def of_slates(self) -> tuple[str, ...]:
+        """The keys that each script about slates has, in its order."""
+        return (self.meta, self.log, self.recommendations, self.deadlines, *self.closed)
 
     @property
     def snapshot(self) -> str:
@@ -87,7 +95,6 @@ class ArrivalKeys(NamedTuple):
     retired: str
     recommendations: str
     deadlines: str
-    closed: str
     imports: str
     snapshot: str
 
@@ -251,9 +258,9 @@ def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
         retired=f"{stem}:retired",
         recommendations=f"{stem}:recommendations",
         deadlines=f"{stem}:deadlines_ms",
-        closed=f"{stem}:closed_ms",
         imports=f"{stem}:imports",
         followers=f"{stem}:followers",
+        closed=tuple(f"{stem}:closed{number}" for number in range(SLICES)),
         snapshots=(f"{stem}:snapshot0", f"{stem}:snapshot1"),
     )
 

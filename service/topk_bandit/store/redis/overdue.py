@@ -1,6 +1,6 @@
 """Looks for bandits that have slates to close, or closed ones to forget, through a whole store.
 
-Of each bandit two counts are asked for, of many at once: most bandits that rest have nothing to do.
+Of each bandit two things are asked for, of many at once: most bandits that rest have nothing to do.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.redis.closed import must_turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -69,7 +70,11 @@ async def _overdue(link: Link, keys: KeySpace, names: Sequence[BanditName], *, r
     now_ms = await link.clock_ms()
     owned = [keys.bandit(name) for name in names]
     due = [("ZCOUNT", one.deadlines, "-inf", now_ms) for one in owned]
-    old = [("ZCOUNT", one.closed, "-inf", f"({now_ms - retention_ms}") for one in owned]
-    counts = await link.call_many([*due, *old])
-    pairs = zip(counts[: len(names)], counts[len(names) :], strict=True)
-    return [name for name, pair in zip(names, pairs, strict=True) if any(isinstance(n, int) and n for n in pair)]
+    closed = [("HGET", one.meta, "closed") for one in owned]
+    told = await link.call_many([*due, *closed])
+    pairs = zip(names, told[: len(names)], told[len(names) :], strict=True)
+    return [
+        name
+        for name, count, slices in pairs
+        if (isinstance(count, int) and count) or must_turn(slices, now_ms=now_ms, retention_ms=retention_ms)
+    ]

@@ -34,6 +34,7 @@ __all__ = [
     "read_entries",
     "read_holdings",
     "read_items",
+    "read_logged",
     "read_recommendation",
     "read_slice",
     "read_texts",
@@ -110,6 +111,14 @@ def read_items(items: Hash) -> tuple[Item, ...]:
 def read_recommendation(deadline_ms: bytes, recommendation: bytes) -> Recommendation:
     """Return a recommendation with the deadline that the store gave it."""
     return replace(decode_recommendation(recommendation), deadline_ms=int(deadline_ms))
+
+
+def read_logged(entry: bytes, recommendation_id: str) -> Recommendation:
+    """Return what a recommendation was when it was logged."""
+    event = _read_event(entry).event
+    if not isinstance(event, Recommended) or event.recommendation.recommendation_id != recommendation_id:
+        raise CorruptDataError(f"the log does not tell recommendation {recommendation_id!r} where it was logged")
+    return event.recommendation
 
 
 @verify_reading

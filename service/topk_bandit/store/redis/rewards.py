@@ -96,8 +96,7 @@ class RewardWriter:
         return [_outcome(reply, unconfirmed) for reply in replies]
 
     def _list_keys(self, name: BanditName) -> Sequence[str]:
-        keys = self._keys.bandit(name)
-        return (keys.meta, keys.log, keys.recommendations, keys.deadlines, keys.closed)
+        return self._keys.bandit(name).of_slates
 
     def _list_arguments(self, name: BanditName, reward: Reward) -> Sequence[str | int]:
         value = finite_text("value", reward.value)

@@ -1,4 +1,4 @@
-"""The Lua scripts, each with `lua/common.lua` in front.
+"""The Lua scripts, each with `lua/common.lua` in front; behind that, those about slates have more to share.
 
 Those of `lua/index` and `lua/aggregate` serve bandits and studies alike. Behind a script's first line stands the data
 version that it is to write. The first line declares to the server what it does: ``no-writes`` for one that reads,
@@ -42,12 +42,15 @@ def _assemble_script(script: Script, version: int) -> SentScript:
     return SentScript(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-def _load(name: str) -> Script:
-    """Return the script in `lua/`, behind the functions that all share."""
+def _load(name: str, *shared: str) -> Script:
+    """Return the script in `lua/`, behind the functions that all share, and those that some do."""
     folder = files("topk_bandit.store.redis").joinpath("lua")
-    common = folder.joinpath("common.lua").read_text(encoding="utf-8")
-    declaration, _, body = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8").partition("\n")
-    return Script(declaration, f"{common}\n{body}")
+    texts = [folder.joinpath(f"{one}.lua").read_text(encoding="utf-8") for one in ("common", *shared, name)]
+    declaration, _, body = texts[-1].partition("\n")
+    return Script(declaration, "\n".join([*texts[:-1], body]))
+
+
+_ABOUT_SLATES = ("records", "closed", "ends")
 
 
 ENTER_AGAIN = _load("index/enter_again")
@@ -60,14 +63,14 @@ FINISH_ARRIVAL = _load("aggregate/finish_arrival")
 READ_ARRIVED = _load("aggregate/read_arrived")
 RECORD_ARRIVAL = _load("aggregate/record_arrival")
 
-ACTIVATE = _load("bandit/activate")
+ACTIVATE = _load("bandit/activate", *_ABOUT_SLATES)
 CHANGE_ITEMS = _load("bandit/change_items")
-CORRECT_REWARD = _load("bandit/correct_reward")
+CORRECT_REWARD = _load("bandit/correct_reward", *_ABOUT_SLATES)
 CREATE_BANDIT = _load("bandit/create_bandit")
 EXAMINE = _load("bandit/examine")
-EXPIRE_DUE = _load("bandit/expire_due")
+EXPIRE_DUE = _load("bandit/expire_due", *_ABOUT_SLATES)
 FIND_IMPORT = _load("bandit/find_import")
-FIND_RECOMMENDATION = _load("bandit/find_recommendation")
+FIND_RECOMMENDATION = _load("bandit/find_recommendation", "records", "closed")
 LIST_ITEMS = _load("bandit/list_items")
 LOAD_SNAPSHOTS = _load("bandit/load_snapshots")
 MEASURE = _load("bandit/measure")
@@ -76,8 +79,8 @@ NOTE_LOSS = _load("bandit/note_loss")
 READ_HOLDINGS = _load("bandit/read_holdings")
 READ_LOG = _load("bandit/read_log")
 RECORD_IMPORT = _load("bandit/record_import")
-RECORD_RECOMMENDATION = _load("bandit/record_recommendation")
-RECORD_REWARD = _load("bandit/record_reward")
+RECORD_RECOMMENDATION = _load("bandit/record_recommendation", "records", "closed")
+RECORD_REWARD = _load("bandit/record_reward", *_ABOUT_SLATES)
 RESET_BANDIT = _load("bandit/reset_bandit")
 SAVE_SNAPSHOT = _load("bandit/save_snapshot")
 SCAN_IMPORTS = _load("bandit/scan_imports")

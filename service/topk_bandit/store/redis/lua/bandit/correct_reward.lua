@@ -1,10 +1,10 @@
 #!lua
 -- Replace a reward that was accepted, or take it back.
--- KEYS[1] meta              read: incarnation, revision, reward range, aggregation, positions; written: pending
+-- KEYS[1] meta              read: incarnation, revision, reward range, aggregation, positions; written: pending, closed
 -- KEYS[2] log               written: RewardCollected, RewardAmended, or the end of what is taken back before it ended
--- KEYS[3] recommendations   written: the record
+-- KEYS[3] recommendations   written: the record; it goes when it is closed
 -- KEYS[4] deadlines         written: the deadline of what is ended goes
--- KEYS[5] closed            written: when it was closed
+-- KEYS[5..8] closed         read: is it closed; written: what is kept of it
 -- ARGV[3] recommendation id
 -- ARGV[4] reward id
 -- ARGV[5] value, as the one text of its number, or "-" to take the reward back
@@ -22,11 +22,10 @@ if not bandit[1] then
 end
 local id, kind, value = ARGV[3], bandit[5], ARGV[5]
 local reward_id, takes_back = kind == 'first' and '' or ARGV[4], ARGV[5] == '-'
-local packed = redis.call('HGET', KEYS[3], id)
-if not packed then
+local record, at_ms = find_record(id), now_ms()
+if not record then
   return {'no_recommendation', id}
 end
-local record, at_ms = unpack_record(packed), now_ms()
 if record.state == 'expired' or record.state == 'lapsed' then
   return {'no_reward', id}
 end
@@ -38,9 +37,9 @@ if record.state == 'void' then
 end
 
 -- The rewards that it is about: late ones, which have no position, were never accepted.
-local chosen = {}
+local chosen, sought = {}, reward_key(record, reward_id)
 for _, reward in ipairs(record.rewards) do
-  if reward[4] ~= '0' and (reward_id == '' or reward[1] == reward_id) then
+  if reward[4] ~= '0' and (sought == '' or reward[1] == sought) then
     chosen[#chosen + 1] = reward
   end
 end
@@ -60,7 +59,7 @@ if not value then
 end
 local differs = ends
 for _, reward in ipairs(chosen) do
-  differs = differs or reward[3] ~= value
+  differs = differs or not is_same(reward[3], value)
 end
 if not differs then
   return confirm(KEYS[1], {'duplicate', '0'})
@@ -84,23 +83,22 @@ for _, reward in ipairs(chosen) do
 end
 local position
 if ends then
-  local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
   if record.state == 'inactive' then
-    position = append_lapsed(KEYS[1], KEYS[2], id, at_ms)
+    position = append_lapsed(id, at_ms)
   else
-    position = append_end(KEYS[1], KEYS[2], at_ms, id, 'expired', 'default_reward', 'null', 'null')
+    position = append_end(at_ms, id, 'expired', 'default_reward', 'null', 'null')
   end
-  close_record(keys, id, record, 'void', at_ms)
+  close_record(id, record, 'void')
 elseif is_open(record) then
-  position = append_collected(KEYS[1], KEYS[2], id, chosen[1][1], takes_back and 'null' or value, at_ms)
+  position = append_collected(id, chosen[1][1], takes_back and 'null' or value, at_ms)
   write('HSET', KEYS[3], id, pack_record(record))
 else
   local left = aggregate(kind, record.rewards)
   position = append(KEYS[1], KEYS[2], at_ms, head('reward_amended') .. '"recommendation_id":' .. cjson.encode(id)
     .. ',"value":' .. (left or 'null') .. '}')
   record.position = position
-  record.state = left and 'rewarded' or 'void'
-  write('HSET', KEYS[3], id, pack_record(record))
+  close_record(id, record, left and 'rewarded' or 'void')
 end
+file_closed(at_ms)
 announce()
 return commit({'accepted', position})

@@ -1,16 +1,20 @@
 #!lua flags=no-writes
 -- Look up what a request was answered with.
 -- KEYS[1] meta              read: is there such a bandit
--- KEYS[2] recommendations   read: the record
+-- KEYS[2] log               read: Recommended of one that is closed
+-- KEYS[3] recommendations   read: the record
+-- KEYS[4] deadlines
+-- KEYS[5..8] closed         read: what is kept of one that is closed
 -- ARGV[1] recommendation id
 -- ARGV[2] fingerprint of the request
--- Returns {'repeated', deadline_ms, recommendation}, {'none'}, {'no_bandit'} or {'request_id_reused'}.
+-- Returns {'repeated', deadline_ms, recommendation}, {'logged', Recommended}, {'slate_gone', id}, {'none'}, {'no_bandit'} or
+-- {'request_id_reused'}.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return {'no_bandit'}
 end
-local known = redis.call('HGET', KEYS[2], ARGV[1])
+local known = find_record(ARGV[1])
 if not known then
   return {'none'}
 end
-return recall(known, ARGV[2])
+return recall(ARGV[1], known, ARGV[2])

@@ -1,10 +1,10 @@
 #!lua
 -- Decide a recommendation's reward, or take in one of several.
--- KEYS[1] meta              read: reward range and aggregation, only_follower; written: pending, late_rewards, clamped_rewards
+-- KEYS[1] meta              read: reward range and aggregation, only_follower; written: pending, late_rewards, clamped_rewards, closed
 -- KEYS[2] log               written: Rewarded or RewardCollected, Activated before that if there is none; or the end when the deadline passed unnoticed
--- KEYS[3] recommendations   written: the record
+-- KEYS[3] recommendations   written: the record; it goes when it is closed
 -- KEYS[4] deadlines         written: the deadline goes
--- KEYS[5] closed            written: when the record was closed
+-- KEYS[5..8] closed         read: is it closed; written: what is kept of it
 -- ARGV[3] recommendation id
 -- ARGV[4] value, as the one text of its number
 -- ARGV[5] reward id
@@ -24,15 +24,14 @@ local ends = kind == 'first' or ARGV[6] == '1'
 if kind ~= 'first' and reward_id == '' then
   return {'no_reward_id'}
 end
-local packed = redis.call('HGET', KEYS[3], id)
-if not packed then
+local record, at_ms = find_record(id), now_ms()
+if not record then
   return {'no_recommendation', id}
 end
 
-local record, at_ms = unpack_record(packed), now_ms()
 local in_time = at_ms < tonumber(record.deadline_ms)
 local known = find_reward(record, reward_id)
-if known and known[2] ~= posted then
+if known and not is_same(known[2], posted) then
   return {'reward_exists', id}
 end
 if known and not (ends and in_time and is_open(record) and known[3] ~= '-') then
@@ -49,20 +48,20 @@ if not learned and not known then
   return {'out_of_range', bandit[1]}
 end
 
-local keys = {meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = KEYS[5]}
 if not in_time then
-  table.insert(record.rewards, {reward_id, posted, '-', '0'})
+  table.insert(record.rewards, {reward_key(record, reward_id), posted, '-', '0'})
   if is_open(record) then
-    settle(keys, id, record, at_ms)
+    settle(id, record, at_ms)
     announce(KEYS[1])
   else
-    close_record(keys, id, record, record.state, at_ms)
+    close_record(id, record, record.state)
   end
+  file_closed(at_ms)
   write('HINCRBY', KEYS[1], 'late_rewards', 1)
   return commit_and_tell(KEYS[1], {'late', '0'})
 end
 if record.state == 'inactive' then
-  append_activated(KEYS[1], KEYS[2], id, record, at_ms)
+  append_activated(id, record, at_ms)
 end
 if not known then
   known = {reward_id, posted, learned, '0'}
@@ -72,10 +71,11 @@ if not known then
   end
 end
 if ends then
-  known[4] = append_rewarded(KEYS[1], KEYS[2], id, record, aggregate(kind, record.rewards), at_ms)
-  close_record(keys, id, record, 'rewarded', at_ms)
+  known[4] = append_rewarded(id, record, aggregate(kind, record.rewards), at_ms)
+  close_record(id, record, 'rewarded')
+  file_closed(at_ms)
 else
-  known[4] = append_collected(KEYS[1], KEYS[2], id, reward_id, learned, at_ms)
+  known[4] = append_collected(id, reward_id, learned, at_ms)
   write('HSET', KEYS[3], id, pack_record(record))
 end
 announce(KEYS[1])

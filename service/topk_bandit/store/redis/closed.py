@@ -1,0 +1,32 @@
+"""When slices of closed recommendations are to be turned, which `lua/bandit/expire_due.lua` does."""
+
+from __future__ import annotations
+
+import re
+
+from topk_bandit.store.redis.keys import SLICES
+
+__all__ = ["NOTHING_CLOSED", "must_turn"]
+
+NOTHING_CLOSED = " ".join(["1", *["0"] * SLICES])
+"""What `meta` has in `closed` before anything is; `lua/closed.lua` tells what it says."""
+
+_TOLD = re.compile(rb"([1-9]\d*)((?: \d+){%d})" % SLICES)
+
+
+def must_turn(told: object, *, now_ms: int, retention_ms: int) -> bool:
+    """Tell whether a slice is to be forgotten, or another one begun, by the `closed` of a bandit's `meta`.
+
+    Of what is no such text nothing is known, and somebody else tells of damage.
+    """
+    read = _TOLD.fullmatch(told) if isinstance(told, bytes) else None
+    if read is None:
+        return False
+    newest, times_ms = int(read[1]) - 1, [int(at_ms) for at_ms in read[2].split()]
+    if newest >= SLICES:
+        return False
+    began_ms, following = times_ms[newest], times_ms[(newest + 1) % SLICES]
+    ended_ms = [at_ms for place, at_ms in enumerate(times_ms) if place != newest and at_ms]
+    if any(at_ms < now_ms - retention_ms for at_ms in ended_ms):
+        return True
+    return bool(began_ms) and following == 0 and now_ms - began_ms >= retention_ms / (SLICES - 1)
