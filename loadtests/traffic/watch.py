@@ -99,8 +99,8 @@ class Watch:
         worker = Path(f"/proc/{self._service.worker_pid}")
         remembered = overdue = 0
         for meta in store.scan_iter("*:meta"):
-            newest, *times_ms = map(int, (store.hget(meta, "closed") or b"1").split())
-            for place, at_ms in enumerate(times_ms, 1):
+            newest, *told = map(int, (store.hget(meta, "closed") or b"1").split())
+            for place, at_ms in enumerate(told[::2], 1):
                 held = int(str(store.eval(_COUNT, 1, meta.removesuffix(b"meta") + b"closed%d" % (place - 1))))
                 remembered += held
                 overdue += held * (place != newest and at_ms < (time.time() - self._retention) * 1e3)

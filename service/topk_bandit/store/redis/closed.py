@@ -8,10 +8,10 @@ from topk_bandit.store.redis.keys import SLICES
 
 __all__ = ["NOTHING_CLOSED", "must_turn"]
 
-NOTHING_CLOSED = " ".join(["1", *["0"] * SLICES])
+NOTHING_CLOSED = " ".join(["1", *["0 1"] * SLICES])
 """What `meta` has in `closed` before anything is; `lua/closed.lua` tells what it says."""
 
-_TOLD = re.compile(rb"([1-9]\d*)((?: \d+){%d})" % SLICES)
+_TOLD = re.compile(rb"([1-9]\d*)((?: \d+ \d+){%d})" % SLICES)
 
 
 def must_turn(told: object, *, now_ms: int, retention_ms: int) -> bool:
@@ -22,7 +22,7 @@ def must_turn(told: object, *, now_ms: int, retention_ms: int) -> bool:
     read = _TOLD.fullmatch(told) if isinstance(told, bytes) else None
     if read is None:
         return False
-    newest, times_ms = int(read[1]) - 1, [int(at_ms) for at_ms in read[2].split()]
+    newest, times_ms = int(read[1]) - 1, [int(at_ms) for at_ms in read[2].split()[::2]]
     if newest >= SLICES:
         return False
     began_ms, following = times_ms[newest], times_ms[(newest + 1) % SLICES]

@@ -50,7 +50,7 @@ def _load(name: str, *shared: str) -> Script:
     return Script(declaration, "\n".join([*texts[:-1], body]))
 
 
-_ABOUT_SLATES = ("records", "closed", "ends")
+_ABOUT_SLATES = ("records", "closed", "filing", "ends")
 
 
 ENTER_AGAIN = _load("index/enter_again")

@@ -1,5 +1,49 @@
 -- How recommendations end: the events that say so.
 
+-- Tell whether two values are of equal numbers, or both "-".
+local function is_same(value, other)
+  return value == other or tonumber(value) and tonumber(value) == tonumber(other)
+end
+
+-- Return what the rewards that count come to, nil without any.
+local function aggregate(kind, rewards)
+  local values, total, largest = {}, 0, nil
+  for _, reward in ipairs(rewards) do
+    if reward[3] ~= '-' then
+      values[#values + 1] = reward[3]
+      total = total + reward[3]
+      if not largest or tonumber(reward[3]) > tonumber(largest) then
+        largest = reward[3]
+      end
+    end
+  end
+  if kind == 'first' or #values == 0 then
+    return values[1]
+  elseif kind == 'last' then
+    return values[#values]
+  elseif kind == 'max' then
+    return largest
+  end
+  return number_text(kind == 'sum' and total or total / #values)
+end
+
+-- What an open recommendation showed, as events have it.
+local function shown(record)
+  return '{"context":' .. record.context .. ',"slate":' .. slate_of(record) .. ',"at_ms":' .. record.at_ms .. '}'
+end
+
+-- Return a reward as it is to be learned, nil for one that is refused; `range` is its two ends, or "-".
+local function within_range(value, range, clamps)
+  local low, high = string.match(range, '^(%S+) (%S+)$')
+  if low and tonumber(value) < tonumber(low) then
+    return clamps == '1' and low or nil
+  end
+  if high and tonumber(value) > tonumber(high) then
+    return clamps == '1' and high or nil
+  end
+  return value
+end
+
 -- Append how a pending recommendation ended, and return the position. The codec reads what is put together here and below.
 local function append_end(at_ms, id, kind, field, value, shown_then)
   return append(keys.meta, keys.log, at_ms, head(kind) .. '"recommendation_id":' .. cjson.encode(id)

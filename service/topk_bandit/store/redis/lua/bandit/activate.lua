@@ -1,6 +1,6 @@
 #!lua
 -- Note that a recommendation was shown, or another slate instead of it.
--- KEYS[1] meta              read: only_follower; written: pending, and closed when one that lapsed is the first of a slice
+-- KEYS[1] meta              read: incarnation, only_follower, closed; written: pending, closed
 -- KEYS[2] log               written: Activated, or Lapsed when the deadline passed unnoticed
 -- KEYS[3] recommendations   written: the record; it goes when it lapsed
 -- KEYS[4] deadlines         written: the deadline of one that lapsed goes
@@ -11,9 +11,11 @@
 -- Returns {'activated', position}, {'duplicate', 0}, {'late', 0}, {'no_bandit'}, {'no_recommendation', id}, {'no_item', id},
 -- {'wrong_slate', its size} or {'activation_exists', id}. Where an event was appended, it comes last.
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
+local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'closed')
+if not bandit[1] then
   return {'no_bandit'}
 end
+read_slices(bandit[2])
 local id = ARGV[3]
 local record, at_ms = find_record(id), now_ms()
 if not record then

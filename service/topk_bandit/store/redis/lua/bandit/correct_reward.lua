@@ -1,6 +1,6 @@
 #!lua
 -- Replace a reward that was accepted, or take it back.
--- KEYS[1] meta              read: incarnation, revision, reward range, aggregation, positions; written: pending, closed
+-- KEYS[1] meta              read: incarnation, revision, reward range, aggregation, positions, closed; written: pending, closed
 -- KEYS[2] log               written: RewardCollected, RewardAmended, or the end of what is taken back before it ended
 -- KEYS[3] recommendations   written: the record; it goes when it is closed
 -- KEYS[4] deadlines         written: the deadline of what is ended goes
@@ -16,10 +16,11 @@
 
 local bandit = redis.call('HMGET', KEYS[1],
   'incarnation', 'revision', 'reward_range', 'clamps', 'reward_aggregation', 'log_position', 'items_position',
-  'imported_position')
+  'imported_position', 'closed')
 if not bandit[1] then
   return {'no_bandit'}
 end
+read_slices(bandit[9])
 local id, kind, value = ARGV[3], bandit[5], ARGV[5]
 local reward_id, takes_back = kind == 'first' and '' or ARGV[4], ARGV[5] == '-'
 local record, at_ms = find_record(id), now_ms()

@@ -24,7 +24,7 @@ end
 write('HSET', KEYS[1],
   'incarnation', ARGV[3], 'settings', ARGV[4], 'revision', 1, 'created_ms', text(at_ms), 'items_position', 0,
   'log_position', 0, 'first_position', 1, 'snapshot_position', 0, 'pending', 0, 'late_rewards', 0,
-  'clamped_rewards', 0, 'lost_events', 0, 'lost_rewards', 0, 'imported_position', 0, 'import_parts', 0, 'closed', '1 0 0 0 0',
+  'clamped_rewards', 0, 'lost_events', 0, 'lost_rewards', 0, 'imported_position', 0, 'import_parts', 0, 'closed', '1 0 1 0 1 0 1 0 1',
   unpack(ARGV, 8))
 newest = '0'
 append(KEYS[1], KEYS[2], at_ms, ARGV[5])

@@ -1,6 +1,6 @@
 #!lua
 -- Close recommendations whose deadline has passed, and forget those closed long ago.
--- KEYS[1] meta              read: default reward and aggregation; written: pending, closed
+-- KEYS[1] meta              read: default reward and aggregation, closed; written: pending, closed
 -- KEYS[2] log               written: Expired for each, Rewarded for one that has rewards, Lapsed for an inactive one
 -- KEYS[3] recommendations   written: records of what is due go
 -- KEYS[4] deadlines         read: what is due, and what is next; written: what is due goes
@@ -17,10 +17,11 @@ local at_ms = now_ms()
 local due = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', text(at_ms), 'LIMIT', 0, ARGV[3])
 local count, arrived = 0, 0
 -- What all of them need: without it none is taken for one that can't be ended.
-local bandit = redis.call('HMGET', KEYS[1], 'default_reward', 'reward_aggregation')
+local bandit = redis.call('HMGET', KEYS[1], 'default_reward', 'reward_aggregation', 'closed')
 if not bandit[2] or not bandit[1] or (bandit[1] ~= 'null' and not tonumber(bandit[1])) then
   refuse(KEYS[1])
 end
+read_slices(bandit[3])
 if #due > 0 then
   newest = end_of(KEYS[1], KEYS[2])
 end
@@ -38,11 +39,10 @@ end
 -- Forget the slices that ended long ago, and begin a new one if the newest has had its time: records are kept for as long as
 -- they have to be, and a third of that longer at most.
 local function turn(kept_ms)
-  local last, before = read_slices().newest, table.concat(slices.at_ms, ' ')
+  local last, before = slices.newest, table.concat(slices.at_ms, ' ')
   for i = 1, SLICES do
     if i ~= last and slices.at_ms[i] > 0 and slices.at_ms[i] < at_ms - kept_ms then
-      write_empty(keys.closed[i])
-      slices.at_ms[i] = 0
+      write_empty(i)
     end
   end
   local next = last % SLICES + 1

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Look up what a request was answered with.
--- KEYS[1] meta              read: is there such a bandit
+-- KEYS[1] meta              read: is there such a bandit, closed
 -- KEYS[2] log               read: Recommended of one that is closed
 -- KEYS[3] recommendations   read: the record
 -- KEYS[4] deadlines
@@ -10,9 +10,11 @@
 -- Returns {'repeated', deadline_ms, recommendation}, {'logged', Recommended}, {'slate_gone', id}, {'none'}, {'no_bandit'} or
 -- {'request_id_reused'}.
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
+local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'closed')
+if not bandit[1] then
   return {'no_bandit'}
 end
+read_slices(bandit[2])
 local known = find_record(ARGV[1])
 if not known then
   return {'none'}

@@ -1,6 +1,6 @@
 #!lua
 -- Record a recommendation and open its deadline.
--- KEYS[1] meta              read: incarnation, items_position, reward wait, activation, only_follower; written: pending
+-- KEYS[1] meta              read: incarnation, items_position, reward wait, activation, only_follower, closed; written: pending
 -- KEYS[2] log               written: Recommended
 -- KEYS[3] recommendations   written: the record
 -- KEYS[4] deadlines         written: the deadline
@@ -15,10 +15,12 @@
 -- Returns {'recorded', deadline_ms, position, what was appended}, {'repeated', deadline_ms, recommendation},
 -- {'logged', Recommended}, {'slate_gone', id}, {'stale'}, {'no_bandit'} or {'request_id_reused'}.
 
-local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'items_position', 'reward_wait_ms', 'requires_activation')
+local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'items_position', 'reward_wait_ms', 'requires_activation',
+  'closed')
 if not bandit[1] then
   return {'no_bandit'}
 end
+read_slices(bandit[5])
 local known = find_record(ARGV[3])
 if known then
   return recall(ARGV[3], known, ARGV[4])

@@ -1,6 +1,6 @@
 #!lua
 -- Decide a recommendation's reward, or take in one of several.
--- KEYS[1] meta              read: reward range and aggregation, only_follower; written: pending, late_rewards, clamped_rewards, closed
+-- KEYS[1] meta              read: reward range and aggregation, only_follower, closed; written: pending, late_rewards, clamped_rewards, closed
 -- KEYS[2] log               written: Rewarded or RewardCollected, Activated before that if there is none; or the end when the deadline passed unnoticed
 -- KEYS[3] recommendations   written: the record; it goes when it is closed
 -- KEYS[4] deadlines         written: the deadline goes
@@ -14,10 +14,11 @@
 -- {'no_recommendation', id}, {'reward_exists', id}, {'reward_final', id}, {'reward_count', id} or {'out_of_range', ends}.
 -- The position is that of the event with the reward, 0 if there is none. Where events were appended, they come last.
 
-local bandit = redis.call('HMGET', KEYS[1], 'reward_range', 'clamps', 'reward_aggregation')
+local bandit = redis.call('HMGET', KEYS[1], 'reward_range', 'clamps', 'reward_aggregation', 'closed')
 if not bandit[1] then
   return {'no_bandit'}
 end
+read_slices(bandit[4])
 local id, posted, kind = ARGV[3], ARGV[4], bandit[3]
 local reward_id = kind == 'first' and '' or ARGV[5]
 local ends = kind == 'first' or ARGV[6] == '1'
