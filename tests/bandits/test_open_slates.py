@@ -169,6 +169,7 @@ def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -
             assert (after.open_slates, after.state.observations) == (count - 1, 2)
             stats = await worker.bandits.stats(NAME)
             assert (stats.pending, stats.observations) == (count - 1, 2)
+            assert stats.store_bytes > 0.8 * MOST_BYTES * count
             await assert_another_worker_agrees(store, after)
             keys = KeySpace(stores.prefix).bandit(NAME)
             used = [

@@ -434,7 +434,12 @@ class StoreContract:
             assert (after.items, after.open_slates) == (use.items - 1, 3)
             for number in range(3, 200):
                 await record(store, f"rec-{number}")
-            assert (await store.measure("shop")).log_bytes > use.log_bytes + 197 * 50
+            all_of_them = await store.measure("shop")
+            assert all_of_them.log_bytes > use.log_bytes + 197 * 50
+            each = [await store.measure_bandit(name) for name in (NAME, BanditName("shop", "other"), ABSENT)]
+            assert tuple(map(sum, zip(*each, strict=True))) == all_of_them
+            assert each[0].log_bytes > each[1].log_bytes > 0
+            assert each[2] == TenantUse()
             await store.delete_bandit(NAME)
             await store.delete_bandit(BanditName("shop", "other"))
             assert await store.measure("shop") == TenantUse()

@@ -414,6 +414,7 @@ class Shop:
             snapshot_position=9,
             memory_bytes=10,
             memory_limit_bytes=11,
+            store_bytes=48,
             log_digest="12",
             posterior_digest="13",
             arithmetic="paper and pencil",

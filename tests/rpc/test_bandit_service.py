@@ -510,6 +510,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         snapshot_position=9,
         memory_bytes=10,
         memory_limit_bytes=11,
+        store_bytes=48,
         log_digest="12",
         posterior_digest="13",
         arithmetic="paper and pencil",

@@ -22,6 +22,7 @@ from topk_bandit.domain.errors import (
     ConflictError,
     ExhaustedError,
     InvalidArgumentError,
+    NotPermittedError,
     NotReadyError,
     UnavailableError,
 )
@@ -204,7 +205,16 @@ class Bandits:
         record = await self._store.get_bandit(name)
         model = await self._residents.follow(name)
         digests, shares = await asyncio.to_thread(lambda: (digests_of(model), _find_shares(model)))
-        return _make_stats(record, model, digests, shares, model_bytes=self._residents.budget.model_bytes)
+        store_bytes = await self._measure(name)
+        limit = self._residents.budget.model_bytes
+        return _make_stats(record, model, digests, shares, model_bytes=limit, store_bytes=store_bytes)
+
+    async def _measure(self, name: BanditName) -> int:
+        """Return what a bandit takes in the store; 0 for a login that may not ask."""
+        try:
+            return (await self._store.measure_bandit(name)).log_bytes
+        except NotPermittedError:
+            return 0
 
     async def _check_learner(self, name: BanditName) -> None:
         """Raise what keeps the model from its log's end, before anything is written.
@@ -259,7 +269,7 @@ def _find_shares(model: Model) -> FeatureShares:
 
 
 def _make_stats(
-    record: BanditRecord, model: Model, digests: Digests, shares: FeatureShares, *, model_bytes: int
+    record: BanditRecord, model: Model, digests: Digests, shares: FeatureShares, *, model_bytes: int, store_bytes: int
 ) -> BanditStats:
     state, tally = model.state, model.tally
     posterior = state.posterior
@@ -300,6 +310,7 @@ def _make_stats(
         snapshot_position=record.snapshot_position,
         memory_bytes=model.memory_bytes,
         memory_limit_bytes=model_bytes,
+        store_bytes=store_bytes,
         log_digest=digests.log,
         posterior_digest=digests.posterior,
         arithmetic=digests.arithmetic,

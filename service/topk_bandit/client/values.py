@@ -315,3 +315,4 @@ class BanditStats:
     imported_count: int
     forgotten_count: int
     noticed_change_count: int
+    store_bytes: int

@@ -668,6 +668,8 @@ class BanditStats:
         What the answering worker's model takes in memory, about.
     memory_limit_bytes
         What it may take.
+    store_bytes
+        What the bandit takes in the store, by the store's estimate; 0 if that may not be asked.
     log_digest
         Of what the log up to `model_version` says: the same in every worker.
     posterior_digest
@@ -717,6 +719,7 @@ class BanditStats:
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int
+    store_bytes: int
     log_digest: str
     posterior_digest: str
     arithmetic: str

@@ -362,6 +362,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         snapshot_position=stats.snapshot_position,
         memory_bytes=stats.memory_bytes,
         memory_limit_bytes=stats.memory_limit_bytes,
+        store_bytes=stats.store_bytes,
         log_digest=stats.log_digest,
         posterior_digest=stats.posterior_digest,
         arithmetic=stats.arithmetic,

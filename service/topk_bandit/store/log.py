@@ -484,6 +484,10 @@ class Store(Protocol):
         """
         ...
 
+    async def measure_bandit(self, name: BanditName) -> TenantUse:
+        """Return what one bandit has, as `measure` does; nothing for one that is not there."""
+        ...
+
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
     ) -> BanditRecord:

@@ -30,7 +30,7 @@ STUDY_CALL = "study."
 READS = frozenset(
     {
         "check", "find_import", "find_import_part", "find_recommendation", "get_bandit", "list_bandits", "list_items",
-        "list_tenants", "load_snapshots", "measure", "read_log", "read_texts",
+        "list_tenants", "load_snapshots", "measure", "measure_bandit", "read_log", "read_texts",
         "slowest_follower",
         "study.find_import", "study.get_study", "study.list_studies", "study.read_study", "study.unfinished_designs",
     }

@@ -361,12 +361,16 @@ class MemoryStore(Store):
 
     async def measure(self, tenant: str) -> TenantUse:
         """See `Store.measure`; the bytes are those of a text that tells the events."""
-        bandits, now_ms = [bandit for name, bandit in self._bandits.items() if name.tenant == tenant], self._clock_ms()
-        return TenantUse(
-            items=sum(len(bandit.items) for bandit in bandits),
-            open_slates=sum(deadline > now_ms for bandit in bandits for deadline in bandit.deadlines.values()),
-            log_bytes=sum(len(repr(bandit.events)) for bandit in bandits),
-        )
+        found = [await self.measure_bandit(name) for name in self._bandits if name.tenant == tenant]
+        return TenantUse(*map(sum, zip(TenantUse(), *found, strict=True)))
+
+    async def measure_bandit(self, name: BanditName) -> TenantUse:
+        """See `Store.measure_bandit`."""
+        bandit, now_ms = self._bandits.get(name), self._clock_ms()
+        if bandit is None:
+            return TenantUse()
+        n_open = sum(deadline > now_ms for deadline in bandit.deadlines.values())
+        return TenantUse(len(bandit.items), n_open, len(repr(bandit.events)))
 
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None

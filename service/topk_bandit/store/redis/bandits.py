@@ -251,17 +251,17 @@ class RedisStore(Store):
         """See `Store.measure`; a page of bandits at once."""
         use, after = TenantUse(), ""
         while page := await self._bandits.index.page(tenant, after=after, limit=_MEASURED_AT_ONCE):
-            found = await asyncio.gather(*(self._measure(BanditName(tenant, entry)) for entry in page))
+            found = await asyncio.gather(*(self.measure_bandit(BanditName(tenant, entry)) for entry in page))
             use = TenantUse(*map(sum, zip(use, *found, strict=True)))
             after = page[-1]
         return use
 
-    async def _measure(self, name: BanditName) -> Sequence[int]:
+    async def measure_bandit(self, name: BanditName) -> TenantUse:
+        """See `Store.measure_bandit`."""
         try:
-            measured: Sequence[int] = await self._link.run(scripts.MEASURE, self._keys.bandit(name).all)
+            return TenantUse(*await self._link.run(scripts.MEASURE, self._keys.bandit(name).all))
         except CorruptDataError:
             return TenantUse()
-        return measured
 
     async def update_settings(
         self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
