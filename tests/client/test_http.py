@@ -310,9 +310,7 @@ def test_a_connection_is_used_again(make: Make) -> None:
         for _ in range(20):
             assert list(client.list_bandits()) == []
         assert server.http is not None
-        manager = server.http._manager
-        assert manager is not None
-        assert len(manager.connections) == 1
+        assert server.http.open_connections() == 1
 
 
 def test_threads_share_a_client() -> None:

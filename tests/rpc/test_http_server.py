@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import http.client
+import io
 import json
 import socket
 import time
@@ -17,7 +18,7 @@ from google.rpc.error_details_pb2 import BadRequest
 from tests.faults.service import until
 from tests.rpc.harness import RunningServer, serving
 
-from topk_bandit.rpc import http_server
+from topk_bandit.rpc import http_connections, http_server
 from topk_bandit.rpc.http_answers import COMPRESSED_FROM_BYTES
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -224,21 +225,20 @@ def asks_for_pages(door: Door, *, count: int) -> socket.socket:
 
 
 def connections_of(door: Door) -> int:
-    assert door.server._manager is not None
-    return len(door.server._manager.connections)
+    return door.server.open_connections()
 
 
 def test_a_caller_that_takes_no_answer_has_its_connection_for_a_while(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.3)
     with asks_for_pages(door, count=60):
         until(lambda: connections_of(door) == 1, what="it is connected")
         until(lambda: connections_of(door) == 0, what="its connection has ended", seconds=10.0)
 
 
 def test_a_caller_that_takes_an_answer_slowly_gets_all_of_it(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.3)
     one = len(door.send("/openapi.json", method="GET").body)
     taken, begun = 0, time.monotonic()
     with asks_for_pages(door, count=20) as asking:
@@ -264,7 +264,7 @@ def test_connections_beyond_the_limit_are_closed_and_others_served_later() -> No
 
 
 def test_a_connection_that_says_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.2)
     with opened() as door, socket.create_connection(("127.0.0.1", door.port), timeout=20) as silent:
         assert silent.recv(1) == b""
 
@@ -364,3 +364,150 @@ def test_what_is_no_http_is_refused_without_a_line_in_the_log(
     assert json.loads(body)["code"] == "invalid_argument"
     assert len(body) < 400
     assert caplog.records == []
+
+
+def asked(path: str, body: bytes = b"{}", *lines: str) -> bytes:
+    head = [f"POST {path} HTTP/1.1", "Host: here", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, *lines, "", ""]).encode() + body
+
+
+def answers_in(one: socket.socket, count: int) -> list[Answer]:
+    """Read so many answers from a connection."""
+    return [answer_in(one) for _ in range(count)]
+
+
+def answer_in(one: socket.socket) -> Answer:
+    sent = b""
+    while not sent.endswith(b"\r\n\r\n"):
+        sent += one.recv(1)
+    first, _, lines = sent.partition(b"\r\n")
+    headers = http.client.parse_headers(io.BytesIO(lines))
+    return Answer(int(first.split()[1]), headers, one.recv(int(headers["Content-Length"]), socket.MSG_WAITALL))
+
+
+GET, LIST = "/topk_bandit.v1.BanditService/GetBandit", "/topk_bandit.v1.BanditService/ListItems"
+OF_BANDIT = json.dumps({"name": BANDIT}).encode()
+LONG = json.dumps({"bandit": BANDIT, "pageSize": 100}).encode()
+UNUSUAL = "TE: trailers"  # which changes nothing but who reads the request
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "lines"),
+    [
+        (GET, OF_BANDIT, ()),
+        (GET, OF_BANDIT, ("X-Request-Id: view-1", "Traceparent: 00-" + "a" * 32 + "-" + "b" * 16 + "-01")),
+        (GET, OF_BANDIT, ("Origin: https://shop.example",)),
+        (GET, OF_BANDIT, ("Origin: https://other.example",)),
+        (GET, OF_BANDIT, ("Connect-Timeout-Ms: 5000", "Connect-Protocol-Version: 1")),
+        (GET, b"{", ()),
+        (GET, b'{"name": "none"}', ()),
+        (GET, b'{"name": "tenants/acme/bandits/none"}', ("Origin: https://shop.example",)),
+        (GET, OF_BANDIT, ("Connect-Timeout-Ms: soon",)),
+        (GET, OF_BANDIT, ("Connect-Timeout-Ms: 0",)),
+        (GET, OF_BANDIT, ("Connect-Protocol-Version: 2",)),
+        (GET, b" " * (MAX_BYTES // 2) + OF_BANDIT, ()),
+        (LIST, LONG, ()),
+        (LIST, LONG, ("Accept-Encoding: br, gzip",)),
+        ("/nothing", b"{}", ()),
+    ],
+    ids=range(15),
+)
+def test_usual_requests_are_answered_as_the_library_would(path: str, body: bytes, lines: tuple[str, ...]) -> None:
+    with (
+        opened(origins=("https://shop.example",)) as door,
+        socket.create_connection(("127.0.0.1", door.port), timeout=20) as one,
+    ):
+        one.sendall(asked(path, body, *lines))
+        usual = answer_in(one)
+        one.sendall(asked(path, body, *lines, UNUSUAL))
+        library = answer_in(one)
+    assert usual.status == library.status
+    packed = usual.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(usual.body) == gzip.decompress(library.body) if packed else usual.body == library.body
+    assert told_beside(usual) == told_beside(library)
+    if "X-Request-Id: view-1" in lines:
+        assert usual.headers["X-Request-Id"] == "view-1"
+        assert usual.headers["Traceparent"].startswith("00-" + "a" * 32)
+
+
+def told_beside(answer: Answer) -> dict[str, str]:
+    """Return what headers tell, of a packed answer but for how; of ids that they are there."""
+    told = {name.lower(): value for name, value in answer.headers.items()}
+    for name in {"x-request-id", "traceparent"} & set(told):
+        told[name] = "is there"
+    for name in ("date", "server", *(["content-length"] if "content-encoding" in told else [])):
+        told.pop(name, None)
+    return told
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.04, 0.2], ids=["at once", "in time", "slowly"])
+def test_a_request_may_come_in_pieces(door: Door, seconds: float) -> None:
+    whole = asked(GET, OF_BANDIT)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for begin, end in ((0, 3), (3, 60), (60, len(whole) - 5), (len(whole) - 5, len(whole))):
+            one.sendall(whole[begin:end])
+            time.sleep(seconds)
+        assert answer_in(one).status == 200
+
+
+def test_requests_one_behind_the_other_are_answered_in_order(door: Door) -> None:
+    names = [f"view-{number}" for number in range(40)]
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        door.running.close_gate()
+        one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
+        door.running.ledger.wait_started(1)
+        for name in names:
+            one.sendall(asked(GET, OF_BANDIT, f"X-Request-Id: {name}"))
+        door.running.open_gate()
+        first, *others = answers_in(one, 1 + len(names))
+    assert first.status == 200
+    assert [answer.headers["X-Request-Id"] for answer in others] == names
+
+
+def test_a_flood_of_requests_that_wait_is_not_read_before_they_are_due(door: Door) -> None:
+    request = asked(GET, b" " * 30_000 + OF_BANDIT)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=1) as one:
+        door.running.close_gate()
+        one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
+        door.running.ledger.wait_started(1)
+        with pytest.raises(TimeoutError):
+            for _ in range(1000):
+                one.sendall(request)
+        door.running.open_gate()
+        assert [answer.status for answer in answers_in(one, 20)] == [200] * 20
+
+
+def test_a_caller_that_leaves_has_its_call_cancelled(door: Door) -> None:
+    door.running.close_gate()
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
+        door.running.ledger.wait_started(1)
+        one.shutdown(socket.SHUT_WR)
+        door.running.ledger.wait_handled(1)
+    assert door.running.ledger.codes == ["CANCELLED"]
+
+
+def test_a_call_under_way_is_answered_while_the_server_ends(door: Door) -> None:
+    door.running.close_gate()
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
+        door.running.ledger.wait_started(1)
+        draining = asyncio.run_coroutine_threadsafe(door.server.drain(10.0), door.running.loop)
+        time.sleep(0.1)
+        assert not draining.done()
+        door.running.open_gate()
+        assert answer_in(one).status == 200
+        assert one.recv(1) == b""
+        draining.result(timeout=20)
+    assert door.server.open_connections() == 0
+
+
+def test_a_connection_that_is_used_stays_and_one_that_is_not_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.5)
+    with opened() as door, socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        for _ in range(6):
+            one.sendall(asked(GET, OF_BANDIT))
+            assert answer_in(one).status == 200
+            time.sleep(0.2)
+        assert one.recv(1) == b""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import TYPE_CHECKING
+import time
+import zlib
+from email.utils import formatdate
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import grpc
 from aiohttp import web
@@ -12,23 +17,66 @@ from google.rpc.status_pb2 import Status
 from topk_bandit.rpc.json_messages import error_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Header = tuple[str, str]
 
 __all__ = [
     "COMPRESSED_FROM_BYTES",
     "JSON",
     "PROTO",
+    "Written",
     "problem",
     "refusal",
     "success",
     "unknown_packing",
+    "written_refusal",
+    "written_success",
     "wrong_kind",
     "wrong_method",
 ]
 
 JSON, PROTO = "application/json", "application/proto"
 COMPRESSED_FROM_BYTES = 1024
+_GZIP_BITS = 16 + zlib.MAX_WBITS
 _NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
+
+
+class Written(NamedTuple):
+    """An answer as it is sent, and whether the connection ends with it."""
+
+    sent: bytes
+    ends: bool = False
+
+
+async def written_success(headers: Mapping[str, str], body: bytes, told: Iterable[Header]) -> Written:
+    """Return the answer to a usual request as `success` would be sent, with the headers that are `told` beside."""
+    packed = ""
+    if len(body) >= COMPRESSED_FROM_BYTES and _reads_gzip(headers.get("accept-encoding", "")):
+        body = await asyncio.to_thread(zlib.compress, body, wbits=_GZIP_BITS)
+        packed = "Content-Encoding: gzip\r\n"
+    first = f"HTTP/1.1 200 OK\r\nContent-Type: {headers['content-type']}\r\n{packed}"
+    return Written(_head(first, told, len(body)) + body)
+
+
+def written_refusal(response: web.Response, told: Iterable[Header]) -> Written:
+    """Return an error as it is sent, with the headers that are `told` beside."""
+    first = f"HTTP/1.1 {response.status} {response.reason}\r\n"
+    ends = response.keep_alive is False
+    if ends:
+        told = (("Connection", "close"), *told)
+    body = cast("bytes", response.body)
+    return Written(_head(first, (*response.headers.items(), *told), len(body)) + body, ends)
+
+
+def _head(first: str, told: Iterable[Header], length: int) -> bytes:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in told])
+    return f"{first}{lines}Content-Length: {length}\r\nDate: {_date(int(time.time()))}\r\n\r\n".encode("latin-1")
+
+
+@lru_cache(maxsize=1)
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
 
 
 def success(request: web.BaseRequest, body: bytes) -> web.Response:

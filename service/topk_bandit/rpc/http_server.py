@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
-from contextlib import suppress
-from fcntl import ioctl
-from termios import TIOCOUTQ
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING
 
 import grpc
 from aiohttp import hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.bodies import PACKINGS, BrokenBodyError, TooLargeError, UnknownPackingError, read_body
@@ -31,50 +27,37 @@ from topk_bandit.rpc.http_answers import (
     refusal,
     success,
     unknown_packing,
+    written_refusal,
+    written_success,
     wrong_kind,
     wrong_method,
 )
+from topk_bandit.rpc.http_connections import ClosedConnection, LibraryConnection, UsualConnection
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.faces import Face
+    from topk_bandit.rpc.http_answers import Written
+    from topk_bandit.rpc.http_connections import Guarded
+    from topk_bandit.rpc.http_requests import UsualRequest
+    from topk_bandit.rpc.identities import PeerCertificate
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
 
-    Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
-
 __all__ = ["HttpServer"]
 
-_library_log = logging.getLogger(f"{__name__}.library")
+_log = logging.getLogger(__name__)
 
 SLOWEST_BODY_SECONDS = 10.0
-IDLE_SECONDS = 20.0
-"""Also for a connection on which nothing was asked yet."""
-
-UNREAD_SECONDS = 20.0
-"""Who takes nothing of an answer for so long has no connection any more."""
-
-LINGER_SECONDS = 1.0
-"""How long the rest of a body that nobody wants is thrown away, so that its sender can read why."""
-
-MOST_TOLD = 200
 _PREFLIGHT_SECONDS = "7200"
 _ALLOWED_HEADERS = (
     "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, Traceparent"
 )
 _EXPOSED_HEADERS = "Retry-After, X-Request-Id, Traceparent"
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Return False for what a client sent that is no HTTP: the library would repeat it, and with it a secret."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-_library_log.addFilter(_is_ours)
 
 
 class HttpServer:
@@ -121,10 +104,10 @@ class HttpServer:
         self._max_connections = max_connections
         self._origins = frozenset(origins)
         self._clock = clock
-        self._in_flight = services.guard.in_flight
         self._access = services.guard.access
         self._methods = {path: answers for path, answers in _methods_of(services).items() if face.serves(path)}
         self._documents = face.documents()
+        self._usual: set[UsualConnection] = set()
         self._manager: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
@@ -158,31 +141,63 @@ class HttpServer:
             return
         self._listener.close()
         self._manager.pre_shutdown()
-        await self._manager.shutdown(grace)
+        usual = tuple(self._usual)
+        for one in usual:
+            one.end()
+        await asyncio.gather(self._manager.shutdown(grace), *(one.wait_ended(grace) for one in usual))
 
     def _connect(self, manager: web.Server) -> asyncio.Protocol:
         """Return what serves a new connection."""
-        if len(manager.connections) >= self._max_connections:
-            return _Closing()
-        return _Connection(
-            manager,
-            loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # which it takes for no log at all
-            logger=_library_log,
-            keepalive_timeout=IDLE_SECONDS,
-            lingering_time=LINGER_SECONDS,
-            auto_decompress=False,
-        )
+        if self.open_connections() >= self._max_connections:
+            return ClosedConnection()
+        return UsualConnection(self, self._usual, partial(LibraryConnection, manager))
+
+    def open_connections(self) -> int:
+        """Return how many connections are open."""
+        return len(self._usual) + (0 if self._manager is None else len(self._manager.connections))
+
+    def find(self, request: UsualRequest) -> Guarded | None:
+        """Return the call that a usual request makes; None if it makes none, which is told elsewhere."""
+        method = self._methods.get(request.path)
+        if method is None or len(request.body) > self._max_bytes:
+            return None
+        return method.get(request.headers.get("content-type", ""))
+
+    async def answer(self, request: UsualRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
+        """Return the answer to a usual request."""
+        headers = request.headers
+        call = call_of((name, headers[name]) for name in ID_HEADERS if name in headers)
+        told = (*metadata_of(call), *self._sharing(headers.get("origin")))
+        shown = (headers["authorization"],) if "authorization" in headers else ()
+        try:
+            context = _context_of(headers, shown, certificate, clock=self._clock)
+            body = await _in_time(guarded(request.body, context, call), context.time_remaining())
+        except _RefusedError as refused:
+            return written_refusal(refused.response, told)
+        except grpc.aio.AbortError:
+            return written_refusal(refusal(context.status), told)
+        except TimeoutError:
+            return written_refusal(_too_late(), told)
+        except Exception:  # noqa: BLE001 - nobody else would tell the caller
+            # Every error of a call has become a status before.
+            _log.exception("%s could not be answered", request.path)
+            return written_refusal(problem(grpc.StatusCode.INTERNAL, "internal error"), told)
+        return await written_success(headers, body, told)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         response = await self._respond(request)
-        origin = request.headers.get("Origin")
-        if origin is not None and self._allows(origin):
-            response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
-        if self._origins:
-            response.headers.add("Vary", "Origin")
+        for name, value in self._sharing(request.headers.get("Origin")):
+            response.headers.add(name, value)
         return response
+
+    def _sharing(self, origin: str | None) -> tuple[tuple[str, str], ...]:
+        """Return the headers that say which pages may read an answer."""
+        if not self._origins:
+            return ()
+        varies = ("Vary", "Origin")
+        if origin is None or not self._allows(origin):
+            return (varies,)
+        return ("Access-Control-Allow-Origin", origin), ("Access-Control-Expose-Headers", _EXPOSED_HEADERS), varies
 
     async def _respond(self, request: web.BaseRequest) -> web.Response:
         method = self._methods.get(request.path)
@@ -207,7 +222,8 @@ class HttpServer:
 
     async def _call(self, request: web.BaseRequest, guarded: Guarded, call: Call) -> web.Response:
         try:
-            context = _context_of(request, clock=self._clock)
+            shown = request.headers.getall("Authorization", ())
+            context = _context_of(request.headers, shown, request.get_extra_info("peercert"), clock=self._clock)
             # A stranger's body is thrown away: the guard refuses the call without it.
             known = self._access.find(context) is not None
             payload = await self._read(request) if known else b""
@@ -217,7 +233,7 @@ class HttpServer:
         except grpc.aio.AbortError:
             return refusal(context.status)
         except TimeoutError:
-            return problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
+            return _too_late()
         return success(request, answer)
 
     async def _read(self, request: web.BaseRequest) -> bytes:
@@ -251,87 +267,6 @@ class HttpServer:
         return web.Response(status=204, headers=allowed)
 
 
-class _Closing(asyncio.Protocol):
-    """A connection that is closed at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
-
-
-class _Connection(web.RequestHandler):
-    """A connection on which what is no HTTP is refused as a bad call is: the log has no line of it.
-
-    It ends if nothing of an answer is taken: whoever asks and never reads would have it for good, and keep others out.
-    """
-
-    __slots__ = ("_look", "_outlet", "_untaken")
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hear of each byte that is not taken at once."""
-        super().connection_made(transport)
-        self._outlet = cast("asyncio.Transport", transport)
-        self._outlet.set_write_buffer_limits(high=0)
-        self._look: asyncio.TimerHandle | None = None
-
-    def pause_writing(self) -> None:
-        """Begin to look whether anything is taken."""
-        super().pause_writing()
-        self._await_reader()
-
-    def resume_writing(self) -> None:
-        """Need not look any more: all is taken."""
-        super().resume_writing()
-        self._stop_looking()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Need not look any more."""
-        self._stop_looking()
-        super().connection_lost(exc)
-
-    def _await_reader(self) -> None:
-        self._untaken = _untaken_bytes(self._outlet)
-        self._look = asyncio.get_running_loop().call_later(UNREAD_SECONDS, self._check_reader)
-
-    def _check_reader(self) -> None:
-        if _untaken_bytes(self._outlet) < self._untaken:
-            self._await_reader()
-        else:
-            self._outlet.abort()
-
-    def _stop_looking(self) -> None:
-        if self._look is not None:
-            self._look.cancel()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Return what is answered, after which the connection ends."""
-        if status >= 500:
-            return super().handle_error(request, status, exc, message)
-        told = " ".join((message or "").split())[:MOST_TOLD].encode("ascii", "replace").decode()
-        response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request can't be read: {told}")
-        response.force_close()
-        return response
-
-    def log_exception(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - the logger's own
-        """Log what is ours to mend, which a body that is broken behind what was read of it is not."""
-        if not isinstance(named.get("exc_info"), web.RequestPayloadError):
-            super().log_exception(*args, **named)
-
-
-def _untaken_bytes(outlet: asyncio.Transport) -> int:
-    """Return what was written and not taken yet; where it can be asked, with what the system holds of it."""
-    count, held = outlet.get_write_buffer_size(), bytes(4)
-    with suppress(OSError):
-        held = ioctl(outlet.get_extra_info("socket").fileno(), TIOCOUTQ, held)
-    return count + int.from_bytes(held, sys.byteorder)
-
-
 class _RefusedError(Exception):
     """A request that is answered before it reaches a service."""
 
@@ -345,20 +280,32 @@ class _RefusedError(Exception):
         return cls(problem(grpc.StatusCode.INVALID_ARGUMENT, told))
 
 
-def _context_of(request: web.BaseRequest, *, clock: Callable[[], float]) -> CallContext:
+def _too_late() -> web.Response:
+    return problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
+
+
+def _context_of(
+    headers: Mapping[str, str], shown: Sequence[str], certificate: PeerCertificate, *, clock: Callable[[], float]
+) -> CallContext:
     """Return the context of a request.
+
+    Parameters
+    ----------
+    headers
+        By their names in lower case.
+    shown
+        Each ``Authorization``.
 
     Raises
     ------
     _RefusedError
         Its headers are not what the Connect protocol has.
     """
-    version = request.headers.get("Connect-Protocol-Version", "1")
+    version = headers.get("connect-protocol-version", "1")
     if version != "1":
         raise _RefusedError.of_header(f"Connect-Protocol-Version {version[:10]!r} is not 1")
-    metadata = tuple(("authorization", shown) for shown in request.headers.getall("Authorization", ()))
-    certificate = request.get_extra_info("peercert")
-    text = request.headers.get("Connect-Timeout-Ms")
+    metadata = tuple(("authorization", one) for one in shown)
+    text = headers.get("connect-timeout-ms")
     if text is None:
         return CallContext(None, metadata, certificate, clock=clock)
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
