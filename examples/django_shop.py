@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import make_server
@@ -14,33 +13,33 @@ from django.urls import path
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
-from topk_bandit.client import Client, Outbox
+from topk_bandit.client import Client, Storefront
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
+
+    from topk_bandit.client import Recommendation
 
 BANDIT = "django-shop"
 PRICES = {"tea": 3.0, "coffee": 9.0, "cocoa": 6.0, "milk": 1.0, "juice": 4.0}  # in the shop's own order
 ROW = '<li><button formaction="/buy/{}?slate={}">{}</button>'
 
 
-@functools.cache
-def shop() -> tuple[Client, Outbox]:
-    """Open both at the first page of each process: after a server's fork, and also without a service."""
-    client = Client(settings.TOPK_ADDRESS, tenant="example")
-    return client, Outbox("django_shop.db", client)  # one file for all processes of a machine
+# Opened when first needed: in each process, and when there are settings. One file is for all processes of a machine.
+shop = Storefront(lambda: Client(settings.TOPK_ADDRESS, tenant="example"), outbox="django_shop.db")
+home = shop.placement(BANDIT, fallback=list(PRICES), fallback_size=3)
 
 
-def page(_request: HttpRequest) -> HttpResponse:
+@home.with_slate()
+def page(_request: HttpRequest, slate: Recommendation) -> HttpResponse:
     """Show a slate: the service's, or after 150 ms the shop's own."""
-    slate = shop()[0].recommend(BANDIT, fallback=list(PRICES), fallback_size=3)
     rows = format_html_join("", ROW, ((item, slate.id, item) for item in slate.items))
     return HttpResponse(format_html('<form method="post"><ol data-source="{}">{}</ol></form>', slate.source, rows))
 
 
 def buy(request: HttpRequest, item: str) -> JsonResponse:
     """Sell; what the slate earned is on disk before the customer is thanked, and needs no service now."""
-    return JsonResponse({"thanks": True, "learned": shop()[1].reward(BANDIT, request.GET["slate"], PRICES[item])})
+    return JsonResponse({"thanks": True, "learned": home.reward(request.GET["slate"], PRICES[item])})
 
 
 urlpatterns = [path("", page), path("buy/<item>", require_POST(buy))]

@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import sys
-from contextlib import asynccontextmanager
 from html import escape
 from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from topk_bandit.client import AsyncClient, AsyncOutbox, Client
+from topk_bandit.client import AsyncClient, AsyncStorefront, Client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from topk_bandit.client import Recommendation
 
 BANDIT = "fastapi-shop"
 PRICES = {"tea": 3.0, "coffee": 9.0, "cocoa": 6.0, "milk": 1.0, "juice": 4.0}  # in the shop's own order
 BUTTON = '<button formaction="/buy/{0}?slate={1}">{0}</button>'
 
 
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Open both for as long as the shop runs, also if the service does not run yet."""
-    client = app.state.client = AsyncClient(app.state.address, tenant="example")
-    async with client, AsyncOutbox("fastapi_shop.db", client) as app.state.outbox:  # one file for all workers
-        yield
-
-
-app = FastAPI(lifespan=lifespan)
+# Opened with the application, also if the service does not run yet. One file is for all workers of a machine.
+shop = AsyncStorefront(lambda: AsyncClient(app.state.address, tenant="example"), outbox="fastapi_shop.db")
+home = shop.placement(BANDIT, fallback=list(PRICES), fallback_size=3)
+app: FastAPI = FastAPI(lifespan=lambda _app: shop)
 
 
 @app.get("/", response_class=HTMLResponse)
-async def page(request: Request) -> str:
+@home.with_slate()
+async def page(slate: Recommendation) -> str:
     """Show a slate: the service's, or after 150 ms the shop's own."""
-    slate = await request.app.state.client.recommend(BANDIT, fallback=list(PRICES), fallback_size=3)
     buttons = [BUTTON.format(escape(item), slate.id) for item in slate.items]
     return f'<form method="post" data-source="{slate.source}">{"".join(buttons)}</form>'
 
 
 @app.post("/buy/{item}")
-async def buy(request: Request, item: str, slate: str = "") -> dict[str, bool]:
+async def buy(item: str, slate: str = "") -> dict[str, bool]:
     """Sell; what the slate earned is on disk before the customer is thanked, and needs no service now."""
-    return {"thanks": True, "learned": await request.app.state.outbox.reward(BANDIT, slate, PRICES[item])}
+    return {"thanks": True, "learned": await home.reward(slate, PRICES[item])}
 
 
 def main(address: str = "127.0.0.1:50051", port: str = "8000") -> None:

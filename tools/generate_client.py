@@ -11,7 +11,13 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "service" / "topk_bandit" / "client"
-SOURCES = ("asynchronous.py", "asynchronous_operators.py", "asynchronous_outbox.py", "asynchronous_studies.py")
+SOURCES = (
+    "asynchronous.py",
+    "asynchronous_operators.py",
+    "asynchronous_outbox.py",
+    "asynchronous_storefront.py",
+    "asynchronous_studies.py",
+)
 
 # Each pattern and what stands for it in the synchronous client, in docstrings too. The order matters.
 REWRITES = (

@@ -2,6 +2,7 @@
 
 from topk_bandit.client.asynchronous import AsyncClient
 from topk_bandit.client.asynchronous_outbox import AsyncOutbox
+from topk_bandit.client.asynchronous_storefront import AsyncPlacement, AsyncStorefront
 from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.errors import (
@@ -72,6 +73,7 @@ from topk_bandit.client.study_values import (
 )
 from topk_bandit.client.synchronous import Client
 from topk_bandit.client.synchronous_outbox import Outbox
+from topk_bandit.client.synchronous_storefront import Placement, Storefront
 from topk_bandit.client.values import (
     ActivationOutcome,
     ActivationReceipt,
@@ -102,6 +104,8 @@ __all__ = [
     "AnswersOutcome",
     "AsyncClient",
     "AsyncOutbox",
+    "AsyncPlacement",
+    "AsyncStorefront",
     "Bandit",
     "BanditChanges",
     "BanditOverview",
@@ -146,6 +150,7 @@ __all__ = [
     "PastAnswer",
     "PastObservation",
     "PermissionDenied",
+    "Placement",
     "Preferences",
     "QueryPreferences",
     "Question",
@@ -165,6 +170,7 @@ __all__ = [
     "SkippedEvent",
     "Source",
     "StoreStatus",
+    "Storefront",
     "Study",
     "TenantStats",
     "Tls",
