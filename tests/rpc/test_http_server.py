@@ -440,6 +440,18 @@ def told_beside(answer: Answer) -> dict[str, str]:
     return told
 
 
+def test_a_request_as_dotnet_sends_it(door: Door) -> None:
+    """`PostAsJsonAsync` tells no length, and names the characters of its JSON."""
+    body = json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()
+    head = asked(RECOMMEND, b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    chunked = head.replace(b"/json", b"/json; charset=utf-8") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+        one.sendall(chunked)
+        answer = answer_in(one)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert len(answer.told["itemIds"]) == 2
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.04, 0.2], ids=["at once", "in time", "slowly"])
 def test_a_request_may_come_in_pieces(door: Door, seconds: float) -> None:
     whole = asked(GET, OF_BANDIT)

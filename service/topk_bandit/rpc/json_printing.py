@@ -6,13 +6,15 @@ own that are not. Messages with fields of a kind that none of our own has are le
 
 from __future__ import annotations
 
-import json
+import time
 from functools import cache, partial
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from topk_bandit.rpc.json_parsing import LIBRARYS_OWN, WRITTEN_AS_TEXT, map_entry_of
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["printer_of", "text_of"]
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_SECONDS_PRINTED = range(253_402_300_800)
+"""From 1970 to the end of the year 9999."""
 
 _AS_THEY_ARE = frozenset(
     {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BOOL, FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32}
@@ -39,12 +42,14 @@ _SHOWN_HERE = (
 
 def text_of(values: Any) -> bytes:  # noqa: ANN401 - whatever JSON holds
     """Return the JSON of values."""
-    return _ENCODER.encode(values).encode()
+    return msgspec.json.encode(values)
 
 
 @cache
 def printer_of(descriptor: Descriptor) -> Show:
     """Return what makes of a message of this type what its JSON holds."""
+    if descriptor.full_name == Timestamp.DESCRIPTOR.full_name:
+        return _shown_time
     if descriptor.full_name in WRITTEN_AS_TEXT:
         return lambda message: message.ToJsonString()
     if descriptor.file.package == LIBRARYS_OWN or not all(_is_shown_here(field) for field in descriptor.fields):
@@ -62,6 +67,16 @@ def printer_of(descriptor: Descriptor) -> Show:
         return told
 
     return show
+
+
+def _shown_time(moment: Any) -> str:  # noqa: ANN401
+    """Return a time in whole milliseconds, which are all that the service gives out; others are left to the library."""
+    milliseconds, rest = divmod(moment.nanos, 1_000_000)
+    if rest or moment.seconds not in _SECONDS_PRINTED:
+        text: str = moment.ToJsonString()
+        return text
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment.seconds))
+    return f"{whole}.{milliseconds:03}Z" if milliseconds else f"{whole}Z"
 
 
 def _as_library(message: Message) -> Any:  # noqa: ANN401
