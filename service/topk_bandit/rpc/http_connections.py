@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
 
-__all__ = ["Calls", "ClosedConnection", "Guarded", "LibraryConnection", "UsualConnection"]
+__all__ = ["Calls", "ClosedConnection", "LibraryConnection", "UsualConnection"]
 
 _library_log = logging.getLogger(f"{__name__}.library")
 
