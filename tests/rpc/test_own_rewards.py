@@ -63,7 +63,6 @@ def test_each_slate_knows_all_rewards_posted_before(valkey: RunningServer) -> No
             position = await post(told, slate.id, float(number % 3))
         batch = await here.rewards("home", {(await here.recommend("home", [1.0, 0.0])).id: 1.0})
         [receipt] = batch.receipts.values()
-        assert (await there.recommend("home", [1.0, 0.0])).observations < 41, "it has not read the log"
         last = await there.recommend("home", [1.0, 0.0], min_model_version=receipt.log_position)
         assert last.observations == 41
 
