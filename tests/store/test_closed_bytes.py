@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from dataclasses import replace
+from hashlib import sha1
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -196,6 +199,45 @@ def test_a_write_never_takes_more_than_a_few_buckets(valkey: RunningServer) -> N
         assert sum(sizes) / len(sizes) > 0.5 * 1024
 
     run(stores, scenario)
+
+
+def look_alike() -> tuple[str, float]:
+    """Return an id and a reward whose number is stored with the same bytes as the beginning of the id's SHA-1."""
+    stored_double = b"\xcb"  # as MessagePack begins one
+    for key in map(str, count()):
+        digest = sha1(key.encode(), usedforsecurity=False).digest()
+        (value,) = struct.unpack(">d", digest[1:9])
+        if digest[:1] == stored_double and 1e-3 < abs(value) < 1e6:
+            return key, value
+    raise AssertionError
+
+
+@pytest.mark.parametrize("closed_before", [True, False])
+def test_a_number_that_looks_like_an_id_is_not_taken_for_one(server: RunningServer, *, closed_before: bool) -> None:
+    """Whoever posts rewards chooses it: the slate with this id could not be asked for, or its entry cut another one."""
+    key, value = look_alike()
+
+    async def scenario(store: Store) -> None:
+        async def give(*given: str) -> None:
+            for one in given:
+                await store.record_recommendation(
+                    NAME, request(), recommendation(one), incarnation="first", items_position=0
+                )
+
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        posted = {"chosen": value, key: 1.0, "other": 2.0}
+        await give("chosen", "other", *([] if closed_before else [key]))
+        await store.record_reward(NAME, "chosen", value)
+        if closed_before:
+            with pytest.raises(NotFoundError):
+                await store.record_reward(NAME, key, 1.0)
+            await give(key)
+        for one in (key, "other"):
+            assert (await store.record_reward(NAME, one, posted[one])).outcome == RewardOutcome.ACCEPTED
+        for one, number in posted.items():
+            assert (await store.record_reward(NAME, one, number)).outcome == RewardOutcome.DUPLICATE
+
+    run(RedisStores(server.unix_url), scenario)
 
 
 def test_slices_turn_by_time() -> None:

@@ -80,7 +80,31 @@ end
 -- Do something with what a key holds, or raise an error about it.
 local function try(key, read, ...)
   local done, answer = pcall(read, ...)
-  return done and answer or refuse(key)
+  if not done then
+    refuse(key)
+  end
+  return answer
+end
+
+-- Return where an entry ends.
+local function end_of_entry(bucket, from)
+  local after = cmsgpack.unpack_one(bucket, from - 1 + DIGEST_BYTES)
+  return after == -1 and #bucket or after
+end
+
+-- Return where the entry of a digest begins, or nil. Its bytes may be inside of another entry too: whoever posts a reward
+-- chooses eight of them.
+local function place_of(bucket, digest)
+  local from, found = 1, string.find(bucket, digest, 1, true)
+  while found do
+    while from < found do
+      from = end_of_entry(bucket, from) + 1
+    end
+    if from == found then
+      return from
+    end
+    found = string.find(bucket, digest, from, true)
+  end
 end
 
 local function find_filed(id)
@@ -88,10 +112,11 @@ local function find_filed(id)
   for back = 0, SLICES - 1 do
     local place = (slices.newest - 1 - back) % SLICES + 1
     if slices.at_ms[place] > 0 then
-      local bucket = redis.call('HGET', keys.closed[place], text(bucket_of(digest, slices.counts[place]))) or ''
-      local from = string.find(bucket, digest, 1, true)
+      local key = keys.closed[place]
+      local bucket = redis.call('HGET', key, text(bucket_of(digest, slices.counts[place]))) or ''
+      local from = try(key, place_of, bucket, digest)
       if from then
-        return try(keys.closed[place], unpack_filed, bucket, from)
+        return try(key, unpack_filed, bucket, from)
       end
     end
   end

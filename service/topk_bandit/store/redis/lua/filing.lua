@@ -50,15 +50,9 @@ local function pack_filed(record)
   return cmsgpack.pack(told)
 end
 
--- Return where an entry ends.
-local function end_of_entry(bucket, from)
-  local after = cmsgpack.unpack_one(bucket, from - 1 + DIGEST_BYTES)
-  return after == -1 and #bucket or after
-end
-
 -- Return what is left of a bucket without the entry of a digest.
 local function without(bucket, digest)
-  local from = string.find(bucket, digest, 1, true)
+  local from = place_of(bucket, digest)
   if not from then
     return bucket
   end
