@@ -240,6 +240,32 @@ def test_a_number_that_looks_like_an_id_is_not_taken_for_one(server: RunningServ
     run(RedisStores(server.unix_url), scenario)
 
 
+def test_a_clock_that_was_set_back_ends_no_forgetting(valkey: RunningServer) -> None:
+    """A slice that ended in the next century kept the others from having their turn."""
+    stores = RedisStores(valkey.unix_url, record_retention_ms=150)
+    next_century_ms = 4_102_444_800_000
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        await close(store, range(1))
+        with valkey.client() as client:
+            meta = KeySpace(stores.prefix).bandit(NAME).meta
+            buckets = client.hget(meta, "closed").split()[2].decode()
+            client.hset(meta, "closed", f"2 {next_century_ms} {buckets}" + " 0 1" * (SLICES - 1))
+        for number in range(1, 12):
+            assert [name async for name in store.find_overdue()] == ([NAME] if number == 1 else [])
+            await store.expire_due(NAME, limit=1)
+            await close(store, range(number, number + 1))
+            await stores.pass_time(60)
+            await store.expire_due(NAME, limit=1)
+        for number in (0, 1, 6):
+            with pytest.raises(NotFoundError):
+                await store.record_reward(NAME, id_of(number), reward_of(number))
+        assert (await store.record_reward(NAME, id_of(11), reward_of(11))).outcome == RewardOutcome.DUPLICATE
+
+    run(stores, scenario)
+
+
 def test_slices_turn_by_time() -> None:
     now_ms, kept_ms = 1_790_000_000_000, DEFAULT_RECORD_RETENTION_MS
     third = kept_ms // (SLICES - 1)
@@ -254,5 +280,6 @@ def test_slices_turn_by_time() -> None:
     assert not turns(2, kept_ms, None, None, None), "kept to the end"
     assert turns(2, kept_ms + 1, None, None, None)
     assert not turns(4, 9, 8, 7, third), "the next one is not forgotten yet"
+    assert turns(2, -1, 1, None, None), "the clock was set back"
     for damaged in (None, b"garbage", b"5 9 9 9 9 9 9 9 9", b"1 9 9", 7):
         assert not must_turn(damaged, now_ms=now_ms, retention_ms=kept_ms)

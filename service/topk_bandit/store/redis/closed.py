@@ -27,6 +27,6 @@ def must_turn(told: object, *, now_ms: int, retention_ms: int) -> bool:
         return False
     began_ms, following = times_ms[newest], times_ms[(newest + 1) % SLICES]
     ended_ms = [at_ms for place, at_ms in enumerate(times_ms) if place != newest and at_ms]
-    if any(at_ms < now_ms - retention_ms for at_ms in ended_ms):
+    if any(at_ms < now_ms - retention_ms for at_ms in ended_ms) or max(times_ms) > now_ms:
         return True
     return bool(began_ms) and following == 0 and now_ms - began_ms >= retention_ms / (SLICES - 1)

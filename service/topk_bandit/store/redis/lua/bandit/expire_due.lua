@@ -37,10 +37,12 @@ local function end_record(id, packed)
 end
 
 -- Forget the slices that ended long ago, and begin a new one if the newest has had its time: records are kept for as long as
--- they have to be, and a third of that longer at most.
+-- they have to be, and a third of that longer at most. A time that is still to come is of a clock that was set back since:
+-- what waits for it would be kept until then, and so would all that comes after.
 local function turn(kept_ms)
   local last, before = slices.newest, table.concat(slices.at_ms, ' ')
   for i = 1, SLICES do
+    slices.at_ms[i] = math.min(slices.at_ms[i], at_ms)
     if i ~= last and slices.at_ms[i] > 0 and slices.at_ms[i] < at_ms - kept_ms then
       write_empty(i)
     end
