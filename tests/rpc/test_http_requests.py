@@ -67,11 +67,13 @@ def with_headers(*lines: bytes, length: bytes = b"8", body: bytes = BODY) -> byt
         with_headers(b"Connection: keep-alive, upgrade"),
         with_headers(b"Authorization: Bearer a.b", b"Authorization: Bearer c.d"),
         with_headers(*(f"X-{number}: {'y' * 90}".encode() for number in range(90))),
+        with_headers(*(f"X-{number}: y".encode() for number in range(98))),
+        WHOLE.replace(b"Host: here\r\n", b"", 1),
         HEAD + b"X: " + b"y" * 9000,
         b"\x16\x03\x01\x02\x00",
         b"hello",
     ],
-    ids=range(36),
+    ids=range(38),
 )
 def test_whatever_has_rules_of_its_own_is_left_to_the_library(sent: bytes) -> None:
     assert read_usual(sent) is NotYet.UNUSUAL

@@ -30,6 +30,7 @@ _RULES_OF_THEIR_OWN = frozenset(
     {"content-encoding", "expect", "te", "trailer", "transfer-encoding", "upgrade", "proxy-connection"}
 )
 _MOST_DIGITS = 5
+_MOST_HEADERS = 100  # less than the library takes, likewise
 
 
 class NotYet(Enum):
@@ -85,9 +86,11 @@ def _headers_of(lines: bytes) -> dict[str, str]:
 
 
 def _length_by(headers: Mapping[str, str]) -> int | None:
-    """Return how long the body is; None where the headers have rules of their own, or tell no length."""
+    """Return how long the body is; None where the headers have rules of their own, or tell no length or no host."""
     told = headers.get("content-length", "")
     if not (told.isascii() and told.isdigit() and len(told) <= _MOST_DIGITS):
+        return None
+    if "host" not in headers or len(headers) > _MOST_HEADERS:
         return None
     if not _RULES_OF_THEIR_OWN.isdisjoint(headers) or headers.get("connection", "keep-alive").lower() != "keep-alive":
         return None
