@@ -8,6 +8,7 @@ import http.client
 import io
 import json
 import socket
+import ssl
 import time
 from base64 import b64decode
 from contextlib import contextmanager
@@ -16,15 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from tests.faults.service import until
+from tests.rpc.certificates import write_pair
 from tests.rpc.harness import RunningServer, serving
 
 from topk_bandit.rpc import http_connections, http_server
 from topk_bandit.rpc.http_answers import COMPRESSED_FROM_BYTES
 from topk_bandit.rpc.http_server import HttpServer
+from topk_bandit.rpc.tls import ServerCertificate
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 BANDIT = "tenants/acme/bandits/home"
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
@@ -50,10 +54,18 @@ class Answer(NamedTuple):
 class Door:
     """An HTTP server beside a gRPC one, with the same services."""
 
-    def __init__(self, running: RunningServer, *, max_connections: int, origins: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        running: RunningServer,
+        *,
+        max_connections: int,
+        origins: tuple[str, ...] = (),
+        tls: ServerCertificate | None = None,
+    ) -> None:
         self.running = running
         self.max_connections = max_connections
         self.origins = origins
+        self.tls = tls
 
     async def open(self) -> None:
         self.server = HttpServer(
@@ -62,6 +74,7 @@ class Door:
             max_message_bytes=MAX_BYTES,
             max_connections=self.max_connections,
             origins=self.origins,
+            tls=self.tls,
         )
         self.port = await self.server.start()
 
@@ -379,10 +392,15 @@ def answers_in(one: socket.socket, count: int) -> list[Answer]:
 def answer_in(one: socket.socket) -> Answer:
     sent = b""
     while not sent.endswith(b"\r\n\r\n"):
-        sent += one.recv(1)
+        part = one.recv(1)
+        assert part, "the connection ended"
+        sent += part
     first, _, lines = sent.partition(b"\r\n")
     headers = http.client.parse_headers(io.BytesIO(lines))
-    return Answer(int(first.split()[1]), headers, one.recv(int(headers["Content-Length"]), socket.MSG_WAITALL))
+    body = b""
+    while part := one.recv(int(headers["Content-Length"]) - len(body)):
+        body += part
+    return Answer(int(first.split()[1]), headers, body)
 
 
 GET, LIST = "/topk_bandit.v1.BanditService/GetBandit", "/topk_bandit.v1.BanditService/ListItems"
@@ -522,3 +540,57 @@ def test_a_connection_that_is_used_stays_and_one_that_is_not_ends(monkeypatch: p
             assert answer_in(one).status == 200
             time.sleep(0.2)
         assert one.recv(1) == b""
+
+
+@contextmanager
+def encrypted(door: Door, folder: Path) -> Iterator[Callable[[], ssl.SSLSocket]]:
+    """Open a second door to the same services; gives what connects to it."""
+    certificate, key = write_pair(folder)
+    second = Door(door.running, max_connections=100, tls=ServerCertificate(certificate, key))
+    door.running.run(second.open())
+    context = ssl.create_default_context(cafile=str(certificate))
+    try:
+        yield lambda: context.wrap_socket(
+            socket.create_connection(("127.0.0.1", second.port), timeout=5), server_hostname="localhost"
+        )
+    finally:
+        door.running.run(second.server.drain(0.0))
+
+
+@pytest.mark.parametrize("first", [(), (UNUSUAL,)], ids=["usual", "unusual"])
+def test_requests_one_behind_the_other_are_answered_over_tls_too(
+    door: Door, tmp_path: Path, first: tuple[str, ...]
+) -> None:
+    with encrypted(door, tmp_path) as connect, connect() as one:
+        one.sendall(asked(GET, OF_BANDIT, *first) + asked(GET, OF_BANDIT) * 9)
+        assert [answer.status for answer in answers_in(one, 10)] == [200] * 10
+
+
+def test_a_call_over_tls_takes_longer_than_its_answer_may_wait(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of an answer is untaken while there is none."""
+    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.2)
+    whole = asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode())
+    for pieces in (1, 2):
+        with encrypted(door, tmp_path) as connect, connect() as one:
+            door.running.close_gate()
+            one.sendall(whole[: len(whole) // pieces])
+            time.sleep(0.02)
+            one.sendall(whole[len(whole) // pieces :])
+            time.sleep(0.6)
+            door.running.open_gate()
+            assert answer_in(one).status == 200
+
+
+def test_who_does_not_begin_to_speak_tls_is_let_go(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "HANDSHAKE_SECONDS", 0.3)
+    with encrypted(door, tmp_path) as connect:
+        with connect() as spoken:
+            address = spoken.getpeername()
+        with (
+            socket.create_connection(address, timeout=5) as silent,
+            socket.create_connection(address, timeout=5) as half,
+        ):
+            half.sendall(b"\x16\x03\x01")
+            assert (silent.recv(1), half.recv(1)) == (b"", b"")

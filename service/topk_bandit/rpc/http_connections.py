@@ -31,9 +31,12 @@ if TYPE_CHECKING:
 
     Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
 
-__all__ = ["Calls", "ClosedConnection", "LibraryConnection", "UsualConnection"]
+__all__ = ["HANDSHAKE_SECONDS", "Calls", "ClosedConnection", "LibraryConnection", "UsualConnection"]
 
 _library_log = logging.getLogger(f"{__name__}.library")
+
+HANDSHAKE_SECONDS = 5.0
+"""So long may it take until TLS is spoken, as at the other door."""
 
 IDLE_SECONDS = 20.0
 """Also for a connection on which nothing was asked yet."""
@@ -93,8 +96,9 @@ class _Watched(asyncio.BaseProtocol):
         """Hear of each byte that is not taken at once."""
         super().connection_made(transport)
         self._outlet = cast("asyncio.Transport", transport)
-        self._outlet.set_write_buffer_limits(high=0)
-        self._look = None
+        self._look = None  # before the limits, which TLS may be at already
+        # asyncio takes TLS for full once it holds as much as this, and a bare socket once it holds more.
+        self._outlet.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
 
     def pause_writing(self) -> None:
         """Begin to look whether anything is taken."""

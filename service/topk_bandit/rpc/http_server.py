@@ -32,7 +32,12 @@ from topk_bandit.rpc.http_answers import (
     wrong_kind,
     wrong_method,
 )
-from topk_bandit.rpc.http_connections import ClosedConnection, LibraryConnection, UsualConnection
+from topk_bandit.rpc.http_connections import (
+    HANDSHAKE_SECONDS,
+    ClosedConnection,
+    LibraryConnection,
+    UsualConnection,
+)
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -128,6 +133,7 @@ class HttpServer:
                 host.strip("[]"),
                 int(port),
                 ssl=None if self._tls is None else self._tls.context,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_SECONDS,
                 reuse_port=self._reuse_port or None,
             )
         except OSError as error:
