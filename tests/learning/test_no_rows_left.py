@@ -53,3 +53,25 @@ def goes_on(state: State) -> None:
     moments = state.posterior.predict(np.append(np.ones(3), np.zeros(state.posterior.context_dim - 3)), LEFT[None, :2])
     assert state.posterior.n_rows > 0
     assert np.isfinite([*moments.mean, *moments.variance]).all()
+
+
+@pytest.mark.parametrize("kind", Kernel)
+@pytest.mark.parametrize("rows", [4, 64])
+@pytest.mark.parametrize("context_dim", [1, 3])
+def test_contexts_of_zeros_fill_its_rows_and_it_goes_on(kind: Kernel, rows: int, context_dim: int) -> None:
+    """Where they share nothing no row tells anything of another: all are noise, and one stands for them."""
+    rng = np.random.default_rng(0)
+    state = State.initial(kernel_of(kind, N_ITEMS, SIZE), context_dim=context_dim, limits=Limits(rows))
+    for number in range(200):
+        slate = rng.permutation(N_ITEMS)[:SIZE].astype(np.int32)
+        state = state.rewarded(str(number), np.zeros(context_dim), slate, reward=float(rng.random()))
+    assert 0 < state.refit().posterior.n_rows <= rows
+    state = state.vacate(GONE, 0.0)
+    for number in range(200, 300):
+        slate = rng.permutation(LEFT)[:SIZE].astype(np.int32)
+        state = state.rewarded(str(number), np.ones(context_dim), slate, reward=float(slate[0] == LEFT[0]))
+    best, worst = state.posterior.predict(
+        np.append(np.ones(context_dim), np.zeros(state.posterior.context_dim - context_dim)),
+        np.array([LEFT[:2], LEFT[1:]]),
+    ).mean
+    assert best > worst + 0.3

@@ -366,7 +366,7 @@ def project(
             return rows
     covariance = covariance_of(kernel, rows, noise_variance=noise_variance)
     chosen = _choose_basis(covariance, _weights_of(rows, _show(rows, leaving)), most_rows)
-    return _project_onto(kernel, covariance, rows, chosen, noise_variance)
+    return _project_onto(kernel, covariance, rows, _or_one(chosen, rows.n_rows - 1), noise_variance)
 
 
 def outgrows(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> bool:
@@ -410,8 +410,14 @@ def project_out(
     if not leave.any() or leave.all():
         return rows.select(np.flatnonzero(~leave)) if leave.any() else rows
     covariance = covariance_of(kernel, rows, noise_variance=noise_variance)
-    basis = _choose_basis(covariance, _weights_of(rows, leave), rows.n_rows, barred=leave)
-    return _project_onto(kernel, covariance, rows, basis, noise_variance)
+    chosen = _choose_basis(covariance, _weights_of(rows, leave), rows.n_rows, barred=leave)
+    return _project_onto(kernel, covariance, rows, _or_one(chosen, int(np.argmin(leave))), noise_variance)
+
+
+def _or_one(chosen: tuple[NDArray[np.intp], FloatArray], row: int) -> tuple[NDArray[np.intp], FloatArray]:
+    """Return a basis and its sums; one row where contexts are all zeros, so that rewards are nothing but noise."""
+    basis, sums = chosen
+    return (basis, sums) if len(basis) else (np.array([row]), np.eye(len(sums))[:, [row]])
 
 
 def _show(rows: ObservedRows, items: NDArray[np.int32]) -> NDArray[np.bool_]:
