@@ -100,8 +100,8 @@ def stats(service: Service, bandit: str) -> BanditStats:
         while True:
             try:
                 assert client.verify(bandit).agrees
-                # When a snapshot is saved is each worker's own affair.
-                return replace(client.stats(bandit), snapshot_position=0)
+                # When a snapshot is saved is each worker's own affair, and so what is in the store.
+                return replace(client.stats(bandit), snapshot_position=0, store_bytes=0)
             except ClientError:
                 if time.monotonic() > deadline:
                     raise
