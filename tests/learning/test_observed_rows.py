@@ -260,7 +260,7 @@ def test_the_basis_is_what_the_others_tell_least_about_for_its_noise(kind: Kind)
 def test_a_basis_of_full_rank_loses_nothing(kind: Kind, case: dict[str, int]) -> None:
     data, kernel = repeating(kind, 7, **case), kind.make(N_ITEMS, SLATE_SIZE)
     whole, context = ObservedRows.of(Observations(*data.rows)), question(case["context_dim"])
-    rank = np.linalg.matrix_rank(noisy_covariance(kernel, whole, noise_variance=1e-300), tol=1e-8)
+    rank = np.linalg.matrix_rank(noisy_covariance(kernel, whole, None, noise_variance=1e-300), tol=1e-8)
     projected = project(kernel, whole, most_rows=int(rank), noise_variance=NOISE)
     assert_close(
         scaled(fit(kernel, projected)).predict(context, TO_ASK), dense(kind, data).predict(context, TO_ASK), atol=1e-5

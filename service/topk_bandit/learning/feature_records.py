@@ -28,6 +28,7 @@ FEWEST_VALUES = 16
 _LOOSE_LIMIT = 100.0
 
 _FARTHER = 10.0
+"""A value so many times as far out as is believed is an error."""
 
 _ROUNDING = 1e-12
 """Values that differ by less than this part of the largest are equal, and were rounded."""

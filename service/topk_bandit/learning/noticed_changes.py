@@ -112,10 +112,12 @@ class Latest(NamedTuple):
 
 def describe_latest(posterior: Posterior, rows: ObservedRows, *, n_latest: int) -> Latest:
     """Return how well the latest rewards are told by those before; see `notice_change`."""
-    covariance = noisy_covariance(posterior.kernel, rows, noise_variance=posterior.noise_variance)
-    factor = np.linalg.cholesky(covariance)
+    known = rows.known_parts(posterior.kernel, posterior.noise_variance)
+    factor = np.linalg.cholesky(
+        noisy_covariance(posterior.kernel, rows, known, noise_variance=posterior.noise_variance)
+    )
     rise = np.where(np.arange(rows.n_rows) < rows.n_rows - n_latest, 0.0, 1.0)
-    columns = np.column_stack([_residuals(posterior, rows), rise])
+    columns = np.column_stack([_residuals(posterior, rows.centre_on(known).targets), rise])
     surprises, risen = solve_triangular(factor, columns, lower=True, check_finite=False)[-n_latest:].T
     log_density = -0.5 * (surprises @ surprises) / posterior.amplitude - np.log(np.diag(factor)[-n_latest:]).sum()
     together = max(0.0, float(risen @ surprises))
@@ -127,7 +129,6 @@ def _describe_faded(posterior: Posterior, rows: ObservedRows, *, n_latest: int, 
     return describe_latest(posterior, rows.fade_earlier(weight, n_latest=n_latest), n_latest=n_latest)
 
 
-def _residuals(posterior: Posterior, rows: ObservedRows) -> NDArray[np.float64]:
-    targets = rows.centre_on(rows.known_parts(posterior.kernel, posterior.noise_variance)).targets
+def _residuals(posterior: Posterior, targets: NDArray[np.float64]) -> NDArray[np.float64]:
     means = [posterior.offset, posterior.slope][: len(targets) - 1]
     return np.asarray(targets[0] - means @ targets[1:], dtype=np.float64)

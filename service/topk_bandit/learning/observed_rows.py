@@ -308,13 +308,15 @@ def covariance_of(kernel: KendallKernel, rows: ObservedRows, *, noise_variance: 
     return np.asarray(covariance, dtype=np.float64)
 
 
-def noisy_covariance(kernel: KendallKernel, observed_rows: ObservedRows, *, noise_variance: float) -> FloatArray:
-    """Return K + sigma^2 V, (N, N), smaller by what is known of the rows' items."""
+def noisy_covariance(
+    kernel: KendallKernel, observed_rows: ObservedRows, known: KnownParts | None, *, noise_variance: float
+) -> FloatArray:
+    """Return K + sigma^2 V, (N, N), smaller by what is known of the rows' items: their `known_parts`."""
     dots = observed_rows.contexts @ observed_rows.contexts.T
     covariance = dots * kernel.gram_of(observed_rows.rankings)
     diagonal = np.diag_indices(len(dots))
     covariance[diagonal] += NOISE_FLOOR * dots[diagonal]
-    if (known := observed_rows.known_parts(kernel, noise_variance)) is not None:
+    if known is not None:
         covariance -= known.gram(observed_rows.contexts, observed_rows.rankings)
     if observed_rows.noise_shape is None:
         covariance[diagonal] += noise_variance

@@ -579,14 +579,19 @@ class State:
         vacated
             Items that no row shows afterwards.
         """
-        rows, kernel, pending = self._age_rows(at), self.posterior.kernel, self.posterior.pending
-        if not kernel.shape:
-            return self._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
-        noticed = notice_change(self.posterior, rows, n_latest=self.since_refit, doubt=self.doubt)
-        if noticed.weight < 1.0:
-            rows = rows.fade_earlier(noticed.weight, n_latest=self.since_refit)
-        state = replace(self, doubt=noticed.doubt, changes=self.changes + (noticed.weight < 1.0))
+        state, rows = self._notice_change(self._age_rows(at))
+        kernel, pending = self.posterior.kernel, self.posterior.pending
         return state._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
+
+    def _notice_change(self, rows: ObservedRows) -> tuple[State, ObservedRows]:
+        """Return the state with what its latest rewards say of all before, and the rows as they count then."""
+        if not self.posterior.kernel.shape:
+            return self, rows
+        weight, doubt = notice_change(self.posterior, rows, n_latest=self.since_refit, doubt=self.doubt)
+        if weight == 1.0:
+            return replace(self, doubt=doubt), rows
+        faded = rows.fade_earlier(weight, n_latest=self.since_refit)
+        return replace(self, doubt=doubt, changes=self.changes + 1), faded
 
     def _rebuild(
         self,

@@ -861,7 +861,7 @@ class Posterior:
             observed_rows.rankings,
             observed_rows.centre_on(known).targets,
         )
-        covariance = noisy_covariance(self.kernel, observed_rows, noise_variance=self.noise_variance)
+        covariance = noisy_covariance(self.kernel, observed_rows, known, noise_variance=self.noise_variance)
         rows.whitener[:n, :n] = inverse_lower(np.asarray(np.linalg.cholesky(covariance))).T
         z = rows.targets[:, :n] @ rows.whitener[:n, :n]
         return replace(
