@@ -11,7 +11,7 @@ import peers
 from figures import Bench, Figure, Outcome, percentiles
 from played import BEST_BY_UCB, Played, played, shown_at_random
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.learning.policy import decide
+from topk_bandit.learning.decisions import decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,7 +31,7 @@ from topk_bandit.client import Client
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.operators import WorkerStatus
 from topk_bandit.domain.quotas import Quotas
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.worker import SWITCH_SECONDS
 from topk_bandit.rpc.access import Access

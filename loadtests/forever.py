@@ -15,7 +15,9 @@ from models import model_of
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.settings import Settings

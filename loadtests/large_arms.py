@@ -11,7 +11,9 @@ import numpy as np
 from figures import PROCESSES, Bench, Figure, Outcome
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 from topk_bandit.lab.simulation.environments import Objective, Shop
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.settings import Settings
 

@@ -13,7 +13,8 @@ from topk_bandit.lab.simulation.arm_players import RandomPlayer
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.lab.simulation.episodes import GpTopK, play
 from topk_bandit.lab.simulation.scenarios import Constant, Scenario
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:

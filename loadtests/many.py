@@ -16,7 +16,7 @@ from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import RecommendationRequest
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.learning.warm_up import warm_up
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from figures import Report
     from topk_bandit.bandits.model import Model
+    from topk_bandit.learning.policy import State
 
 __all__ = ["many"]
 

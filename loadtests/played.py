@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process.settings import Settings
 

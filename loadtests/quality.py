@@ -16,7 +16,7 @@ from topk_bandit.lab.paper.dense_posterior import DenseAtContext, pair_features
 from topk_bandit.lab.paper.local_search import CANDIDATES, RESTARTS, Orders, PaperFound, paper_search
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.acquisition import paper_beta
-from topk_bandit.learning.policy import decide
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.rankings import log_count
 from topk_bandit.learning.search import best_seen, local_search
 from topk_bandit.process.settings import Settings

@@ -11,7 +11,9 @@ import numpy as np
 from figures import Bench, Figure, Outcome, mean_with_error
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 from topk_bandit.lab.simulation.environments import Shop
-from topk_bandit.learning.policy import Limits, State, kernel_of, search_best
+from topk_bandit.learning.decisions import search_best
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 from topk_bandit.learning.search import local_search
@@ -20,7 +22,7 @@ from topk_bandit.process.settings import Settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.policy import Search
+    from topk_bandit.learning.decisions import Search
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["exhaustive", "figure4"]

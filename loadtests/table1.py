@@ -13,7 +13,8 @@ from topk_bandit.lab.paper.approaches import Approach, FeatureApproach, KernelAp
 from topk_bandit.lab.paper.work import Arithmetic
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:

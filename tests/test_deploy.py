@@ -415,7 +415,9 @@ def test_compose_keeps_every_acknowledged_write() -> None:
 
 SERVE = """
 import numpy as np
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 rng = np.random.default_rng(0)
 state = State.initial(kernel_of(Kernel.CONVOLUTIONAL, 30, 4), context_dim=3, limits=Limits(rows=24, pending_rows=4))

@@ -35,7 +35,7 @@ from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.operators import CallStatus, WorkerStatus
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.timing import time_calls

@@ -29,7 +29,7 @@ from topk_bandit.bandits.follower import SHORT_TAIL
 from topk_bandit.bandits.residents import VISIT_SECONDS
 from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:

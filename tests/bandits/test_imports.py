@@ -32,7 +32,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import Categorical, Feature, Features, Numeric, width_of
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.bandits.harness import NAME, Shop, assert_same, rebuilt, replayed, ru
 from tests.contracts.harness import run
 
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores

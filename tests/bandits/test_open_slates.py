@@ -29,7 +29,7 @@ from topk_bandit.domain.bandits import (
     Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     Shown,
 )
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from topk_bandit.bandits.arrivals import Arrivals
 from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.store.archive_lines import End, chain
 from topk_bandit.store.archives import read_line, write_line
 from topk_bandit.store.arrivals import ids_of, take

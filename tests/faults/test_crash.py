@@ -18,7 +18,7 @@ from tests.servers import free_port
 
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:

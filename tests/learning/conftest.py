@@ -8,5 +8,5 @@ import pytest
 @pytest.fixture
 def without_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the upper confidence bound alone, so that the search can be compared with its optimum."""
-    monkeypatch.setattr("topk_bandit.learning.policy.DRAW_WIDTH", 0.0)
-    monkeypatch.setattr("topk_bandit.learning.policy.SLOPE_DRAW_WIDTH", 0.0)
+    monkeypatch.setattr("topk_bandit.learning.decisions.DRAW_WIDTH", 0.0)
+    monkeypatch.setattr("topk_bandit.learning.decisions.SLOPE_DRAW_WIDTH", 0.0)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from tests.learning.dense import WCK, sample
 
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

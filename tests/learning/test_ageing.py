@@ -11,8 +11,9 @@ from tests.learning.happenings import ASK_CONTEXT, CONTEXT_DIM, KERNEL, N_ITEMS,
 from tests.learning.test_policy import EVERYTHING
 
 from topk_bandit.learning.hyperparameters import best_noise
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, project
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 
 NOISE = 0.2

@@ -12,8 +12,10 @@ from tests.learning.happenings import ASK_CONTEXT, CONTEXT_DIM, KERNEL, N_ITEMS,
 from tests.learning.test_policy import LIMITS, assert_same
 
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.kendall import adaptive_kendall
-from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings
 

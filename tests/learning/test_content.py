@@ -18,13 +18,15 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import UpperConfidenceBound
 from topk_bandit.learning.content import MOST_FEATURES
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, profile_likelihood
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.kendall import CONTENTS, Shape, adaptive_kendall, weighted_convolutional_kendall
 from topk_bandit.learning.kernel_choice import choose
+from topk_bandit.learning.limits import Limits, most_bytes_of
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, project
-from topk_bandit.learning.policy import Limits, State, decide, most_bytes_of
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.thompson import Normals, draw_from

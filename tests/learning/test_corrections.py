@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import Kernel
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import random_rankings
 

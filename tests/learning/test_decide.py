@@ -14,8 +14,10 @@ from tests.learning.dense import WCK, Sample, rankings_of, sample
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
+from topk_bandit.learning.decisions import DRAW_WIDTH, FEW_ITEMS, Decision, decide, search_best
 from topk_bandit.learning.item_draws import ItemDraws
-from topk_bandit.learning.policy import DRAW_WIDTH, FEW_ITEMS, Decision, Limits, State, decide, search_best
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.rankings import all_rankings
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 from tests.learning.happenings import KERNEL, folded, happenings, initial
 
 from topk_bandit.learning.digests import digest_state
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 
 pytestmark = pytest.mark.bits
 

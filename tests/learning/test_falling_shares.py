@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Kernel
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 
 FALLING = Exploration(ConstantBeta(0.5), uniform_share=0.2, near_share=0.4, shares_fall_after=16)
 EVERY = np.arange(6, dtype=np.int32)

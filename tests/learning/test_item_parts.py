@@ -18,9 +18,10 @@ from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.item_parts import ItemParts, LeavingRows
 from topk_bandit.learning.kendall import Shape, adaptive_kendall
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.mean_parts import split_mean
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, fold_by_ranking, outgrows
-from topk_bandit.learning.policy import Limits, PastRows, State
+from topk_bandit.learning.policy import PastRows, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings

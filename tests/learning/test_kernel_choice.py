@@ -24,8 +24,9 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, SlopePrior, best_noise
 from topk_bandit.learning.kendall import CONSTANTS, PAIR_SCALES, POWERS, Shape, adaptive_kendall
 from topk_bandit.learning.kernel_choice import MOST_ROWS, choice_is_due, choose, condense
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Moments, Posterior
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from tests.learning.happenings import CONTEXT_DIM, KERNEL, N_ITEMS, SLATE_SIZE, 
 
 from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning.digests import digest_state
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
 

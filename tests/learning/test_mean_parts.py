@@ -13,8 +13,9 @@ from tests.learning.dense import CK, WCK, WK, pair_features
 from tests.learning.shaped import kind_of
 
 from topk_bandit.learning.kendall import Shape
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.mean_parts import split_mean
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
 

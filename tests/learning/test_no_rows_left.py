@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import Kernel
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 
 N_ITEMS, SIZE = 6, 2
 GONE, LEFT = np.arange(3, dtype=np.int32), np.arange(3, N_ITEMS, dtype=np.int32)

@@ -13,9 +13,10 @@ from tests.long_forms import usual_or_long
 
 from topk_bandit.learning import noticed_changes
 from topk_bandit.learning.kendall import adaptive_kendall
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.noticed_changes import describe_latest, notice_change
 from topk_bandit.learning.observed_rows import Observations, ObservedRows
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 
 NO_PENDING = PendingSlates(np.zeros((0, CONTEXT_DIM)), np.zeros((0, SLATE_SIZE), dtype=np.int32))

@@ -13,6 +13,7 @@ from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close
 from tests.long_forms import examples
 
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import (
     Observations,
     ObservedRows,
@@ -22,7 +23,7 @@ from topk_bandit.learning.observed_rows import (
     project_out,
     rewards_differ,
 )
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from tests.learning.happenings import (
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.policy import Limits, State, kernel_of, most_bytes_of
+from topk_bandit.learning.limits import Limits, most_bytes_of
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.posterior import Posterior
 
 pytestmark = pytest.mark.bits

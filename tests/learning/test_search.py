@@ -8,7 +8,9 @@ from tests.learning.dense import KINDS, WCK, WK, Kind, fitted, rankings_of, samp
 
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.learning.acquisition import UpperConfidenceBound
-from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.search import BEST_SEEN, FEWEST_FINE_ITEMS, Found, best_seen, local_search

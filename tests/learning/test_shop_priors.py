@@ -11,7 +11,8 @@ from tests.learning.shaped import kind_of
 
 from topk_bandit.learning.kendall import Shape, adaptive_kendall
 from topk_bandit.learning.kernel_choice import LEAST_SHARED, MOST_SHARED
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.rankings import all_rankings
 
 N_ITEMS, SLATE_SIZE = 8, 3

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.kendall import adaptive_kendall
-from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.kendall import adaptive_kendall, weighted_convolutional_kendall
-from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.usual_contexts import FEWEST_CONTEXTS, NO_CONTEXTS, UsualContexts
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ import sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.warm_up import warm_up
 
 

@@ -21,7 +21,7 @@ from topk_bandit.client import AsyncClient
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.store.arriving import Arriving
     from topk_bandit.store.line_imports import Lines
     from topk_bandit.store.log import Store

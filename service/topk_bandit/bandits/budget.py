@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName

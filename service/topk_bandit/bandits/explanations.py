@@ -12,8 +12,8 @@ from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.recommender import choose_slate, too_few_items
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons
+from topk_bandit.learning.decisions import search_best
 from topk_bandit.learning.mean_parts import split_mean
-from topk_bandit.learning.policy import search_best
 from topk_bandit.learning.top_slates import find_top_slates
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
     from topk_bandit.domain.features import Context
-    from topk_bandit.learning.policy import Search
+    from topk_bandit.learning.decisions import Search
 
 __all__ = ["NEXT_BEST", "explain", "list_top_slates"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import LogSlice, Store
 
 __all__ = ["Follower", "FollowerState"]

@@ -42,7 +42,7 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import Mark
 from topk_bandit.learning.item_features import ItemFeatures
-from topk_bandit.learning.policy import Limits, PastRows, State, kernel_of
+from topk_bandit.learning.policy import PastRows, State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditSettings, PastSlate, Prior, Shown
     from topk_bandit.domain.features import Context
+    from topk_bandit.learning.limits import Limits
 
 __all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Taken", "Tally", "begin", "fold", "half_life_of"]
 

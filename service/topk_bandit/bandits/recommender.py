@@ -31,7 +31,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.learning.policy import decide
+from topk_bandit.learning.decisions import decide
 from topk_bandit.store.log import Correctable, RecordStatus
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.store.archives import Line
     from topk_bandit.store.arriving import Arrival, Arriving
     from topk_bandit.store.log import Store

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import Snapshot, Store
 
 __all__ = ["Replays"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import Store
 
 __all__ = ["SavedSnapshots"]

@@ -28,7 +28,7 @@ from topk_bandit.learning.item_features import ItemFeatures
 from topk_bandit.learning.item_parts import ItemParts
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.observed_rows import ObservedRows
-from topk_bandit.learning.policy import Checkpoint, Limits, State, kernel_of
+from topk_bandit.learning.policy import Checkpoint, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.usual_contexts import UsualContexts
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.learning.limits import Limits
 
 __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 

@@ -20,8 +20,10 @@ from rich.markup import escape
 
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.kendall import adaptive_kendall
-from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.compiled_code import CACHE_VARIABLE
 from topk_bandit.process.doors import check_doors, open_doors

@@ -6,7 +6,9 @@ Here rewards say that item 3 does well at the top:
 >>> import numpy as np
 >>> from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 >>> from topk_bandit.learning.kendall import adaptive_kendall
->>> from topk_bandit.learning.policy import Limits, State, decide
+>>> from topk_bandit.learning.decisions import decide
+>>> from topk_bandit.learning.limits import Limits
+>>> from topk_bandit.learning.policy import State
 >>> state = State.initial(adaptive_kendall(8, 3), context_dim=1, limits=Limits())
 >>> context, rng = np.ones(1), np.random.default_rng(0)
 >>> for n in range(40):

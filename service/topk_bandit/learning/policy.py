@@ -1,4 +1,4 @@
-"""GP-TopK: state in, decision and propensity out (Algorithm 1, with UCB and local search).
+"""The state of GP-TopK: what a bandit has learned, folded from what happens to its slates (Algorithm 1).
 
 A state is folded from what happens to a bandit's slates: `shown`, `rewarded`, `closed`. The fold is deterministic: the
 same happenings in the same order give the same state to the bit. From time to time, by a rule that looks at nothing but
@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from topk_bandit.domain.bandits import ConstantBeta, Exploration, Kernel
-from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.acquisition import paper_beta
-from topk_bandit.learning.hyperparameters import SlopePrior, best_noise, scaling
-from topk_bandit.learning.item_draws import ItemDraws
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.hyperparameters import best_noise
 from topk_bandit.learning.kendall import (
     CONSTANTS,
     CONTENTS,
@@ -32,10 +29,9 @@ from topk_bandit.learning.kendall import (
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
 from topk_bandit.learning.noticed_changes import notice_change
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, outgrows, project_out
-from topk_bandit.learning.posterior import Posterior, capacity_for
-from topk_bandit.learning.propensities import SlateDistribution
-from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
-from topk_bandit.learning.search import best_seen, local_search
+from topk_bandit.learning.posterior import Posterior
+from topk_bandit.learning.rankings import NO_ITEMS
+from topk_bandit.learning.scales import scale_best, slope_prior
 from topk_bandit.learning.usual_contexts import NO_CONTEXTS
 from topk_bandit.learning.usual_rewards import NO_REWARDS
 
@@ -44,9 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.context_posterior import ContextPosterior
-    from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.kendall import KendallKernel, Shape
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.learning.posterior import Moments, PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
@@ -55,87 +50,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpoint",
-    "Decision",
     "Learned",
-    "Limits",
     "PastRows",
-    "Search",
-    "StandIns",
     "State",
-    "decide",
     "kernel_of",
-    "most_bytes_of",
-    "search_best",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a state may grow to.
-
-    Attributes
-    ----------
-    rows
-        Rewarded rows kept at a refit; before the next one come a quarter as many, and eight at least.
-    pending_rows
-        Pending slates that count for the variance; the oldest stop counting first, and are still learned from when
-        their reward comes.
-    part_bytes
-        Beside all that: what is kept of single items, and again as much for what predictions take of it.
-    """
-
-    rows: int = 512
-    pending_rows: int = 128
-    part_bytes: int = 3 * 2**19
-
-    def __post_init__(self) -> None:
-        for name in ("rows", "pending_rows", "part_bytes"):
-            if getattr(self, name) < 1:
-                raise InvalidArgumentError(name, f"expected at least 1, got {getattr(self, name)}")
-
-    @classmethod
-    def within(
-        cls, memory_bytes: int, *, context_dim: int, slate_size: int, n_features: int = 0, pending_rows: int = 128
-    ) -> Limits:
-        """Return the limits with the most rows whose state fits into so many bytes.
-
-        Where items are many, what is known of single ones takes up to half as much beside them (`item_parts`).
-
-        Raises
-        ------
-        InvalidArgumentError
-            Not even one row fits beside the pending ones.
-        """
-        fits, too_many = 0, math.isqrt(memory_bytes // 8) + 1
-        while too_many - fits > 1:
-            rows = (fits + too_many) // 2
-            most = most_bytes_of(
-                cls(rows, pending_rows), context_dim=context_dim, slate_size=slate_size, n_features=n_features
-            )
-            if most <= memory_bytes:
-                fits = rows
-            else:
-                too_many = rows
-        if not fits:
-            raise InvalidArgumentError("memory_bytes", f"{memory_bytes} bytes leave no room for rows")
-        return cls(fits, pending_rows, memory_bytes // 4)
-
-    def most_items(self, context_dim: int) -> int:
-        """Return of how many items parts may be kept, in contexts of so many numbers with what all share."""
-        return self.part_bytes // (8 * context_dim * (context_dim + 1))
-
-
-def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int, n_features: int = 0) -> int:
-    """Return the most bytes that a state's arrays take: whitener, pending rows, shape of the noise, rows and sums.
-
-    Items with features, of `n_features` numbers, have these in the rows. The features themselves are not the state's.
-    """
-    rows, pending = capacity_for(limits.rows), limits.pending_rows
-    # A shown slate is pending for a moment before the oldest stops counting.
-    numbers = rows * rows + (rows + pending) * pending + pending * pending + limits.rows * limits.rows
-    # A context may have one number more, which is shared by all.
-    numbers += (rows + pending) * (context_dim + 1 + slate_size + n_features) + rows * 13
-    return 8 * numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -286,7 +205,7 @@ class State:
         prior_mean = None if prior_mean is None else prior_mean.with_context_dim(in_all)
         posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=0.1, prior_mean=prior_mean)
         usual_contexts = None if encoded else NO_CONTEXTS
-        return cls(_rescale(posterior), limits, shared=shared, half_life=half_life, usual_contexts=usual_contexts)
+        return cls(scale_best(posterior), limits, shared=shared, half_life=half_life, usual_contexts=usual_contexts)
 
     @classmethod
     def restore(
@@ -320,7 +239,7 @@ class State:
             prior_mean=prior_mean,
         )
         return cls(
-            _rescale(posterior),
+            scale_best(posterior),
             limits,
             checkpoint.pending_ids,
             observations=checkpoint.observations,
@@ -432,7 +351,7 @@ class State:
             state = state._discard(state.pending_ids[0])
         posterior = state.posterior.show(context, ranking)
         if not posterior.n_rows:
-            posterior = _rescale(posterior)
+            posterior = scale_best(posterior)
         pending_ids = (*state.pending_ids, slate_id)
         return replace(state, posterior=posterior, pending_ids=pending_ids, to_count=max(to_count - 1.0, 0.0))
 
@@ -483,7 +402,7 @@ class State:
             pending_ids = self.pending_ids
         learned = replace(
             self,
-            posterior=_rescale(posterior),
+            posterior=scale_best(posterior),
             pending_ids=pending_ids,
             observations=self.observations + 1,
             since_refit=self.since_refit + 1,
@@ -558,7 +477,7 @@ class State:
             posterior = posterior.without_row(posterior.n_rows - len(self.recent) + chosen)
         return replace(
             self,
-            posterior=_rescale(posterior.with_rewards(np.array(rewards))),
+            posterior=scale_best(posterior.with_rewards(np.array(rewards))),
             observations=self.observations - (reward is None),
             since_refit=self.since_refit - (reward is None),
             unrewarded=self.unrewarded + (reward is None),
@@ -607,7 +526,7 @@ class State:
         noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
         kernel, rows = self._condense(kernel, rows)
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
-        prior, noise = _slope_prior(prior_mean, rows), None
+        prior, noise = slope_prior(prior_mean, rows), None
         enough = rows.n_rows and self.remembered >= _FEWEST_TO_CHOOSE_BY
         if kernel.shape and enough and choice_is_due(rows, observations=self.remembered, compared=compared):
             (choice, noise), compared = (
@@ -626,7 +545,7 @@ class State:
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
             self,
-            posterior=_rescale(posterior),
+            posterior=scale_best(posterior),
             since_refit=0,
             compared=compared,
             shared=shared,
@@ -835,77 +754,8 @@ _ENDED_BEFORE = 4
 _ROUNDING = 1e-9
 
 
-def _rescale(posterior: Posterior) -> Posterior:
-    """Centre the rewards on their best b + s h and scale the kernel by the best amplitude.
-
-    Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
-    """
-    prior, offset = _slope_prior(posterior.prior_mean, posterior), posterior.best_offset
-    square = posterior.whitened_square(offset)
-    varied = posterior.rewards_vary and square > 0.0
-    if prior is None:
-        return posterior.rescale(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
-    best = scaling(posterior.centred_products, prior, amplitude=None if varied else 1.0)
-    amplitude, slope = float(best.amplitude), float(best.slope)
-    if posterior.has_item_parts:
-        slope = float(scaling(posterior.slope_products, prior, amplitude=amplitude).slope)
-    return posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=amplitude)
-
-
-def _slope_prior(prior_mean: PriorMean | None, rows: ObservedRows | Posterior) -> SlopePrior | None:
-    """Return what is believed of the slope before the rewards of some rows; None without a prior mean."""
-    if prior_mean is None:
-        return None
-    return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else rows.context_square)
-
-
-def _spread_of_slope(posterior: Posterior) -> float:
-    """Return the posterior standard deviation of the slope, in units of the rewards; 0 without a prior mean."""
-    prior = _slope_prior(posterior.prior_mean, posterior)
-    if prior is None:
-        return 0.0
-    return float(scaling(posterior.slope_products, prior, amplitude=posterior.amplitude).spread)
-
-
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:
     return ids[:chosen] + ids[chosen + 1 :]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decision:
-    """A slate and what is known of it.
-
-    Attributes
-    ----------
-    ranking
-        Item indices, best first, shape (k,).
-    best
-        The best slate by the acquisition function, shape (k,): `ranking` unless that was drawn.
-    propensity
-        Exact probability of this ranking, given the state, the context and the eligible items.
-    position_propensities
-        Exact probabilities of showing each of its items at its position, shape (k,).
-    mean, standard_deviation
-        Of its expected reward, by what rewards have told. Until two of them differ there is no unit, and the mean is
-        what all of them were: 0 before the first.
-    regret_bound, estimated_regret
-        As in `topk_bandit.domain.bandits.Recommendation`, by what rewards have told.
-    explored
-        Whether one of the exploration's shares drew it.
-    evaluations
-        Rankings that the search evaluated.
-    """
-
-    ranking: NDArray[np.int32]
-    best: NDArray[np.int32]
-    propensity: float
-    position_propensities: NDArray[np.float64]
-    mean: float
-    standard_deviation: float
-    regret_bound: float
-    estimated_regret: float
-    explored: bool
-    evaluations: int
 
 
 def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:
@@ -919,275 +769,3 @@ def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:
             return convolutional_kendall(n_items, slate_size)
         case Kernel.WEIGHTED:
             return weighted_kendall(n_items, slate_size)
-
-
-def decide(
-    state: State,
-    exploration: Exploration,
-    *,
-    context: NDArray[np.float64],
-    eligible: NDArray[np.int32],
-    rng: np.random.Generator,
-) -> Decision:
-    """Choose a slate for a context.
-
-    The best slate by UCB is a function of the state, the context and the eligible items alone; `rng` only decides
-    whether the exploration draws a slate instead, and which. So the propensities are exact.
-
-    Parameters
-    ----------
-    context
-        Shape (C,).
-    eligible
-        Distinct item indices in ascending order, at least k of them.
-    rng
-        Source of the exploration's randomness.
-    """
-    context, slate_size = state.encode(context), state.posterior.kernel.slate_size
-    if len(eligible) < slate_size:
-        raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
-    validated_items(eligible, n_items=state.posterior.kernel.n_items)
-    best = search_best(state, exploration, context, eligible)
-    slates = SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
-    shown, explored = slates.draw(rng)
-    moments = state.posterior.predict(context, shown[None], with_pending=False)
-    regret = _regret_of(state, context, best, shown)
-    return Decision(
-        ranking=shown,
-        best=best.ranking,
-        propensity=slates.propensity(shown),
-        position_propensities=slates.position_propensities(shown),
-        mean=float(moments.mean[0]) if state.posterior.rewards_vary else state.posterior.best_offset,
-        standard_deviation=math.sqrt(float(moments.variance[0])),
-        regret_bound=regret.bound,
-        estimated_regret=regret.estimate,
-        explored=explored,
-        evaluations=best.evaluations,
-    )
-
-
-def _shares_now(exploration: Exploration, state: State) -> Exploration:
-    """Return the exploration with the shares that it has by now; where rewards age, they stay."""
-    return exploration.after(state.remembered) if math.isinf(state.half_life) else exploration
-
-
-DRAW_WIDTH = 0.2
-"""Width of the draw of the items' parts, in units of that of the upper confidence bound."""
-
-SLOPE_DRAW_WIDTH = 1.0
-"""Width of the draw of a prior mean's slope, in units of its posterior standard deviation."""
-
-
-class Search(NamedTuple):
-    """Where the search for the best slate by the acquisition function ended, and what it was found by.
-
-    Attributes
-    ----------
-    ranking, places
-        The best slate as item indices, and as positions in `items`, both (k,).
-    items
-        The items that were looked at, ascending, shape (E,).
-    drawn
-        The posterior at the context, with means as in the draw: the acquisition function is its mean + sqrt(beta) sd.
-    beta
-        As of the upper confidence bound.
-    draws
-        The posterior of the items' parts, by which the one draw was made.
-    unseen
-        Those of `items` that no row has shown and that stand for all such items, and how many these are.
-    evaluations
-        Rankings that were evaluated.
-    """
-
-    ranking: NDArray[np.int32]
-    items: NDArray[np.int32]
-    places: NDArray[np.int32]
-    drawn: ContextPosterior
-    beta: float
-    draws: ItemDraws
-    unseen: StandIns
-    evaluations: int
-
-
-class StandIns(NamedTuple):
-    """Items that stand for `total`, themselves among them: all alike as far as is known. There may be none."""
-
-    items: NDArray[np.int32]
-    total: int
-
-
-def search_best(
-    state: State, exploration: Exploration, context: NDArray[np.float64], eligible: NDArray[np.int32]
-) -> Search:
-    """Search for the best slate: a function of the state, the encoded context and the eligible items.
-
-    It has the largest mean + sqrt(beta) (sd + DRAW_WIDTH d), with d of a draw of the items' parts. The bound alone
-    prefers slates of which every item is little known; a draw alone seldom tries what only a pair can make good. With a
-    prior mean the slope is drawn too: the slates that it puts first hardly tell how far to follow it.
-    """
-    rng = _rng_of(state, eligible)
-    believed = _with_slope_drawn(state, eligible)
-    shown_counts = state.posterior.shown_counts()
-    items = _items_to_search(believed, context, eligible, shown_counts, rng)
-    at_context = state.posterior.at(context, items)
-    beta = _beta(exploration, state, eligible, shown_counts)
-    draws = ItemDraws(at_context)
-    # Before the first reward there is nothing to explore around: what is believed is shown.
-    drawn = at_context
-    if state.posterior.n_rows:
-        drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
-        drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
-    found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
-    unseen = _unseen_among(state.posterior, items, eligible, shown_counts)
-    return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, unseen, found.evaluations)
-
-
-def _unseen_among(
-    posterior: Posterior, items: NDArray[np.int32], eligible: NDArray[np.int32], shown_counts: NDArray[np.intp]
-) -> StandIns:
-    """Return which of the searched items stand for more of the eligible ones; none where these differ."""
-    alike = posterior.prior_mean is None and posterior.kernel.counted_content is None
-    new = items[shown_counts[items] == 0] if alike else NO_ITEMS
-    return StandIns(new, int(np.count_nonzero(shown_counts[eligible] == 0)))
-
-
-def _with_slope_drawn(state: State, eligible: NDArray[np.int32]) -> Posterior:
-    """Return the posterior at a slope that is drawn from what is believed of it, if it has a prior mean and rewards."""
-    posterior = state.posterior
-    if posterior.prior_mean is None or not posterior.n_rows:
-        return posterior
-    drawn = float(_rng_of(state, eligible, _OF_SLOPE).standard_normal())
-    slope = posterior.slope + SLOPE_DRAW_WIDTH * _spread_of_slope(posterior) * drawn
-    return posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=posterior.amplitude)
-
-
-def _with_means_of(
-    at: ContextPosterior, believed: Posterior, context: NDArray[np.float64], *, slope: float
-) -> ContextPosterior:
-    """Return a posterior at a context that was contracted at a slope, with the items' means at that of `believed`."""
-    if believed.slope == slope:
-        return at
-    weights = at.contraction.weights.copy()
-    change = (believed.slope - slope) * believed.weights_of_slope(context, at.items)
-    weights[: 2 * len(at.items)] += change.reshape(-1)
-    return replace(at, contraction=at.contraction._replace(weights=weights))
-
-
-_OF_FIGURES, _OF_SLOPE = 1, 2
-
-
-def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.Generator:
-    """Return a generator that is seeded by the state's counts: the same state gives the same numbers in a stream."""
-    return np.random.default_rng([state.observations, state.posterior.n_pending, len(items), *stream])
-
-
-def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: NDArray[np.int32]) -> RegretFigures:
-    """Return figures of a slate's regret; one that was drawn may have items that were not searched.
-
-    They are of what rewards have told: slates that wait for theirs narrow what is explored next, and tell nothing yet.
-    """
-    items, draws, best_places, places = best.items, best.draws, best.places, best.places
-    if shown is not best.ranking:
-        if not np.isin(shown, items).all():
-            items = np.union1d(items, shown)
-            draws = ItemDraws(state.posterior.at(context, items))
-        places, best_places = (np.searchsorted(items, slate).astype(np.int32) for slate in (shown, best.ranking))
-    new, count = best.unseen
-    if len(new):
-        # Those that are shown are no longer any of many: their parts are drawn as they are.
-        new = np.setdiff1d(new, shown)
-        count -= len(best.unseen.items) - len(new)
-    # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
-    rng, standing = _rng_of(state, items, _OF_FIGURES), np.searchsorted(items, new)
-    return draws.without_pending().regret_of(places, best_places, rng, standing, count)
-
-
-MOST_ITEMS_TO_SEARCH = 256
-
-NEW_PER_PLACE = 4
-"""So many items that were never shown stand for the rest, for each place of a slate, where they differ by features."""
-
-
-def _items_to_search(
-    posterior: Posterior,
-    context: NDArray[np.float64],
-    eligible: NDArray[np.int32],
-    shown_counts: NDArray[np.intp],
-    rng: np.random.Generator,
-) -> NDArray[np.int32]:
-    """Return the eligible items that the search looks at, ascending.
-
-    Items that no row has shown are alike but for the prior mean and what their features tell, so a few stand for the
-    rest (`_stand_ins`). Of those that were shown there may still be more than a search can look at: then three quarters
-    are those with the largest means, the others the least shown.
-    """
-    counts, k = shown_counts[eligible], posterior.kernel.slate_size
-    most_new = NEW_PER_PLACE * k if _looks_at_more(posterior) else k
-    known, new = np.flatnonzero(counts), np.flatnonzero(counts == 0)
-    if len(new) <= most_new and len(known) <= MOST_ITEMS_TO_SEARCH:
-        return eligible
-    if len(new) > most_new:
-        new = _stand_ins(posterior, context, eligible, new, rng)
-    room = max(MOST_ITEMS_TO_SEARCH - most_new, k)
-    if len(known) > room:
-        by_mean = known[np.argsort(-posterior.item_means(context, eligible[known]), kind="stable")]
-        rest = by_mean[room * 3 // 4 :]
-        rarest = rest[np.argsort(counts[rest], kind="stable")]
-        known = np.concatenate([by_mean[: room * 3 // 4], rarest[: room - room * 3 // 4]])
-    return np.asarray(eligible[np.sort(np.concatenate([known, new]))], dtype=np.int32)
-
-
-def _stand_ins(
-    posterior: Posterior,
-    context: NDArray[np.float64],
-    eligible: NDArray[np.int32],
-    new: NDArray[np.intp],
-    rng: np.random.Generator,
-) -> NDArray[np.intp]:
-    """Return places of `new` that stand for the rest: any k, or those with the largest means, ties at random.
-
-    Means differ by a prior mean or by content. Where content counts, or items are many, more stand for the rest, and a
-    quarter are any: what is believed of features is uncertain, and so are the means.
-    """
-    k, more = posterior.kernel.slate_size, _looks_at_more(posterior)
-    count = NEW_PER_PLACE * k if more else k
-    if posterior.prior_mean is None and posterior.kernel.counted_content is None:
-        return np.asarray(rng.choice(new, size=count, replace=False, shuffle=False))
-    drawn = rng.permutation(new)
-    order = np.argsort(-posterior.item_means(context, eligible[drawn]), kind="stable")
-    if not more:
-        return np.asarray(drawn[order[:k]])
-    best, rest = order[: count * 3 // 4], np.sort(order[count * 3 // 4 :])
-    return np.asarray(drawn[np.concatenate([best, rest[: count - len(best)]])])
-
-
-def _looks_at_more(posterior: Posterior) -> bool:
-    """Tell whether many items that were never shown are looked at: by features, or one by one where there are many.
-
-    Of one that is drawn for the first time the draw is all that there is: among five few are ever tried.
-    """
-    return posterior.kernel.counted_content is not None or not posterior.kernel.centred
-
-
-FEW_ITEMS = 50
-"""Up to so many items the width is the paper's."""
-
-
-def _beta(exploration: Exploration, state: State, eligible: NDArray[np.int32], shown_counts: NDArray[np.intp]) -> float:
-    """Return beta, which the schedule makes smaller where there are many items.
-
-    The paper's grows with the number of slates. But most slates of many items stay little known for ever, and a wide
-    bound goes on through them: among m times as many items as are few beta is smaller by the root of m.
-    """
-    if isinstance(exploration.beta, ConstantBeta):
-        return exploration.beta.value
-    log_n_slates = log_count(len(eligible), state.posterior.kernel.slate_size)
-    beta = paper_beta(exploration.beta.scale, log_n_arms=log_n_slates, round_number=state.remembered + 1)
-    return beta * math.sqrt(min(FEW_ITEMS / _count_items(shown_counts, eligible), 1.0))
-
-
-def _count_items(shown_counts: NDArray[np.intp], eligible: NDArray[np.int32]) -> int:
-    """Return how many items there are: those that some row shows, and the eligible ones."""
-    known = shown_counts > 0
-    known[eligible] = True
-    return int(np.count_nonzero(known))

@@ -11,7 +11,9 @@ from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
-from topk_bandit.learning.policy import Limits, State, decide, kernel_of
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,8 @@ from topk_bandit.lab.simulation.attributed_shops import (
     requests_until_known,
 )
 from topk_bandit.lab.simulation.episodes import GpTopK
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

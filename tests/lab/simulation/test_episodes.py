@@ -24,7 +24,8 @@ from topk_bandit.lab.simulation.scenarios import (
     Wait,
 )
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.rankings import all_rankings
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from topk_bandit.lab.simulation.service_work import ServiceApproach, of_profile,
 from topk_bandit.learning import _layout, _rows, _ties, _triangles, hyperparameters, observed_rows, posterior
 from topk_bandit.learning.compiled import kendall, tridiagonal
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.rankings import all_rankings
 
 N_ITEMS, SLATE_SIZE, CONTEXT_DIM = 12, 3, 3

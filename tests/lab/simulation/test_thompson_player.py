@@ -7,7 +7,8 @@ import numpy as np
 from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 from topk_bandit.lab.simulation.thompson import ThompsonSampling
 from topk_bandit.learning.kendall import adaptive_kendall
-from topk_bandit.learning.policy import Limits, State
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.thompson import draw_function
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.process.settings import Settings
 
 __all__ = ["diff", "dump", "evaluate", "replay"]

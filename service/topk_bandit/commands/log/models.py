@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
 
 __all__ = ["Apart", "apart", "describe", "replay_dump", "snapshot_agrees"]
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
     from topk_bandit.lab.faults.ledger import Asked, Ledger, Posted
     from topk_bandit.lab.faults.server import Archive
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
 
 __all__ = ["Replay", "check_ledger"]
 

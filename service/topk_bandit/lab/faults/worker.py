@@ -15,7 +15,7 @@ from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.lab.faults.virtual_time import Pace
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.policy import State, decide
+from topk_bandit.learning.decisions import decide
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Exploration
     from topk_bandit.lab.simulation.scenarios import Feedback, Scenario
-    from topk_bandit.learning.policy import Decision
+    from topk_bandit.learning.decisions import Decision
+    from topk_bandit.learning.policy import State
 
 __all__ = ["Episode", "GpTopK", "Late", "Player", "ProblemSize", "Visit", "check_slate", "deliver", "play"]
 

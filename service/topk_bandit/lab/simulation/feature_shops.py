@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, Numeric, Vector, width_of
+from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.kendall import adaptive_kendall
-from topk_bandit.learning.policy import Limits, State, decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,8 @@ from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, RandomPlayer
 from topk_bandit.lab.simulation.episodes import GpTopK
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from topk_bandit.lab.paper.approaches import Approach, FeatureApproach, KernelAp
 from topk_bandit.lab.paper.work import Work
 from topk_bandit.lab.simulation.service_work import ServiceApproach
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:

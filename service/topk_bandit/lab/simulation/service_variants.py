@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.policies import Policy, service_player
-from topk_bandit.learning.policy import Limits
+from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

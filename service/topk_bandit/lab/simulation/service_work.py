@@ -20,7 +20,7 @@ from topk_bandit.learning.policy import State
 if TYPE_CHECKING:
     from topk_bandit.lab.paper.work import Work
     from topk_bandit.learning.kendall import KendallKernel
-    from topk_bandit.learning.policy import Limits
+    from topk_bandit.learning.limits import Limits
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = ["ServiceApproach", "of_profile", "of_reduction", "of_whitening"]

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.bandits import Kernel
-from topk_bandit.learning.policy import Limits, State, kernel_of
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.slate_functions import maximiser
 from topk_bandit.learning.thompson import draw_function
 
