@@ -17,6 +17,7 @@ from topk_bandit.lab.paper.local_search import CANDIDATES, RESTARTS, Orders, Pap
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.rankings import log_count
 from topk_bandit.learning.search import best_seen, local_search
 from topk_bandit.process.settings import Settings
@@ -164,7 +165,7 @@ def _searched(bandit: Played, context: Floats, beta: float, rng: np.random.Gener
     """Search as a decision does, but for the draw of the items' parts, which moves means for any search alike."""
     posterior = bandit.state.posterior
     at = posterior.at(context, np.arange(posterior.kernel.n_items, dtype=np.int32))
-    found = local_search(at, beta=beta, starts=best_seen(at), rng=rng)
+    found = local_search(at, ItemDraws(at).covariance, beta=beta, starts=best_seen(at), rng=rng)
     mean, variance = posterior.predict(context, found.ranking[None])
     return _Ours(found.ranking, float(mean[0] + math.sqrt(beta * variance[0])), found.evaluations)
 

@@ -12,6 +12,7 @@ from figures import Bench, Figure, Outcome, mean_with_error
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.decisions import search_best
+from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.posterior import Posterior
@@ -131,5 +132,7 @@ def _similarity_found(job: tuple[Kernel, int]) -> float:
     # With one reward of 1 the mean of a ranking is its similarity to the hidden one, times a constant.
     prior = Posterior.prior(kernel, context_dim=1, noise_variance=0.1)
     at_context = prior.observe([1.0], hidden, 1.0).at([1.0], items)
-    found = local_search(at_context, beta=0.0, starts=np.zeros((0, 6), dtype=np.int32), rng=rng)
+    found = local_search(
+        at_context, ItemDraws(at_context).covariance, beta=0.0, starts=np.zeros((0, 6), dtype=np.int32), rng=rng
+    )
     return float(kernel.gram(found.ranking, hidden)[0, 0])

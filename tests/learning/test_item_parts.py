@@ -239,7 +239,7 @@ def test_the_search_ends_at_the_best_slate(shape: Shape, beta: float) -> None:
     """All stages of the climb take the same off the variances."""
     posterior, dense = posterior_of(shape)
     at, none = posterior.at(CONTEXT, np.arange(N_ITEMS)), np.zeros((0, SLATE_SIZE), dtype=np.int32)
-    found = local_search(at, beta=beta, starts=none, rng=np.random.default_rng(0)).ranking
+    found = local_search(at, ItemDraws(at).covariance, beta=beta, starts=none, rng=np.random.default_rng(0)).ranking
     expected = dense.predict(CONTEXT, SLATES, with_constant=False)
     scores = expected.mean + math.sqrt(beta) * np.sqrt(expected.variance)
     place = int(np.flatnonzero((found == SLATES).all(axis=1))[0])

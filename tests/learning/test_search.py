@@ -9,6 +9,7 @@ from tests.learning.dense import KINDS, WCK, WK, Kind, fitted, rankings_of, samp
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.learning.acquisition import UpperConfidenceBound
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Posterior
@@ -34,7 +35,9 @@ def search(
 ) -> Found:
     at_context = posterior.at(CONTEXT, np.arange(posterior.kernel.n_items) if items is None else items)
     given = best_seen(at_context) if starts is None else starts
-    return local_search(at_context, beta=beta, starts=given, rng=np.random.default_rng([seed, 77]))
+    return local_search(
+        at_context, ItemDraws(at_context).covariance, beta=beta, starts=given, rng=np.random.default_rng([seed, 77])
+    )
 
 
 def bounds(posterior: Posterior, rankings: NDArray[np.int32], beta: float) -> NDArray[np.float64]:

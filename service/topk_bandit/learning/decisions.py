@@ -185,7 +185,7 @@ def search_best(
     if state.posterior.n_rows:
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
-    found = local_search(drawn, beta=beta, starts=best_seen(drawn), rng=rng)
+    found = local_search(drawn, draws.covariance, beta=beta, starts=best_seen(drawn), rng=rng)
     unseen = _unseen_among(state.posterior, items, eligible, shown_counts)
     return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, unseen, found.evaluations)
 

@@ -58,13 +58,22 @@ def best_seen(at_context: ContextPosterior) -> Rankings:
     return np.asarray(best, dtype=np.int32)
 
 
-def local_search(at_context: ContextPosterior, *, beta: float, starts: Rankings, rng: np.random.Generator) -> Found:
+def local_search(
+    at_context: ContextPosterior,
+    covariance: NDArray[np.float64],
+    *,
+    beta: float,
+    starts: Rankings,
+    rng: np.random.Generator,
+) -> Found:
     """Climb from `starts` and from random rankings, and return the best ranking met by mean + sqrt(beta) sd.
 
     Parameters
     ----------
     at_context
         The posterior at one context.
+    covariance
+        Of the items' parts there, `ItemDraws.covariance`, shape (E, E).
     beta
         At least 0.
     starts
@@ -78,6 +87,7 @@ def local_search(at_context: ContextPosterior, *, beta: float, starts: Rankings,
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
     ranking, highest_mean, evaluations = climbing.search(
         at_context.contraction,
+        (covariance / at_context.amplitude, _variance_beside_items(at_context)),
         starts.astype(np.int64),
         rng.random((coarse_starts, k)),
         rng.random((FINE_STARTS, k)),
@@ -87,3 +97,10 @@ def local_search(at_context: ContextPosterior, *, beta: float, starts: Rankings,
         *at_context.position_weights,
     )
     return Found(ranking.astype(np.int32), at_context.offset + highest_mean, evaluations)
+
+
+def _variance_beside_items(at_context: ContextPosterior) -> float:
+    """Return what a slate's variance has before the rows beside that of its items' parts, at an amplitude of one."""
+    kernel, u = at_context.kernel, at_context.kernel.item_weight
+    of_items = kernel.n_items * float(u @ u) - (float(u.sum()) ** 2 if kernel.centred else 0.0)
+    return at_context.prior * (1.0 - kernel.scale * of_items)

@@ -12,6 +12,7 @@ import numpy as np
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.maximisers import Climbed, Step, breadth_first
+from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.policy import kernel_of
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
@@ -43,7 +44,7 @@ def search_of_paper(at_context: ContextPosterior, rng: np.random.Generator, /) -
 def search_of_service(at_context: ContextPosterior, rng: np.random.Generator, /) -> Climbed:
     """Search as this service does, from its own random starts; it says where it ended and nothing in between."""
     nowhere = np.zeros((0, at_context.slate_size), dtype=np.int32)
-    found = local_search(at_context, beta=0.0, starts=nowhere, rng=rng)
+    found = local_search(at_context, ItemDraws(at_context).covariance, beta=0.0, starts=nowhere, rng=rng)
     return Climbed(found.ranking, (Step(found.evaluations, float(at_context.means(found.ranking[None])[0])),))
 
 

@@ -12,7 +12,17 @@ from numba import njit
 
 from topk_bandit.learning.compiled.options import FOR_LOOPS
 
-__all__ = ["NOWHERE", "ONE", "ZERO", "add_up", "are_equal", "copy", "find_largest", "sort_descending"]
+__all__ = [
+    "NOWHERE",
+    "ONE",
+    "ZERO",
+    "add_up",
+    "are_equal",
+    "copy",
+    "find_largest",
+    "multiply_by_own",
+    "sort_descending",
+]
 
 ZERO, ONE, NOWHERE = np.int64(0), np.int64(1), np.int64(-1)
 
@@ -22,6 +32,24 @@ def copy(target, source):
     """Set the numbers of `target` to those of `source`, as many."""
     for i in range(target.shape[0]):
         target[i] = source[i]
+
+
+_ROWS_AT_ONCE = 32
+
+
+@njit(**FOR_LOOPS)
+def multiply_by_own(rows):
+    """Return the dot products of all pairs of rows: of two that are alike but for their order one is computed."""
+    n_rows = rows.shape[0]
+    out = np.empty((n_rows, n_rows), dtype=rows.dtype)
+    for first in range(0, n_rows, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, n_rows)
+        part = np.dot(rows[first:last], rows[:last].T)
+        for i in range(first, last):
+            for j in range(last):
+                out[i, j] = part[i - first, j]
+                out[j, i] = part[i - first, j]
+    return out
 
 
 @njit(**FOR_LOOPS)

@@ -4,8 +4,8 @@ The variance of a slate x is c.c - x' G x, with G the Gram matrix of the feature
 that trying a slate costs nothing that depends on the number of rows. G over all features would be far too large; so the
 search has three stages:
 
-1. *coarse*: climb with all items and without the pairs' features, whose part in the variance is small (the means are
-   exact). What is learned from it is which few items matter.
+1. *coarse*: climb with all items and with the variance of the items' parts alone, which is nearly all that differs
+   between slates (the means are exact). What is learned from it is which few items matter.
 2. *fine*: climb among those items with all of their features: exact.
 3. *polish*: climb on from the best with all items and all features, until no neighbour is better.
 
@@ -23,7 +23,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import NOWHERE, ONE, ZERO, are_equal, copy, find_largest, sort_descending
+from topk_bandit.learning.compiled.arrays import (
+    NOWHERE,
+    ONE,
+    ZERO,
+    are_equal,
+    copy,
+    find_largest,
+    multiply_by_own,
+    sort_descending,
+)
 from topk_bandit.learning.compiled.contraction import (
     add,
     add_pair,
@@ -106,38 +115,35 @@ def _draw(order, uniforms, slate):
 
 
 @njit(**FOR_LOOPS, fastmath=REASSOCIATE)
-def _coarse_row(scores, means, cross, diagonal, u, v, rest, bound):
-    n_eligible = scores.shape[0]
-    for j in range(n_eligible):
-        explained = rest + 2.0 * (u * cross[j] + v * cross[n_eligible + j])
-        explained += u * u * diagonal[0, j] + 2.0 * u * v * diagonal[1, j] + v * v * diagonal[2, j]
-        scores[j] = means[j] + bound[1] * np.sqrt(max(bound[0] - explained, 0.0))
+def _coarse_row(scores, means, cross, covariance, weight, rest, spread):
+    for j in range(scores.shape[0]):
+        variance = rest + weight * (2.0 * cross[j] + weight * covariance[j, j])
+        scores[j] = means[j] + spread * np.sqrt(max(variance, 0.0))
 
 
 @njit(**FOR_LOOPS)
-def _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross):
-    """Set `scores` and `means`, (E,), to those of the slate with each item at `position`; `cross` is (2E + 1,)."""
-    n_eligible, k, real = pair_weights.shape[0], slate.shape[0], cross.dtype.type
+def _coarse_scores(of_items, weights, pair_weights, slate, position, spread, u, d, v, s, scores, means, cross):
+    """Set `scores` and `means`, (E,), to those of the slate with each item at `position`; `cross` is scratch, (E,)."""
+    covariance, beside = of_items
     replaced_means(weights, pair_weights, slate, position, u, d, v, s, means)
     cross[:] = 0.0
-    add(cross, gram, 2 * n_eligible, real(s))
-    for b in range(k):
+    for b in range(slate.shape[0]):
         if b != position:
-            add_pair(cross, gram, slate[b], real(u[b]), n_eligible + slate[b], real(v[b]))
-    rest = s * cross[2 * n_eligible]
-    for b in range(k):
+            add(cross, covariance, slate[b], u[b])
+    rest = beside
+    for b in range(slate.shape[0]):
         if b != position:
-            rest += u[b] * cross[slate[b]] + v[b] * cross[n_eligible + slate[b]]
-    _coarse_row(scores, means, cross, diagonal, u[position], v[position], rest, bound)
+            rest += u[b] * cross[slate[b]]
+    _coarse_row(scores, means, cross, covariance, u[position], rest, spread)
 
 
 @njit(**FOR_LOOPS)
-def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, s, scores, means, cross):
+def _coarse_climb(of_items, weights, pair_weights, slate, spread, u, d, v, s, scores, means, cross):
     """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
     value, tried, position, still = -np.inf, 0, ZERO, 0
     while still < k and tried < _MOST_SWEEPS * k * n_eligible:
-        _coarse_scores(gram, diagonal, weights, pair_weights, slate, position, bound, u, d, v, s, scores, means, cross)
+        _coarse_scores(of_items, weights, pair_weights, slate, position, spread, u, d, v, s, scores, means, cross)
         tried += n_eligible
         still += 1
         value = scores[slate[position]]
@@ -156,7 +162,7 @@ def _coarse_climb(gram, diagonal, weights, pair_weights, slate, bound, u, d, v, 
 def _take_content_off(gram, content):
     """Take what content adds to the prior variance off the part of a Gram matrix that is of the items' u."""
     if content.shape[1] > 0:
-        of_content = np.dot(content, content.T)
+        of_content = multiply_by_own(content)
         for i in range(content.shape[0]):
             for j in range(content.shape[0]):
                 gram[i, j] -= of_content[i, j]
@@ -176,24 +182,14 @@ def _add_taken(gram, taken, of_v, items):
 
 
 @njit(**FOR_LOOPS)
-def _coarse(features, content, taken, of_v, weights, pair_weights, uniforms, starts, bound, size, u, d, v, s):
+def _coarse(of_items, weights, pair_weights, uniforms, starts, spread, size, u, d, v, s):
     """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 
     An item matters as much as the best slate in reach that shows it; the items of the best slate climbed to, and of the
     first of `starts`, matter in any case.
     """
     n_eligible, k = pair_weights.shape[0], uniforms.shape[1]
-    items = features[: 2 * n_eligible + 1]
-    gram = np.dot(items, items.T)
-    _take_content_off(gram, content)
-    _add_taken(gram, taken, of_v, np.arange(n_eligible))
-    diagonal = np.empty((3, n_eligible), dtype=gram.dtype)
-    for j in range(n_eligible):
-        diagonal[0, j] = gram[j, j]
-        diagonal[1, j] = gram[j, n_eligible + j]
-        diagonal[2, j] = gram[n_eligible + j, n_eligible + j]
-    scores, means = np.empty(n_eligible), np.empty(n_eligible)
-    cross = np.empty(2 * n_eligible + 1, dtype=gram.dtype)
+    scores, means, cross = np.empty(n_eligible), np.empty(n_eligible), np.empty(n_eligible)
     order = np.empty(n_eligible, dtype=np.int64)
     climbed = np.empty((starts.shape[0] + uniforms.shape[0], k), dtype=np.int64)
     values = np.empty(climbed.shape[0])
@@ -204,7 +200,7 @@ def _coarse(features, content, taken, of_v, weights, pair_weights, uniforms, sta
         else:
             _draw(order, uniforms[i - starts.shape[0]], climbed[i])
         values[i], more = _coarse_climb(
-            gram, diagonal, weights, pair_weights, climbed[i], bound, u, d, v, s, scores, means, cross
+            of_items, weights, pair_weights, climbed[i], spread, u, d, v, s, scores, means, cross
         )
         tried += more
     ranked = sort_descending(values, values.shape[0])
@@ -213,10 +209,7 @@ def _coarse(features, content, taken, of_v, weights, pair_weights, uniforms, sta
         copy(ends[rank], climbed[ranked[rank]])
     for i in range(min(_SLATES_TO_LOOK_AROUND, ends.shape[0])):
         for position in range(k):
-            _coarse_scores(
-                gram, diagonal, weights, pair_weights, ends[i], position, bound, u, d, v, s,
-                scores, means, cross,
-            )  # fmt: skip
+            _coarse_scores(of_items, weights, pair_weights, ends[i], position, spread, u, d, v, s, scores, means, cross)
             tried += n_eligible
             for j in range(n_eligible):
                 matters[j] = max(matters[j], scores[j])
@@ -268,7 +261,7 @@ def _fine_features(at, items):
             out[n_features] = pair_weights[items[i], items[j]]
             n_features += 1
     chosen = chosen[:n_features]
-    gram = np.dot(chosen, chosen.T)
+    gram = multiply_by_own(chosen)
     _take_content_off(gram, _rows(at.content, items))
     _add_taken(gram, at.taken, at.of_v, items)
     return gram, out[:n_features], inner
@@ -709,12 +702,12 @@ def _polish(at, slate, inside, bound, u, d, v, s):
 
 
 @njit(**FOR_PYTHON)
-def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d, v, s):
+def search(at, of_items, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d, v, s):
     """Return the best slate found, the largest mean met and how many slates were scored.
 
-    Parameters: the contraction; slates to start from besides random ones, (A, k), the best first; uniform numbers for
-    the random starts of both stages, (.., k); c.c; sqrt(beta s^2); the number of items in the fine stage; the kernel's
-    numbers.
+    Parameters: the contraction; the covariance of the items' parts (E, E), and what variances have beside it, both in
+    the unit of c.c; slates to start from besides random ones, (A, k), the best first; uniform numbers for the random
+    starts of both stages, (.., k); c.c; sqrt(beta s^2); the number of items in the fine stage; the kernel's numbers.
     """
     bound = (prior, spread)
     n_eligible = at.pairs.shape[0]
@@ -722,15 +715,12 @@ def search(at, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d
     if size < n_eligible:
         among = min(size, max(_FEWEST_TO_CLIMB_AMONG, fine_uniforms.shape[1] + 3))
         items, climbed, coarse_tried = _coarse(
-            at.features,
-            at.content,
-            at.taken,
-            at.of_v,
+            of_items,
             at.weights,
             at.pair_weights,
             coarse_uniforms,
             starts[:_STARTS_TO_WEIGH_ITEMS_FROM],
-            bound,
+            spread,
             size,
             u,
             d,
