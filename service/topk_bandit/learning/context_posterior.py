@@ -84,23 +84,17 @@ class ContextPosterior:
 
     def moments(self, rankings: Rankings) -> Moments:
         """Return the moments of `rankings` (A, k), both (A,): O(k^2 N) each."""
-        at = self.contraction
-        contraction.make_own_pairs(
-            at.features,
-            at.pairs,
-            at.made,
-            at.starts,
-            at.rows,
-            at.values,
-            at.whitener,
-            at.pending,
-            rankings.astype(np.int64),
-        )
-        explained = contraction.slates(
-            *(at.features, at.content, at.taken, at.of_v, at.pairs, rankings, at.features.shape[1]),
-            *self.position_weights,
-        )
+        explained = self.explain(rankings.astype(np.int64), self.contraction.features.shape[1])
         return Moments(self.means(rankings), self._variances(explained))
+
+    def explain(self, rankings: NDArray[np.int64], n_columns: int) -> FloatArray:
+        """Return what the first rows, and what content is, change of the variances of `rankings` (A, k), shape (A,)."""
+        at = self.contraction
+        made = (at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending)
+        contraction.make_own_pairs(*made, rankings)
+        return contraction.slates(  # type: ignore[no-any-return]
+            *(at.features, at.content, at.taken, at.of_v, at.pairs, rankings, n_columns), *self.position_weights
+        )
 
     def coordinates(self, first_row: int = 0) -> tuple[FloatArray, FloatArray]:
         """Return what x of a ranking is multiplied with, for those who keep many rankings' x as one sparse matrix.

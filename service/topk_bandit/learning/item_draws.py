@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from topk_bandit.domain.bandits import REGRET_CONFIDENCE
-from topk_bandit.learning.compiled.regret import regrets
+from topk_bandit.learning.compiled.regret import regrets, rivals
 
 if TYPE_CHECKING:
     from topk_bandit.learning.context_posterior import ContextPosterior
@@ -138,9 +138,19 @@ class ItemDraws:
         if 0 < len(standing) < count:
             deviations = np.sqrt(np.maximum(self.covariance.diagonal()[standing], 0.0))
             draws[:, standing] = deviations * _largest(_FIGURE_DRAWS, len(standing), count, rng)
+        compared = rivals(at.contraction.weights, draws, shown, best, _FIGURE_DRAWS)
+        explained = at.explain(compared, self._n_columns)
         regret = regrets(
-            *(at.contraction, self.covariance, draws, normals, shown, best, self._n_columns, at.prior, at.amplitude),
-            *at.position_weights,
+            *(
+                at.contraction.weights,
+                at.contraction.pair_weights,
+                self.covariance,
+                draws,
+                normals,
+                compared,
+                explained,
+            ),
+            *(at.prior, at.amplitude, *at.position_weights),
         )
         regret.sort()
         estimate = float(regret.mean())

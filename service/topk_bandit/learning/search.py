@@ -28,6 +28,8 @@ COARSE_STARTS, FEWEST_FINE_ITEMS = 2, 16
 COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 24
 """Under WK an item has no part of its own in mean and variance, and which items matter is less certain."""
 BEST_SEEN = 4
+FEWEST_TO_CLIMB_AMONG = 9
+"""Climbs begin among the first few of the items that matter; the best of them go on among all of these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,18 +87,47 @@ def local_search(
     coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
     if not at_context.kernel.item_weight.any():
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
-    ranking, highest_mean, evaluations = climbing.search(
-        at_context.contraction,
-        (covariance / at_context.amplitude, _variance_beside_items(at_context)),
+    ranking, highest_mean, evaluations = _search(
+        at_context,
+        covariance,
         starts.astype(np.int64),
         rng.random((coarse_starts, k)),
         rng.random((FINE_STARTS, k)),
-        at_context.prior,
-        math.sqrt(beta * at_context.amplitude),
-        max(fewest, k + 8),
-        *at_context.position_weights,
+        spread=math.sqrt(beta * at_context.amplitude),
+        size=max(fewest, k + 8),
     )
     return Found(ranking.astype(np.int32), at_context.offset + highest_mean, evaluations)
+
+
+def _search(
+    at_context: ContextPosterior,
+    covariance: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    coarse_uniforms: NDArray[np.float64],
+    fine_uniforms: NDArray[np.float64],
+    *,
+    spread: float,
+    size: int,
+) -> tuple[NDArray[np.int64], float, int]:
+    """Return the best ranking, the largest mean met and how many were evaluated; `size` items are in the fine stage.
+
+    The stages are compiled one by one: in one function each of them would be compiled twice.
+    """
+    at, every, weights = at_context.contraction, np.arange(len(at_context.items)), at_context.position_weights
+    numbers = at_context.prior, spread, *weights
+    if size >= len(every):
+        return climbing.climb(  # type: ignore[no-any-return]
+            at, every, every, len(every), np.concatenate((starts, starts)), fine_uniforms, *numbers
+        )
+    of_items = covariance / at_context.amplitude, _variance_beside_items(at_context)
+    items, climbed, weighed = climbing.weigh_items(at, of_items, starts, coarse_uniforms, size, spread, *weights)
+    inside = np.full_like(every, -1)
+    inside[items] = every[:size]
+    among = min(size, max(FEWEST_TO_CLIMB_AMONG, at_context.slate_size + 3))
+    starts = np.concatenate((starts, climbed))
+    ranking, highest_mean, tried = climbing.climb(at, items, inside, among, starts, fine_uniforms, *numbers)
+    mean, more = climbing.polish(at, ranking, inside, *numbers)
+    return ranking, max(highest_mean, mean), weighed + tried + more
 
 
 def _variance_beside_items(at_context: ContextPosterior) -> float:

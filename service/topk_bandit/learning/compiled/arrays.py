@@ -1,5 +1,8 @@
 """What loops need of arrays, as loops: numpy's own forms take the compiler longer than all that is here.
 
+`np.empty` is compiled anew for each shape, for each way to write its type and for the options of the function that
+calls it: here once for each shape.
+
 Assigning an array to a slice compiles the text of an error for unequal shapes, and sorting a whole library.
 A whole number that stands in a call as a literal, or that a counter begins with, is a type of its own: the called
 function is compiled once for it and once more for all others, unless it is one of the constants here.
@@ -20,11 +23,39 @@ __all__ = [
     "are_equal",
     "copy",
     "find_largest",
+    "floats",
+    "floats32",
+    "integers",
+    "integers32",
     "multiply_by_own",
     "sort_descending",
 ]
 
 ZERO, ONE, NOWHERE = np.int64(0), np.int64(1), np.int64(-1)
+
+
+@njit(**FOR_LOOPS)
+def floats(shape):
+    """Return room for numbers."""
+    return np.empty(shape, np.float64)
+
+
+@njit(**FOR_LOOPS)
+def floats32(shape):
+    """Return room for numbers in single precision."""
+    return np.empty(shape, np.float32)
+
+
+@njit(**FOR_LOOPS)
+def integers(shape):
+    """Return room for whole numbers."""
+    return np.empty(shape, np.int64)
+
+
+@njit(**FOR_LOOPS)
+def integers32(shape):
+    """Return room for whole numbers of 32 bits."""
+    return np.empty(shape, np.int32)
 
 
 @njit(**FOR_LOOPS)
@@ -41,7 +72,7 @@ _ROWS_AT_ONCE = 32
 def multiply_by_own(rows):
     """Return the dot products of all pairs of rows: of two that are alike but for their order one is computed."""
     n_rows = rows.shape[0]
-    out = np.empty((n_rows, n_rows), dtype=rows.dtype)
+    out = floats32((n_rows, n_rows))
     for first in range(0, n_rows, _ROWS_AT_ONCE):
         last = min(first + _ROWS_AT_ONCE, n_rows)
         part = np.dot(rows[first:last], rows[:last].T)
@@ -82,7 +113,7 @@ def find_largest(values):
 @njit(**FOR_LOOPS)
 def sort_descending(values, count):
     """Return the places of the `count` largest numbers, the largest first and of equal ones the first first."""
-    places = np.empty(count, dtype=np.int64)
+    places = integers(count)
     n_found = 0
     for i in range(values.shape[0]):
         place = n_found

@@ -30,6 +30,9 @@ from topk_bandit.learning.compiled.arrays import (
     are_equal,
     copy,
     find_largest,
+    floats,
+    floats32,
+    integers,
     multiply_by_own,
     sort_descending,
 )
@@ -44,14 +47,12 @@ from topk_bandit.learning.compiled.contraction import (
 )
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
 
-__all__ = ["best_seen", "search"]
+__all__ = ["best_seen", "climb", "polish", "weigh_items"]
 
 # Moves must gain more than rounding can.
 _GAIN = 1e-6
 _MOST_SWEEPS = 32
 
-# Climbs begin among the first few of the items that matter; the best of them go on among all of these.
-_FEWEST_TO_CLIMB_AMONG = 9
 _SLATES_TO_GO_ON_FROM = 6
 
 # Items are weighed by the neighbours of so many slates.
@@ -81,8 +82,8 @@ def _shows(slate, item):
 def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
     """Return up to `count` different slates of the rewarded rows with all items eligible, the largest means first."""
     k = places.shape[1]
-    best, values, n_found = np.empty((count, k), dtype=np.int64), np.full(count, -np.inf), 0
-    slate = np.empty(k, dtype=np.int64)
+    best, values, n_found = integers((count, k)), np.full(count, -np.inf), 0
+    slate = integers(k)
     for r in range(n_rows):
         copy(slate, places[r])
         if _shows(slate, NOWHERE):
@@ -181,18 +182,20 @@ def _add_taken(gram, taken, of_v, items):
             gram[m + i, m + i] += of_v * of_v * of_u
 
 
-@njit(**FOR_LOOPS)
-def _coarse(of_items, weights, pair_weights, uniforms, starts, spread, size, u, d, v, s):
+@njit(**FOR_PYTHON)
+def weigh_items(at, of_items, starts, uniforms, size, spread, u, d, v, s):
     """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 
     An item matters as much as the best slate in reach that shows it; the items of the best slate climbed to, and of the
-    first of `starts`, matter in any case.
+    first of `starts`, matter in any case. Parameters: as for `climb`; `of_items` is the covariance of the items' parts
+    (E, E), and what variances have beside it, both in the unit of c.c.
     """
+    weights, pair_weights, starts = at.weights, at.pair_weights, starts[:_STARTS_TO_WEIGH_ITEMS_FROM]
     n_eligible, k = pair_weights.shape[0], uniforms.shape[1]
-    scores, means, cross = np.empty(n_eligible), np.empty(n_eligible), np.empty(n_eligible)
-    order = np.empty(n_eligible, dtype=np.int64)
-    climbed = np.empty((starts.shape[0] + uniforms.shape[0], k), dtype=np.int64)
-    values = np.empty(climbed.shape[0])
+    scores, means, cross = floats(n_eligible), floats(n_eligible), floats(n_eligible)
+    order = integers(n_eligible)
+    climbed = integers((starts.shape[0] + uniforms.shape[0], k))
+    values = floats(climbed.shape[0])
     tried = 0
     for i in range(climbed.shape[0]):
         if i < starts.shape[0]:
@@ -228,7 +231,7 @@ def _take(target, row, source, source_row, sign):
 
 @njit(**FOR_LOOPS)
 def _rows(array, places):
-    out = np.empty((places.shape[0], array.shape[1]), dtype=array.dtype)
+    out = floats32((places.shape[0], array.shape[1]))
     for i in range(places.shape[0]):
         _take(out, i, array, places[i], array.dtype.type(1))
     return out
@@ -241,8 +244,8 @@ def _fine_features(at, items):
     n_eligible, m, one = pairs.shape[0], items.shape[0], features.dtype.type(1)
     make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, items, items)
     inner, n_features = np.full((m, m), -1, dtype=np.int64), 2 * m + 1
-    chosen = np.empty((n_features + m * (m - 1) // 2, features.shape[1]), dtype=features.dtype)
-    out = np.empty(chosen.shape[0])
+    chosen = floats32((n_features + m * (m - 1) // 2, features.shape[1]))
+    out = floats(chosen.shape[0])
     _take(chosen, 2 * m, features, 2 * n_eligible, one)
     out[2 * m] = weights[2 * n_eligible]
     for i in range(m):
@@ -530,9 +533,9 @@ def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, 
     The scratch is that of `_fine_climb`.
     """
     n_climbs, k = uniforms.shape
-    settled, n_settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64), ZERO
-    order, slates = np.empty(among, dtype=np.int64), np.empty((n_climbs, k), dtype=np.int64)
-    reached, highest, tried = np.empty(n_climbs), -np.inf, 0
+    settled, n_settled = integers(_MOST_SWEEPS * n_climbs), ZERO
+    order, slates = integers(among), integers((n_climbs, k))
+    reached, highest, tried = floats(n_climbs), -np.inf, 0
     for i in range(n_climbs):
         _draw(order, uniforms[i], slates[i])
         if i < starts.shape[0] and _are_inside(inside, starts[i]):
@@ -546,23 +549,15 @@ def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, 
 
 
 @njit(**FOR_LOOPS)
-def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u, d, v, s):
-    """Climb from `starts` that show no other items and from random slates of the first `among`, and on from the best.
-
-    `inside` tells each item's place among them, or -1. Returns the best slate, the largest mean and how many slates.
-    """
-    m, k, n_climbs = items.shape[0], uniforms.shape[1], uniforms.shape[0]
-    products = np.empty(weights.shape[0], dtype=gram.dtype)
-    columns, values = np.empty(2 * k + 1 + k * k, dtype=np.int64), np.empty(2 * k + 1 + k * k)
-    slates, reached, highest, tried = _first_climbs(
-        gram, weights, pairs, inside, among, uniforms, starts, bound, u, d, v, s, products, columns, values
-    )
-    settled = np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64)
+def _go_on(gram, weights, pairs, slates, reached, highest, bound, u, d, v, s, products, columns, values):
+    """Climb on from the best of the `slates` that were reached, among all; return the best, and what `climb` does."""
+    m, n_climbs, tried = pairs.shape[0], slates.shape[0], 0
+    settled = integers(_MOST_SWEEPS * n_climbs)
     best, best_value = slates[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
     n_seen, seen, left, previous = (
         ZERO,
-        np.empty(_MOST_SWEEPS * n_climbs, dtype=np.int64),
+        integers(_MOST_SWEEPS * n_climbs),
         _SLATES_TO_GO_ON_FROM,
         np.inf,
     )
@@ -591,16 +586,38 @@ def _fine(gram, weights, pairs, items, inside, among, uniforms, starts, bound, u
         if value > best_value:
             best_value = value
             copy(best, slate)
-    for a in range(k):
-        best[a] = items[best[a]]
     return best, highest, tried
+
+
+@njit(**FOR_PYTHON)
+def climb(at, items, inside, among, starts, uniforms, prior, spread, u, d, v, s):
+    """Return the best slate found among `items`, the largest mean met and how many slates were scored.
+
+    Climbs begin from `starts` that show no other items, and from random slates of the first `among`, and go on from the
+    best. Parameters: the contraction; items and each eligible one's place among them, -1 for the rest; slates to start
+    from, (A, k), the best first; uniform numbers for the random ones, (.., k); c.c; sqrt(beta s^2); the kernel's
+    numbers.
+    """
+    gram, weights, pairs = _fine_features(at, items)
+    bound, k = (prior, spread), uniforms.shape[1]
+    products = floats32(weights.shape[0])
+    columns, values = integers(2 * k + 1 + k * k), floats(2 * k + 1 + k * k)
+    slates, reached, highest, first_tried = _first_climbs(
+        gram, weights, pairs, inside, among, uniforms, starts, bound, u, d, v, s, products, columns, values
+    )
+    slate, highest, tried = _go_on(
+        gram, weights, pairs, slates, reached, highest, bound, u, d, v, s, products, columns, values
+    )
+    for a in range(k):
+        slate[a] = items[slate[a]]
+    return slate, highest, first_tried + tried
 
 
 @njit(**FOR_LOOPS)
 def _exchanges(slate):
     """Return the slate and then each that has two of its positions exchanged."""
     k = slate.shape[0]
-    out = np.empty((1 + k * (k - 1) // 2, k), dtype=slate.dtype)
+    out = integers((1 + k * (k - 1) // 2, k))
     for i in range(out.shape[0]):
         copy(out[i], slate)
     row = 1
@@ -616,7 +633,7 @@ def _exchanges(slate):
 def _replace_all(at, slate, among, bound, u, d, v, s):
     """Go through the positions once and put the best of `among` into each; return the largest mean and whether any."""
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
-    mean, explained = np.empty(pairs.shape[0]), np.empty(pairs.shape[0])
+    mean, explained = floats(pairs.shape[0]), floats(pairs.shape[0])
     highest, moved = -np.inf, False
     for position in range(slate.shape[0]):
         for others in (among, slate):
@@ -670,7 +687,7 @@ def _exchange(at, slate, bound, u, d, v, s):
 @njit(**FOR_LOOPS)
 def _outside(inside):
     """Return the items that have no place inside."""
-    among, count = np.empty(inside.shape[0], dtype=np.int64), 0
+    among, count = integers(inside.shape[0]), 0
     for item in range(inside.shape[0]):
         if inside[item] < 0:
             among[count] = item
@@ -678,13 +695,13 @@ def _outside(inside):
     return among[:count]
 
 
-@njit(**FOR_LOOPS)
-def _polish(at, slate, inside, bound, u, d, v, s):
+@njit(**FOR_PYTHON)
+def polish(at, slate, inside, prior, spread, u, d, v, s):
     """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried.
 
     No item with a place `inside` makes the slate better, and no exchange: they are tried once others have changed it.
     """
-    k, every = slate.shape[0], np.arange(inside.shape[0])
+    k, every, bound = slate.shape[0], np.arange(inside.shape[0]), (prior, spread)
     among = _outside(inside)
     highest, tried = -np.inf, 0
     for _ in range(_MOST_SWEEPS):
@@ -699,41 +716,3 @@ def _polish(at, slate, inside, bound, u, d, v, s):
             break
         among = every
     return highest, tried
-
-
-@njit(**FOR_PYTHON)
-def search(at, of_items, starts, coarse_uniforms, fine_uniforms, prior, spread, size, u, d, v, s):
-    """Return the best slate found, the largest mean met and how many slates were scored.
-
-    Parameters: the contraction; the covariance of the items' parts (E, E), and what variances have beside it, both in
-    the unit of c.c; slates to start from besides random ones, (A, k), the best first; uniform numbers for the random
-    starts of both stages, (.., k); c.c; sqrt(beta s^2); the number of items in the fine stage; the kernel's numbers.
-    """
-    bound = (prior, spread)
-    n_eligible = at.pairs.shape[0]
-    items, climbed, coarse_tried, among = np.arange(n_eligible), starts, 0, n_eligible
-    if size < n_eligible:
-        among = min(size, max(_FEWEST_TO_CLIMB_AMONG, fine_uniforms.shape[1] + 3))
-        items, climbed, coarse_tried = _coarse(
-            of_items,
-            at.weights,
-            at.pair_weights,
-            coarse_uniforms,
-            starts[:_STARTS_TO_WEIGH_ITEMS_FROM],
-            spread,
-            size,
-            u,
-            d,
-            v,
-            s,
-        )
-    gram, weights, pairs = _fine_features(at, items)
-    inside = np.full(n_eligible, -1, dtype=np.int64)
-    for place in range(items.shape[0]):
-        inside[items[place]] = place
-    starts = np.concatenate((starts, climbed))
-    slate, highest, tried = _fine(gram, weights, pairs, items, inside, among, fine_uniforms, starts, bound, u, d, v, s)
-    if size < n_eligible:
-        mean, more = _polish(at, slate, inside, bound, u, d, v, s)
-        highest, tried = max(highest, mean), tried + more
-    return slate, highest, coarse_tried + tried

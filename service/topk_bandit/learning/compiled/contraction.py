@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import NOWHERE, ZERO, add_up, copy
+from topk_bandit.learning.compiled.arrays import NOWHERE, ZERO, add_up, copy, floats, floats32, integers, integers32
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
 
 __all__ = [
@@ -116,7 +116,7 @@ def _combine(features, f, whitener, pending, n_rows, rows, values, start, end):
 
 @njit(**FOR_LOOPS)
 def _places(rankings, place):
-    places = np.empty(rankings.shape, dtype=np.int32)
+    places = integers32(rankings.shape)
     for r in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             places[r, a] = place[rankings[r, a]]
@@ -156,9 +156,9 @@ def _add_item(features, u_row, v_row, row, of_u, of_v, first):
 def _whiten_rows(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s):
     """Return room for all features, those of the items and of s made: M times the sparse rows, row by row."""
     n_all, n_rows = places.shape[0], places.shape[0] - pending.shape[1]
-    features = np.empty((n_features, n_all), dtype=np.float32)
+    features = floats32((n_features, n_all))
     features[: 2 * n_eligible + 1] = 0.0
-    row = np.empty(n_all, dtype=np.float32)
+    row = floats32(n_all)
     for r in range(n_all):
         first = min(r, n_rows)
         for i in range(_index(first), _index(n_rows)):
@@ -182,7 +182,7 @@ def _whiten_rows(places, similarities, entries, whitener, pending, n_eligible, n
 def _weigh_pairs(places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s):
     """Return the weights, and the rows and values of the pairs' lists."""
     n_eligible, k = pairs.shape[0], places.shape[1]
-    rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1])
+    rows, values = integers32(starts[-1]), floats(starts[-1])
     following = starts.copy()
     weights, pair_weights = np.zeros(2 * n_eligible + 1), np.zeros((n_eligible, n_eligible))
     for r in range(places.shape[0]):
@@ -354,7 +354,7 @@ def _slate_vector(target, features, pairs, slate, u, d, v, s):
 @njit(**FOR_PYTHON)
 def means(weights, pair_weights, chosen, u, d, v, s):
     """Return x.m for each slate of `chosen` (A, k), shape (A,): O(k^2) each."""
-    out = np.empty(chosen.shape[0])
+    out = floats(chosen.shape[0])
     for i in range(chosen.shape[0]):
         out[i] = slate_mean(weights, pair_weights, chosen[i], u, d, v, s)
     return out
@@ -396,9 +396,9 @@ def slates(features, content, taken, of_v, pairs, chosen, n_columns, u, d, v, s)
 
     The features of their pairs must be there.
     """
-    explained = np.empty(chosen.shape[0])
-    vector = np.empty(n_columns, dtype=features.dtype)
-    of_content = np.empty(content.shape[1], dtype=content.dtype)
+    explained = floats(chosen.shape[0])
+    vector = floats32(n_columns)
+    of_content = floats32(content.shape[1])
     for i in range(chosen.shape[0]):
         _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
         _sum_content(of_content, content, chosen[i], NOWHERE, u)
@@ -428,7 +428,7 @@ def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
 @njit(**FOR_LOOPS)
 def _take_content_off(content, slate, position, among, u, explained):
     """Take off `explained` what content adds to the slate with each item of `among` at `position`."""
-    rest = np.empty(content.shape[1], dtype=content.dtype)
+    rest = floats32(content.shape[1])
     _sum_content(rest, content, slate, position, u)
     for item in among:
         explained[item] -= _norm2_with(rest, content, item, content.dtype.type(u[position]))
@@ -452,10 +452,10 @@ def replacements(
     They are x.m, and |R x|^2 and what is taken, less what content adds. A replacement by an item that is shown already
     stands for the slate itself. The features of the pairs of the slate's items with those of `among` must be there.
     """
-    own = np.empty(features.shape[1], dtype=features.dtype)
+    own = floats32(features.shape[1])
     without, vector = np.empty_like(own), np.empty_like(own)
-    columns, values = np.empty(slate.shape[0], dtype=np.int64), np.empty(slate.shape[0])
-    seven, weights_of_seven = np.empty(7, dtype=np.int64), np.empty(7, dtype=features.dtype)
+    columns, values = integers(slate.shape[0]), floats(slate.shape[0])
+    seven, weights_of_seven = integers(7), floats32(7)
     _slate_vector(own, features, pairs, slate, u, d, v, s)
     # What the item brings in is the difference that placing it once more makes.
     _place(vector, own, features, pairs, slate, position, slate[position], u, d, v, columns, values)
@@ -478,7 +478,7 @@ def replacements(
         _take_content_off(content, slate, position, among, u, explained)
     if taken.shape[0] > 0:
         _add_taken(taken, of_v, slate, position, among, u, v, explained)
-    of_content = np.empty(content.shape[1], dtype=content.dtype)
+    of_content = floats32(content.shape[1])
     _sum_content(of_content, content, slate, NOWHERE, u)
     own_mean, own_explained = mean[slate[position]], _norm2(own) - _norm2(of_content)
     own_explained += _taken_of(taken, of_v, slate, NOWHERE, u, v)
@@ -490,7 +490,7 @@ def replacements(
 @njit(**FOR_PYTHON)
 def neighbourhoods(features, content, taken, of_v, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
-    mean = np.empty((chosen.shape[0], pairs.shape[0]))
+    mean = floats((chosen.shape[0], pairs.shape[0]))
     explained, every = np.empty_like(mean), np.arange(pairs.shape[0])
     for row in range(chosen.shape[0]):
         replacements(

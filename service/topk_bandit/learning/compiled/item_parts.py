@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import add_up
+from topk_bandit.learning.compiled.arrays import add_up, floats, integers
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["absorb", "add_up_shared", "entries", "expect_targets", "gram_of_parts"]
@@ -72,9 +72,9 @@ def absorb(
     """
     (n_targets, n_rows), (k, dim) = targets.shape, (places.shape[1], contexts.shape[1])
     images, own, errors, products = (
-        np.empty((k, dim)),
-        np.empty(k),
-        np.empty(n_targets),
+        floats((k, dim)),
+        floats(k),
+        floats(n_targets),
         np.zeros((n_targets, n_targets)),
     )
     for row in range(n_rows):
@@ -119,7 +119,7 @@ def entries(rankings, contexts, images, place, weights):
 
     Images are (m + 1, C), zeros last.
     """
-    out = np.empty(rankings.shape)
+    out = floats(rankings.shape)
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             out[row, a] = weights[a] * _dot(images[place[rankings[row, a]]], contexts[row])
@@ -155,7 +155,7 @@ def _list_places(rankings, place, n_places):
             starts[place[rankings[row, a]] + 1] += place[rankings[row, a]] >= 0
     starts = add_up(starts)
     ends = starts.copy()
-    rows, positions = np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1], dtype=np.int64)
+    rows, positions = integers(starts[-1]), integers(starts[-1])
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             i = place[rankings[row, a]]
@@ -172,7 +172,7 @@ def gram_of_parts(rankings, contexts, matrices, place, weights):
     T is `matrices` (m, C, C).
     """
     n_rows, n_places = rankings.shape[0], matrices.shape[0]
-    out, image = np.zeros((n_rows, n_rows)), np.empty(contexts.shape[1])
+    out, image = np.zeros((n_rows, n_rows)), floats(contexts.shape[1])
     starts, rows, positions = _list_places(rankings, place, n_places)
     for i in range(n_places):
         for first in range(starts[i], starts[i + 1]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import ZERO, add_up, copy
+from topk_bandit.learning.compiled.arrays import ZERO, add_up, copy, floats, integers
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
@@ -21,7 +21,7 @@ __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "s
 def gram(left, right, n_items, u, d, v, s):
     """Return the brackets D.D' + n u.u' + u.v' + v.u' - s s' for all pairs, (A, B)."""
     k = left.shape[1]
-    out = np.empty((left.shape[0], right.shape[0]))
+    out = floats((left.shape[0], right.shape[0]))
     position = np.full(n_items, -1, dtype=np.int32)
     for row in range(left.shape[0]):
         for a in range(k):
@@ -63,9 +63,9 @@ def gram_of(rankings, n_items, u, d, v, s):
     """
     n_rows, k = rankings.shape
     out, starts = np.full((n_rows, n_rows), -s * s), _find_starts(rankings, n_items)
-    ends, rows, places = starts.copy(), np.empty(starts[-1], dtype=np.int64), np.empty(starts[-1], dtype=np.int64)
+    ends, rows, places = starts.copy(), integers(starts[-1]), integers(starts[-1])
     shared = np.zeros(n_rows, dtype=np.int64)
-    own, others = np.empty((n_rows, k), dtype=np.int64), np.empty((n_rows, k), dtype=np.int64)
+    own, others = integers((n_rows, k)), integers((n_rows, k))
     for row in range(n_rows):
         shared[: row + 1] = 0
         for a in range(k):
@@ -123,7 +123,7 @@ def rotate_to_front(factor, chosen):
     for i in range(chosen, 0, -1):
         copy(factor[i], factor[i - 1])
     copy(factor[0], moved)
-    rotations, count = np.empty((chosen, 3)), ZERO
+    rotations, count = floats((chosen, 3)), ZERO
     for t in range(chosen - 1, -1, -1):
         count = _annihilate(factor, ZERO, t, rotations, count)
     return rotations[:count]
@@ -136,7 +136,7 @@ def rotate_out(factor, chosen):
     for i in range(chosen, size - 1):
         copy(factor[i], factor[i + 1])
     factor[size - 1] = 0.0
-    rotations, count = np.empty((size, 3)), ZERO
+    rotations, count = floats((size, 3)), ZERO
     for t in range(chosen, size - 1):
         count = _annihilate(factor, t, t, rotations, count)
     return rotations[:count]

@@ -1,7 +1,9 @@
 """How the learner's loops are compiled.
 
 A wrapper that nobody calls costs a tenth of a second to compile: none is made for C, and none for Python where only
-compiled code calls a function. All of them together are a fifth of a first start's work.
+compiled code calls a function. All of them together are a fifth of a first start's work. Nor is what only compiled code
+calls cached: the caches of its callers have it in them. A division by zero gives what numpy says: a check, and the text
+of an error, are compiled with each of them.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from typing import Any
 
 __all__ = ["FOR_LOOPS", "FOR_PYTHON", "REASSOCIATE"]
 
-FOR_PYTHON: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
+FOR_PYTHON: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 """Of a function that Python calls."""
 
-FOR_LOOPS: dict[str, Any] = {**FOR_PYTHON, "no_cpython_wrapper": True}
+FOR_LOOPS: dict[str, Any] = {**FOR_PYTHON, "no_cpython_wrapper": True, "cache": False}
 """Of a function that only compiled functions call."""
 
 REASSOCIATE = {"reassoc", "contract", "nsz"}

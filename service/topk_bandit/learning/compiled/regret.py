@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest
-from topk_bandit.learning.compiled.contraction import make_own_pairs, slate_mean, slates
+from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, floats, integers
+from topk_bandit.learning.compiled.contraction import slate_mean
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["regrets"]
@@ -38,24 +38,32 @@ def _variance_of_items(covariance, slate, u):
 
 
 @njit(**FOR_PYTHON)
-def regrets(at, covariance, draws, normals, shown, best, n_columns, prior, amplitude, u, d, v, s):
-    """Return by how much the best of some slates is better than the one shown in each draw, shape (G,).
+def rivals(weights, draws, shown, best, count):
+    """Return the slates shown and best (k,), and those of the items that are best in each of `count` draws, (G + 2, k).
 
-    The slates are `best` and those of the items that are best in one of the draws. Parameters: the contraction; the
-    covariance of the items' parts (E, E), and draws of them (G, E); standard normal numbers for what slates deviate by
-    beside these, (G, G + 2); the slates shown and best (k,); how many rows count; c.c and s^2; the kernel's numbers.
+    Parameters: the contraction's weights; and draws of the items' parts, (.., E).
     """
-    compared = np.empty((normals.shape[1], shown.shape[0]), dtype=np.int64)
+    compared = integers((count + 2, shown.shape[0]))
     copy(compared[0], shown)
     copy(compared[1], best)
-    scores = np.empty(draws.shape[1])
-    for i in range(2, compared.shape[0]):
+    scores = floats(draws.shape[1])
+    for i in range(count):
         for item in range(scores.shape[0]):
-            scores[item] = at.weights[item] + draws[i - 2, item]
-        _put_best(scores, compared[i])
-    make_own_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, compared)
-    explained = slates(at.features, at.content, at.taken, at.of_v, at.pairs, compared, n_columns, u, d, v, s)
-    out, own = np.zeros(draws.shape[0]), np.empty(draws.shape[0])
+            scores[item] = weights[item] + draws[i, item]
+        _put_best(scores, compared[i + 2])
+    return compared
+
+
+@njit(**FOR_PYTHON)
+def regrets(weights, pair_weights, covariance, draws, normals, compared, explained, prior, amplitude, u, d, v, s):
+    """Return by how much the best of the slates `compared` is better than the first in each draw, shape (G,).
+
+    Parameters: the contraction's weights; the covariance of the items' parts (E, E), and draws of them (G, E); standard
+    normal numbers for what slates deviate by beside these, (G, G + 2); the slates, and what the rows explain of their
+    variances; c.c and s^2; the kernel's numbers.
+    """
+    shown = compared[0]
+    out, own = np.zeros(draws.shape[0]), floats(draws.shape[0])
     for i in range(compared.shape[0]):
         slate = compared[i]
         # A slate that is the one shown is as good.
@@ -63,7 +71,7 @@ def regrets(at, covariance, draws, normals, shown, best, n_columns, prior, ampli
             continue
         variance = amplitude * max(prior - explained[i], 0.0)
         beside = math.sqrt(max(variance - _variance_of_items(covariance, slate, u), 0.0))
-        mean = slate_mean(at.weights, at.pair_weights, slate, u, d, v, s)
+        mean = slate_mean(weights, pair_weights, slate, u, d, v, s)
         for g in range(draws.shape[0]):
             value = mean + beside * normals[g, i]
             for a in range(slate.shape[0]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import copy
+from topk_bandit.learning.compiled.arrays import copy, floats
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["climb"]
@@ -22,7 +22,7 @@ def climb(singles, weight, pairs, turned, slates, gain, most_sweeps):
     the transpose of W.
     """
     shown = np.zeros(singles.shape[1], dtype=np.bool_)
-    scores = np.empty(singles.shape[1])
+    scores = floats(singles.shape[1])
     for row in range(slates.shape[0]):
         slate = slates[row]
         for item in slate:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import floats
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
 __all__ = ["profile"]
@@ -50,8 +50,8 @@ def profile(diagonal, beside, targets, left, ratios):
     products of the targets beside the rows, (T, T); r (G,). Shapes: (G, T), (G, T, T) and (G,).
     """
     size, count = targets.shape[0], ratios.shape[0]
-    means, products, determinants = np.empty((count, size)), np.empty((count, size, size)), np.empty(count)
-    pivots, solved = np.empty(diagonal.shape[0]), np.empty(targets.shape)
+    means, products, determinants = floats((count, size)), floats((count, size, size)), floats(count)
+    pivots, solved = floats(diagonal.shape[0]), floats(targets.shape)
     for g in range(count):
         ratio = ratios[g]
         determinants[g] = _eliminate(diagonal, beside, targets, ratio, pivots, solved)
