@@ -25,7 +25,6 @@ REWRITES = (
     (r"\ban ``async with``", "a ``with``"),
     (r"\basync (?=def|for|with)", ""),
     (r"\bawait asyncio\.to_thread\(\s*([\w.]+)(?:, )?", r"\1("),
-    (r"\bawait answer_of\((\w+)\)", r"\1"),
     (r"\bawait ", ""),
     (r"\bon_this_loop\(([\w.]+)\)", r"\1"),
     (r"\bAwaitable\[(\w+)\]", r"\1"),
@@ -33,7 +32,6 @@ REWRITES = (
     (r"\basynchronous", "synchronous"),
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bgrpc\.aio\.", "grpc."),
-    (r"\.close\(None\)", ".close()"),  # only an asynchronous channel closes gracefully
     (r"\b__a(enter|exit)__", r"__\1__"),
 )
 # Ruff removes and simplifies what the rewrites leave behind: unused imports, their order, and loops that need no loop.

@@ -289,7 +289,7 @@ def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(
     """A client can be closed by others just when its second attempt is due."""
     opening = threading.Timer(0.3, server.open_gate)
     with Client(door, tenant="acme", hedge_after=0.05) as client:
-        client._channels[1].close()
+        client._connections._spare.channel.close()
         server.close_gate()
         opening.start()
         assert client.recommend(home, timeout=20.0).source is Source.SERVICE
@@ -299,7 +299,7 @@ def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(
 def test_nor_does_an_asynchronous_one(server: RunningServer, home: str, door: str) -> None:
     async def run() -> None:
         async with AsyncClient(door, tenant="acme", hedge_after=0.05) as client:
-            await client._channels[1].close()
+            await client._connections._spare.channel.close()
             server.close_gate()
             asked = asyncio.create_task(client.recommend(home, timeout=20.0))
             await asyncio.sleep(0.3)

@@ -13,15 +13,15 @@ import grpc
 
 from topk_bandit.client.asynchronous_operators import AsyncOperators
 from topk_bandit.client.asynchronous_studies import AsyncStudies
-from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
+from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
+from topk_bandit.client.connections import AsyncConnections
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.forks import follow_forks
-from topk_bandit.client.hedging import AsyncHedged, checked_delay
+from topk_bandit.client.hedging import checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
-from topk_bandit.client.loops import answer_of
 from topk_bandit.client.operations import merge_outcomes
 from topk_bandit.client.values import Kernel
 
@@ -123,15 +123,13 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         follow_forks(self)
 
     def _connect(self) -> None:
-        count = 1 if self._hedge_after is None else 2
-        self._channels = [_open(self._target, self._tls) for _ in range(count)]
-        self._stubs = [{stub: stub(channel) for stub in STUBS} for channel in self._channels]
+        opened = partial(_open, self._target, self._tls)
+        self._connections = AsyncConnections(opened, hedge_after=self._hedge_after, clock=self._clock)
 
     async def close(self) -> None:
-        """Let go of the connection; calls under way are cancelled."""
+        """Let go of all connections; calls under way are cancelled."""
         self._is_closed = True
-        for channel in self._channels:
-            await channel.close(None)
+        await self._connections.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -142,24 +140,16 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         await self.close()
 
     async def _run(self, operation: Operation[T], timeout: float | None) -> T:
-        attempts = self._attempts(operation, timeout)
-        call = self._call(operation)
+        attempts, call = self._attempts(operation, timeout), self._connections.call
         while True:
             try:
-                sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
-                return operation.result(await answer_of(sent))
+                return operation.result(await call(operation, timeout=attempts.remaining(), metadata=self._metadata))
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)
                 if pause is None:
                     raise error from None
             await self._sleep(pause)
-
-    def _call(self, operation: Operation[Any]) -> Callable[..., Any]:
-        first, *others = (getattr(stubs[operation.stub], operation.method) for stubs in self._stubs)
-        if self._hedge_after is None or not operation.hedged:
-            return first  # type: ignore[no-any-return]
-        return AsyncHedged(first, *others, after=self._hedge_after)
 
     async def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> AsyncIterator[T]:
         token, more = "", True

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.errors import ClientError, DeadlineExceeded, ErrorDetails
 from topk_bandit.client.fallbacks import Fallbacks
@@ -18,10 +17,6 @@ from topk_bandit.client.operations import Operations
 from topk_bandit.client.operator_operations import OperatorOperations
 from topk_bandit.client.retries import Attempts, RetryPolicy
 from topk_bandit.client.study_operations import StudyOperations
-from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
-from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
-from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
-from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,15 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.study_values import Design, Study
     from topk_bandit.client.values import Tls
 
-__all__ = ["CHANNEL_OPTIONS", "STUBS", "WAIT_PAUSE_SECONDS", "BaseClient", "Waiting", "channel_credentials"]
-
-STUBS: tuple[type[Any], ...] = (
-    BanditServiceStub,
-    RecommenderServiceStub,
-    PreferenceServiceStub,
-    OperatorServiceStub,
-    OperationsStub,
-)
+__all__ = ["CHANNEL_OPTIONS", "WAIT_PAUSE_SECONDS", "BaseClient", "Waiting", "channel_credentials"]
 
 WAIT_PAUSE_SECONDS = 0.05
 """Between two calls that wait for a design: a service that has too many of them answers at once."""
@@ -76,7 +63,7 @@ _parents_channels: list[object] = []
 class BaseClient:
     """The calls and the retries of one tenant's client."""
 
-    _channels: list[Any]
+    _connections: Any
     _run: Callable[..., Any]
     _connect: Callable[[], None]
 
@@ -113,7 +100,9 @@ class BaseClient:
         return not inspect.iscoroutinefunction(self._run)
 
     def _before_fork(self) -> None:
-        """Need nothing: what it has stays with this process."""
+        """Let nothing go on that no caller waits for."""
+        if self._goes_over_forks:
+            self._connections.before_fork()
 
     def _after_fork(self, *, is_child: bool) -> None:
         """Share nothing with the process that this one was forked from."""
@@ -121,7 +110,7 @@ class BaseClient:
             return
         self._fallbacks.renew()
         self._late.renew()
-        _parents_channels.append(self._channels)
+        _parents_channels.append(self._connections)
         self._connect()
 
     def _attempts(self, operation: Operation[Any], timeout: float | None) -> Attempts:

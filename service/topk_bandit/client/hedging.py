@@ -39,15 +39,16 @@ class AsyncHedged:
         self._second = second
         self._after = after
 
-    async def __call__(self, request: Any, *, timeout: float, metadata: Any) -> Any:
-        """Return the first answer, or raise the last error."""
-        attempts = {_start_attempt(self._first(request, timeout=timeout, metadata=metadata))}
+    async def with_call(self, request: Any, *, timeout: float, metadata: Any) -> tuple[Any, Any]:
+        """Return the first answer, and its call if that was the first one; or raise the last error."""
+        first = self._first(request, timeout=timeout, metadata=metadata)
+        attempts = {_start_attempt(first, call=first)}
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._after)
             if not done and timeout > self._after:
                 with suppress(grpc.aio.UsageError):  # the client was closed meanwhile: the first attempt tells
                     second = self._second(request, timeout=timeout - self._after, metadata=metadata)
-                    attempts.add(_start_attempt(second))
+                    attempts.add(_start_attempt(second, call=None))
             return await _first_answer(attempts)
         finally:
             for attempt in attempts:
@@ -55,14 +56,14 @@ class AsyncHedged:
             await asyncio.wait(attempts)
 
 
-def _start_attempt(call: Any) -> asyncio.Task[Any]:
-    async def await_call() -> Any:
-        return await call
+def _start_attempt(answering: Any, *, call: Any) -> asyncio.Task[tuple[Any, Any]]:
+    async def await_call() -> tuple[Any, Any]:
+        return await answering, call
 
     return asyncio.create_task(await_call())
 
 
-async def _first_answer(attempts: Iterable[asyncio.Task[Any]]) -> Any:
+async def _first_answer(attempts: Iterable[asyncio.Task[tuple[Any, Any]]]) -> tuple[Any, Any]:
     pending = set(attempts)
     while True:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -91,8 +92,8 @@ class Hedged:
         self._second = second
         self._after = after
 
-    def __call__(self, request: Any, *, timeout: float, metadata: Any) -> Any:
-        """Return the first answer, or raise the last error."""
+    def with_call(self, request: Any, *, timeout: float, metadata: Any) -> tuple[Any, Any]:
+        """Return the first answer, and its call if that was the first one; or raise the last error."""
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         attempts = [self._first.future(request, timeout=timeout, metadata=metadata)]
         attempts[0].add_done_callback(ended.put)
@@ -105,7 +106,7 @@ class Hedged:
             done = ended.get() if done is None else done
             if done.code() is not grpc.StatusCode.OK and len(attempts) == 2:
                 done = ended.get()
-            return done.result()
+            return done.result(), done if done is attempts[0] else None
         finally:
             for attempt in attempts:
                 attempt.cancel()

@@ -93,6 +93,13 @@ class Operation(Generic[T]):
     repeatable: bool = True
     hedged: bool = False
 
+    @property
+    def bandit(self) -> str:
+        """Name of the bandit that it is about; empty if it is about none."""
+        named: Any = getattr(self.request, "bandit", None) or getattr(self.request, "name", "")
+        name = named if isinstance(named, str) else named.name
+        return name if "/bandits/" in name else ""
+
     def result(self, response: Any) -> T:  # noqa: ANN401 - a message of the method's own type
         """Return the result, or raise `Unexpected` for a response that the service never sends."""
         try:

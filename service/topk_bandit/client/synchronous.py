@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from topk_bandit.client.base import CHANNEL_OPTIONS, STUBS, channel_credentials
+from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
+from topk_bandit.client.connections import Connections
 from topk_bandit.client.errors import error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS
 from topk_bandit.client.forks import follow_forks
-from topk_bandit.client.hedging import Hedged, checked_delay
+from topk_bandit.client.hedging import checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.operations import merge_outcomes
@@ -123,15 +124,13 @@ class Client(Studies, Operators):
         follow_forks(self)
 
     def _connect(self) -> None:
-        count = 1 if self._hedge_after is None else 2
-        self._channels = [_open(self._target, self._tls) for _ in range(count)]
-        self._stubs = [{stub: stub(channel) for stub in STUBS} for channel in self._channels]
+        opened = partial(_open, self._target, self._tls)
+        self._connections = Connections(opened, hedge_after=self._hedge_after, clock=self._clock)
 
     def close(self) -> None:
-        """Let go of the connection; calls under way are cancelled."""
+        """Let go of all connections; calls under way are cancelled."""
         self._is_closed = True
-        for channel in self._channels:
-            channel.close()
+        self._connections.close()
 
     def __enter__(self) -> Self:
         return self
@@ -142,24 +141,16 @@ class Client(Studies, Operators):
         self.close()
 
     def _run(self, operation: Operation[T], timeout: float | None) -> T:
-        attempts = self._attempts(operation, timeout)
-        call = self._call(operation)
+        attempts, call = self._attempts(operation, timeout), self._connections.call
         while True:
             try:
-                sent = call(operation.request, timeout=attempts.remaining(), metadata=self._metadata)
-                return operation.result(sent)
+                return operation.result(call(operation, timeout=attempts.remaining(), metadata=self._metadata))
             except grpc.RpcError as failure:
                 error = error_of_call(failure, target=self._target)
                 pause = attempts.pause_after(error)
                 if pause is None:
                     raise error from None
             self._sleep(pause)
-
-    def _call(self, operation: Operation[Any]) -> Callable[..., Any]:
-        first, *others = (getattr(stubs[operation.stub], operation.method) for stubs in self._stubs)
-        if self._hedge_after is None or not operation.hedged:
-            return first  # type: ignore[no-any-return]
-        return Hedged(first, *others, after=self._hedge_after)
 
     def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> Iterator[T]:
         token, more = "", True

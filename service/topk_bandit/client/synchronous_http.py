@@ -101,8 +101,9 @@ class _Method:
         self._call = call
         self._start = start
 
-    def __call__(self, request: Any, *, timeout: float, metadata: Any) -> Any:  # noqa: ANN401 - as gRPC's
-        return self._call(request, timeout=timeout, metadata=metadata)
+    def with_call(self, request: Any, *, timeout: float, metadata: Any) -> tuple[Any, None]:  # noqa: ANN401 - as gRPC's
+        """Return the answer; of its call nothing is told."""
+        return self._call(request, timeout=timeout, metadata=metadata), None
 
     def future(self, request: Any, *, timeout: float, metadata: Any) -> _Started:  # noqa: ANN401 - as gRPC's
         """Return a call that is under way."""
@@ -118,6 +119,10 @@ class _Started:
     def add_done_callback(self, tell: Callable[[_Started], None]) -> None:
         """Tell when it has ended."""
         self._future.add_done_callback(lambda _: tell(self))
+
+    def trailing_metadata(self) -> tuple[()]:
+        """Return nothing: it is not read."""
+        return ()
 
     def code(self) -> grpc.StatusCode:
         """Return how it ended."""

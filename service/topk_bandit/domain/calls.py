@@ -45,6 +45,8 @@ class Call:
         What it is about, by name; empty until that is known.
     recommendation_id
         The slate that it gives out; empty until there is one, and where it is not recorded.
+    worker
+        What its caller is told of who answers; empty where there is one worker.
     """
 
     request_id: str
@@ -52,6 +54,7 @@ class Call:
     parent: SpanIds | None = None
     resource: str = ""
     recommendation_id: str = ""
+    worker: str = ""
 
 
 CURRENT_CALL: ContextVar[Call | None] = ContextVar("CURRENT_CALL", default=None)

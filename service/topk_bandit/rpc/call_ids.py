@@ -1,7 +1,7 @@
 """The ids of a call on the wire: taken from what its caller sends, or made, and sent back with the answer.
 
 What is not as it should be is replaced and never refused: these ids are for finding a call again, and no reason not to
-answer it.
+answer it. With them goes who answered, for callers that choose among workers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from topk_bandit.domain.calls import Call, SpanIds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ID_HEADERS", "call_of", "metadata_of"]
+__all__ = ["ID_HEADERS", "WORKER_HEADER", "call_of", "ids_of", "metadata_of"]
 
 _REQUEST_ID, _TRACEPARENT = "x-request-id", "traceparent"
 ID_HEADERS = (_REQUEST_ID, _TRACEPARENT)
 """Names of the headers, or keys of the metadata, that have ids: of a request as of an answer."""
+
+WORKER_HEADER = "topk-bandit-worker"
+"""Which worker answered, of how many, and which one owns the bandit; see `topk_bandit.rpc.siblings`."""
 
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:/=+@-]{1,128}")
 _ACCEPTED_PARENT = re.compile(
@@ -44,13 +47,17 @@ def call_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Call:
     return Call(request_id, SpanIds(parent.trace_id, fresh[64:], sampled=parent.sampled), parent)
 
 
+def ids_of(call: Call) -> tuple[str, str]:
+    """Return a call's request id, and its span as a traceparent."""
+    span = call.span
+    return call.request_id, f"00-{span.trace_id}-{span.span_id}-{span.sampled:02x}"
+
+
 def metadata_of(call: Call) -> tuple[tuple[str, str], ...]:
     """Return what the caller is told of its call."""
-    span = call.span
-    return (
-        (_REQUEST_ID, call.request_id),
-        (_TRACEPARENT, f"00-{span.trace_id}-{span.span_id}-{span.sampled:02x}"),
-    )
+    request_id, traceparent = ids_of(call)
+    ids = ((_REQUEST_ID, request_id), (_TRACEPARENT, traceparent))
+    return (*ids, (WORKER_HEADER, call.worker)) if call.worker else ids
 
 
 def _parent_of(text: str | bytes | None) -> SpanIds | None:

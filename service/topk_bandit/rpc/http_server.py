@@ -60,7 +60,8 @@ _log = logging.getLogger(__name__)
 SLOWEST_BODY_SECONDS = 10.0
 _PREFLIGHT_SECONDS = "7200"
 _ALLOWED_HEADERS = (
-    "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, Traceparent"
+    "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, Traceparent, "
+    "Topk-Bandit-Name"
 )
 _EXPOSED_HEADERS = "Retry-After, X-Request-Id, Traceparent"
 
@@ -173,22 +174,27 @@ class HttpServer:
         """Return the answer to a usual request."""
         headers = request.headers
         call = call_of((name, headers[name]) for name in ID_HEADERS if name in headers)
-        told = (*metadata_of(call), *self._sharing(headers.get("origin")))
         shown = (headers["authorization"],) if "authorization" in headers else ()
         try:
             context = _context_of(headers, shown, certificate, clock=self._clock)
             body = await _in_time(guarded(request.body, context, call), context.time_remaining())
         except _RefusedError as refused:
-            return written_refusal(refused.response, told)
+            refused_with = refused.response
         except grpc.aio.AbortError:
-            return written_refusal(refusal(context.status), told)
+            refused_with = refusal(context.status)
         except TimeoutError:
-            return written_refusal(_too_late(), told)
+            refused_with = _too_late()
         except Exception:  # noqa: BLE001 - nobody else would tell the caller
             # Every error of a call has become a status before.
             _log.exception("%s could not be answered", request.path)
-            return written_refusal(problem(grpc.StatusCode.INTERNAL, "internal error"), told)
-        return await written_success(headers, body, told)
+            refused_with = problem(grpc.StatusCode.INTERNAL, "internal error")
+        else:
+            return await written_success(headers, body, self._told(call, headers))
+        return written_refusal(refused_with, self._told(call, headers))
+
+    def _told(self, call: Call, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the headers of an answer that do not depend on what it says."""
+        return (*metadata_of(call), *self._sharing(headers.get("origin")))
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         response = await self._respond(request)

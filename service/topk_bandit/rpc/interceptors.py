@@ -323,12 +323,16 @@ class GuardedMethod:
         guard = self._guard
         started = guard.clock()
         call = call or call_of(context.invocation_metadata())
+        call.worker = guard.siblings.told()
         token = CURRENT_CALL.set(call)
         guard.hooks.rpc_started(self._service, self._method)
         code = grpc.StatusCode.OK
         try:
             context.set_trailing_metadata(metadata_of(call))
             outcome = await self._outcome(payload, context, started, call)
+            if self._is_passed_on and call.worker:
+                call.worker = guard.siblings.told(call.resource)
+                context.set_trailing_metadata(metadata_of(call))
             if isinstance(outcome, Failure):
                 await _abort(context, outcome, call)
         except grpc.aio.AbortError:
@@ -403,11 +407,13 @@ class GuardedMethod:
 
     async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
         """Return what the bandit's owner answers, or this worker if no other is asked."""
-        if self._is_passed_on:
-            answer = await self._guard.siblings.ask(self._full_name, admission.resource, request)
-            if answer is not None:
-                return answer
-        return await self._handler.unary_unary(request, context)
+        if not self._is_passed_on:
+            return await self._handler.unary_unary(request, context)
+        siblings, bandit = self._guard.siblings, admission.resource
+        answer = await siblings.ask(self._full_name, bandit, request)
+        if answer is not None:
+            return answer
+        return await siblings.answer_here(bandit, self._handler.unary_unary(request, context))
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, SiblingRefusedError):

@@ -6,6 +6,11 @@ not all of them. Nothing rests on it but time: each worker can answer every call
 place, or is asked for one bandit more often than it answers. So a call may be begun twice, and only methods whose calls
 may be repeated are passed on.
 
+Each answer tells which worker gave it, so that callers with connections to several can go to the owner by themselves:
+``2/4;service=3f9a1c22;owner=1`` is the second of four, about a bandit that the first one owns, and ``owner=any`` stands
+for one of which more is asked than its owner answers. The service is known by a hash that is another one after each
+start, since workers of different services have the same numbers.
+
 Source: Thaler and Ravishankar, *Using Name-Based Mappings to Increase Hit Rates*, IEEE/ACM Transactions on Networking
 6(1), 1998 (highest random weight).
 """
@@ -29,13 +34,13 @@ from google.rpc.status_pb2 import Status
 
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.rpc.access import LONGEST_NAME
-from topk_bandit.rpc.call_ids import metadata_of
+from topk_bandit.rpc.call_ids import ids_of
 from topk_bandit.rpc.failures import Failure, failure_of
 from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
 from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, recommender_service_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from google.protobuf.descriptor import ServiceDescriptor
     from google.protobuf.message import Message
@@ -147,9 +152,15 @@ class Siblings:
         self._n_workers = len(paths)
         self._hooks = hooks
         self._others = {
-            number: _Sibling(path, clock=clock) for number, path in enumerate(paths, start=1) if number != own
+            number: _Sibling(number, path, clock=clock) for number, path in enumerate(paths, start=1) if number != own
         }
         self._looking: list[asyncio.Task[None]] = []
+        self._answered_here: Counter[str] = Counter()
+        # The folder of the sockets has a name of its own at each start.
+        service = blake2b("".join(paths).encode(), digest_size=4).hexdigest()
+        self._told = f"{own}/{len(paths)};service={service}" if self._others else ""
+        self._told_of_owners = {number: f"{self._told};owner={number}" for number in (own, *self._others)}
+        self._told_of_shared = f"{self._told};owner=any"
 
     async def __aenter__(self) -> Self:
         """Begin to look which of them are there; until one says so it is away."""
@@ -164,6 +175,32 @@ class Siblings:
     def owns(self, bandit: str) -> bool:
         """Return whether this worker is the owner of a bandit, by its full name, as far as it knows who is there."""
         return not self._others or self._owner(bandit) is None
+
+    def told(self, bandit: str = "") -> str:
+        """Return what the caller is told of who answers, and of who owns the bandit that it asked for, if for one.
+
+        Nothing where there is one worker alone. A bandit is anybody's while so many other calls about it are under way
+        that a further one would not be passed on, or not have been.
+        """
+        if not self._others or not bandit:
+            return self._told
+        owner = self._owner(bandit)
+        under_way = self._answered_here if owner is None else owner.under_way
+        if under_way[bandit] >= MOST_AT_ONCE:
+            return self._told_of_shared
+        return self._told_of_owners[self._own if owner is None else owner.number]
+
+    async def answer_here(self, bandit: str, answering: Awaitable[Any]) -> Any:  # noqa: ANN401 - messages
+        """Return what this worker answers itself, and count the call while it does."""
+        if not self._others:
+            return await answering
+        self._answered_here[bandit] += 1
+        try:
+            return await answering
+        finally:
+            self._answered_here[bandit] -= 1
+            if not self._answered_here[bandit]:
+                del self._answered_here[bandit]
 
     async def ask(self, method: str, bandit: str, request: Any) -> Any:  # noqa: ANN401 - messages
         """Return the owner's answer, a message; None if this worker is to answer.
@@ -259,16 +296,21 @@ class _Sibling:
 
     Attributes
     ----------
+    number
+        Its own, from 1.
+    under_way
+        How many calls about each bandit it was asked and has not answered.
     is_there
         Whether there is a connection on which it answers.
     """
 
-    def __init__(self, path: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, number: int, path: str, *, clock: Callable[[], float]) -> None:
+        self.number = number
         self._path = path
         self._clock = clock
         self._heard_at = -math.inf
         self._numbers = count()
-        self._of_bandits: Counter[str] = Counter()
+        self.under_way: Counter[str] = Counter()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -332,7 +374,7 @@ class _Sibling:
 
     def has_place(self, bandit: str) -> bool:
         """Return whether another call about a bandit may be sent."""
-        return self._of_bandits[bandit] < MOST_AT_ONCE
+        return self.under_way[bandit] < MOST_AT_ONCE
 
     async def ask(self, method: str, bandit: str, request: Message) -> Message:
         """Return its answer, however long that takes while it is there; who waits no longer cancels this.
@@ -342,7 +384,7 @@ class _Sibling:
         SiblingRefusedError, _NotAnsweredError
             It refused the call; or it is not there, or has no place for it.
         """
-        self._of_bandits[bandit] += 1
+        self.under_way[bandit] += 1
         number = next(self._numbers)
         try:
             answer = await self._send(number, method, request)
@@ -350,9 +392,9 @@ class _Sibling:
             self._give_up(number)
             raise
         finally:
-            self._of_bandits[bandit] -= 1
-            if not self._of_bandits[bandit]:
-                del self._of_bandits[bandit]
+            self.under_way[bandit] -= 1
+            if not self.under_way[bandit]:
+                del self.under_way[bandit]
         if not answer.is_message and not answer.payload:
             raise _NotAnsweredError("away")
         if not answer.is_message:
@@ -367,7 +409,7 @@ class _Sibling:
             self._heard_at = self._clock()  # it had nothing to answer before
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         call = CURRENT_CALL.get()
-        request_id, traceparent = ("", "") if call is None else (told for _, told in metadata_of(call))
+        request_id, traceparent = ("", "") if call is None else ids_of(call)
         asked = Asked(number, _PLACES[method], request_id, traceparent, request.SerializeToString())
         write_frame(self._writer, asked.pack())
         return answered

@@ -1,0 +1,266 @@
+"""The connections of a client: several where that spares the service a hop, opened and closed beside the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.longrunning.operations_pb2_grpc import OperationsStub
+
+from topk_bandit.client.hedging import AsyncHedged, Hedged
+from topk_bandit.client.loops import answer_of
+from topk_bandit.client.routing import WORKER_HEADER, Routing, metadata_about
+from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
+from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from topk_bandit.client.operations import Operation
+
+__all__ = ["AsyncConnections", "Connections"]
+
+TRY_SECONDS = 5.0
+"""So long a connection has to say which worker it is at."""
+
+_HEALTH = "/grpc.health.v1.Health/Check"
+"""What each connection is asked first: it needs no key, and does nothing."""
+
+
+_STUBS: tuple[type[Any], ...] = (
+    BanditServiceStub,
+    RecommenderServiceStub,
+    PreferenceServiceStub,
+    OperatorServiceStub,
+    OperationsStub,
+)
+
+
+def _told_in(metadata: Any) -> str:
+    """Return what an answer tells of workers; empty if it tells nothing, as one over HTTP."""
+    for name, value in metadata or ():
+        if name == WORKER_HEADER:
+            return str(value)
+    return ""
+
+
+class _Opened:
+    """A channel and its stubs, which are made at once: gRPC crashes where one is made of a channel that was closed."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self._stubs = {stub: stub(channel) for stub in _STUBS}
+
+    def method(self, operation: Operation[Any]) -> Any:
+        """Return what calls an operation's method on it."""
+        return getattr(self._stubs[operation.stub], operation.method)
+
+
+class _Both:
+    """What connections of both kinds do.
+
+    Parameters
+    ----------
+    open_channel
+        Opens a channel, which has subchannels of its own.
+    hedge_after
+        Seconds after which what may be hedged is sent once more, over a channel that is for nothing else.
+    clock
+        Seconds, monotonic.
+    """
+
+    def __init__(
+        self, open_channel: Callable[[], Any], *, hedge_after: float | None, clock: Callable[[], float]
+    ) -> None:
+        self._open = open_channel
+        self._hedge_after = hedge_after
+        self._clock = clock
+        self._routing = Routing(clock=clock)
+        self._opened = {0: _Opened(open_channel())}
+        self._spare = None if hedge_after is None else _Opened(open_channel())
+        self._is_closed = False
+
+    @property
+    def count(self) -> int:
+        """How many connections calls may go on, but for the one for hedging."""
+        return len(self._routing.links)
+
+    def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, seconds: float) -> None:
+        """Note how a call ended that was not answered with a message."""
+        told = _told_in(error.trailing_metadata())
+        if told:
+            self._routing.heard(number, bandit, told)
+        elif error.code() is grpc.StatusCode.UNAVAILABLE:
+            self._routing.lost(number)
+        elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            self._routing.silent(number, seconds)
+        else:
+            self._routing.ended(number)
+
+    def _found(self, channel: Any, told: str) -> bool:
+        """Take in a channel that says where it is, or return False if it is of no use."""
+        number = self._routing.found(told)
+        if number is not None:
+            self._opened[number] = _Opened(channel)
+        return number is not None
+
+    def _left(self) -> list[Any]:
+        """Return the channels on which no call goes any more."""
+        return [self._opened.pop(number).channel for number in self._routing.take_left()]
+
+    def _all(self) -> list[Any]:
+        """Return all channels."""
+        spare = () if self._spare is None else (self._spare,)
+        return [one.channel for one in (*self._opened.values(), *spare)]
+
+
+class AsyncConnections(_Both):
+    """Those of an asynchronous client; see `_Both`."""
+
+    def __init__(
+        self, open_channel: Callable[[], Any], *, hedge_after: float | None, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(open_channel, hedge_after=hedge_after, clock=clock)
+        self._beside: set[asyncio.Task[None]] = set()
+
+    async def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
+        """Return the answer to a call, or raise `grpc.RpcError`."""
+        bandit = operation.bandit
+        number, begun = self._routing.begin(bandit), self._clock()
+        method = self._opened[number].method(operation)
+        named = (*metadata, *metadata_about(bandit))
+        try:
+            if self._spare is not None and self._hedge_after is not None and operation.hedged:
+                hedged = AsyncHedged(method, self._spare.method(operation), after=self._hedge_after)
+                answer, sent = await answer_of(hedged.with_call(operation.request, timeout=timeout, metadata=named))
+            else:
+                sent = method(operation.request, timeout=timeout, metadata=named)
+                answer = await answer_of(sent)
+            told = _told_in(await sent.trailing_metadata()) if isinstance(sent, grpc.aio.Call) else ""
+        except grpc.RpcError as error:
+            self._note_failure(number, bandit, error, self._clock() - begun)
+            self._go_on()
+            raise
+        except BaseException:
+            self._routing.ended(number)
+            raise
+        self._routing.heard(number, bandit, told)
+        self._go_on()
+        return answer
+
+    def _go_on(self) -> None:
+        """Try another connection where one is wanted, and close those that are not any more, beside the calls."""
+        if self._is_closed:
+            return
+        for channel in self._left():
+            self._do_beside(channel.close(None))
+        if self._routing.wants_another():
+            self._do_beside(self._try_another())
+
+    def _do_beside(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def _try_another(self) -> None:
+        channel, told = self._open(), ""
+        try:
+            with suppress(grpc.RpcError):
+                asked = channel.unary_unary(_HEALTH)(b"", timeout=TRY_SECONDS)
+                await asked
+                told = _told_in(await asked.trailing_metadata())
+        finally:
+            if self._is_closed or not self._found(channel, told):
+                await channel.close(None)
+
+    async def close(self) -> None:
+        """Close all; calls under way are cancelled."""
+        self._is_closed = True
+        beside = tuple(self._beside)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+        for channel in self._all():
+            await channel.close(None)
+
+
+class Connections(_Both):
+    """Those of a synchronous client; see `_Both`. Safe to share between threads."""
+
+    def __init__(
+        self, open_channel: Callable[[], Any], *, hedge_after: float | None, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(open_channel, hedge_after=hedge_after, clock=clock)
+        self._lock = threading.Lock()
+        self._tried: tuple[Any, Any] | None = None
+        # Of gRPC's own threads, which must not wait for a lock of ours.
+        self._ended_tries: deque[tuple[Any, Any]] = deque()
+
+    def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
+        """Return the answer to a call, or raise `grpc.RpcError`."""
+        bandit = operation.bandit
+        begun = self._clock()
+        with self._lock:
+            number = self._routing.begin(bandit)
+            method = self._opened[number].method(operation)
+        if self._spare is not None and self._hedge_after is not None and operation.hedged:
+            method = Hedged(method, self._spare.method(operation), after=self._hedge_after)
+        try:
+            named = (*metadata, *metadata_about(bandit))
+            answer, sent = method.with_call(operation.request, timeout=timeout, metadata=named)
+        except grpc.RpcError as error:
+            with self._lock:
+                self._note_failure(number, bandit, error, self._clock() - begun)
+                left = self._go_on()
+            _close(left)
+            raise
+        except BaseException:
+            with self._lock:
+                self._routing.ended(number)
+            raise
+        told = "" if sent is None else _told_in(sent.trailing_metadata())
+        with self._lock:
+            self._routing.heard(number, bandit, told)
+            left = self._go_on()
+        _close(left)
+        return answer
+
+    def _go_on(self) -> list[Any]:
+        """Try another connection where one is wanted; return the channels that are to be closed."""
+        if self._is_closed:
+            return []
+        left = self._left()
+        while self._ended_tries:
+            channel, asked = self._ended_tries.popleft()
+            self._tried = None
+            if not self._found(channel, _told_in(asked.trailing_metadata())):
+                left.append(channel)
+        if self._routing.wants_another():
+            channel = self._open()
+            asked = channel.unary_unary(_HEALTH).future(b"", timeout=TRY_SECONDS)
+            self._tried = channel, asked
+            asked.add_done_callback(lambda ended: self._ended_tries.append((channel, ended)))
+        return left
+
+    def before_fork(self) -> None:
+        """End what goes on in other threads, which a forked process does not have."""
+        if (tried := self._tried) is not None:
+            tried[1].cancel()
+
+    def close(self) -> None:
+        """Close all; calls under way are cancelled."""
+        with self._lock:
+            self._is_closed = True
+            tried, self._tried = self._tried, None
+            _close([*self._all(), *([] if tried is None else [tried[0]])])
+
+
+def _close(channels: Iterable[Any]) -> None:
+    for channel in channels:
+        channel.close()

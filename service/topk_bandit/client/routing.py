@@ -1,0 +1,314 @@
+"""Which connection of a client a call goes on: the one to the worker that owns its bandit, once that is known.
+
+A service of several workers listens on one port, and the system chooses which of them a connection is at. Each answer
+tells which worker gave it and which one owns the bandit (`topk_bandit.rpc.siblings`). From that this says what to do:
+state in, decision out. Nothing here opens, sends or waits.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "MOST_OWNERS",
+    "NAME_HEADER",
+    "RETRY_SECONDS",
+    "SHARED_SECONDS",
+    "SILENT_SECONDS",
+    "WORKER_HEADER",
+    "Routing",
+    "Told",
+    "metadata_about",
+    "read_told",
+]
+
+NAME_HEADER = "topk-bandit-name"
+"""Which bandit a call is about, for load balancers that choose by it."""
+
+WORKER_HEADER = "topk-bandit-worker"
+"""Which worker answered, of how many, of which service, and which one owns the bandit."""
+
+MOST_OWNERS = 10_000
+"""Of more bandits all owners are forgotten, and heard of anew."""
+
+SHARED_SECONDS = 1.0
+"""So long calls about a bandit of which more is asked than its owner answers go to all workers in turn."""
+
+SILENT_SECONDS = 1.5
+"""So long a connection is passed over on which a call's time went by without any answer."""
+
+RETRY_SECONDS = 300.0
+"""How often another connection is tried at most where many were tried, and after which time where that is no use."""
+
+_MOST_WORKERS = 64
+_MOST_CHANGES = 3.0
+_FORGIVEN = 0.125
+_LATELY_SECONDS = 60.0
+_LONGEST_NAME = 200
+_TOLD = re.compile(r"(\d{1,4})/(\d{1,4});service=(\w{1,32})(?:;owner=(any|\d{1,4}))?(?:;.*)?", re.ASCII)
+
+
+class Told(NamedTuple):
+    """What an answer tells of workers.
+
+    Attributes
+    ----------
+    worker, workers
+        The number of who answered, from 1, and how many there are.
+    service
+        Whose they are: another service's have the same numbers.
+    owner
+        The number of the bandit's owner; 0 if none is told.
+    is_shared
+        Whether more is asked of the bandit than one worker answers.
+    """
+
+    worker: int
+    workers: int
+    service: str
+    owner: int
+    is_shared: bool
+
+
+@lru_cache(maxsize=1024)
+def read_told(text: str) -> Told | None:
+    """Return what a header tells; None for nothing that is understood."""
+    found = _TOLD.fullmatch(text)
+    if found is None:
+        return None
+    worker, workers, is_shared = int(found[1]), int(found[2]), found[4] == "any"
+    owner = 0 if is_shared or found[4] is None else int(found[4])
+    if not (1 <= worker <= workers <= _MOST_WORKERS and owner <= workers):
+        return None
+    return Told(worker, workers, found[3], owner, is_shared)
+
+
+def metadata_about(bandit: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata that names a bandit; none for what is no name, which the service is to refuse."""
+    if not bandit or len(bandit) > _LONGEST_NAME or not (bandit.isascii() and bandit.isprintable()):
+        return ()
+    return ((NAME_HEADER, bandit),)
+
+
+class _Link:
+    """A connection.
+
+    Attributes
+    ----------
+    worker
+        Where it is; 0 if that is not known.
+    under_way
+        How many calls on it have not ended.
+    heard_at, silent_until
+        By the clock.
+    """
+
+    __slots__ = ("heard_at", "silent_until", "under_way", "worker")
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self.under_way = 0
+        self.heard_at = self.silent_until = -math.inf
+
+
+class Routing:
+    """What a client knows of its connections, which are numbers here; the first one is 0. Not safe between threads.
+
+    Parameters
+    ----------
+    clock
+        Seconds, monotonic.
+    """
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._links = {0: _Link(0)}
+        self._leaving: dict[int, _Link] = {}
+        self._left: list[int] = []
+        self._main = self._newest = 0
+        self._at: dict[int, int] = {}
+        self._owners: dict[str, int] = {}
+        self._shared: dict[str, float] = {}
+        self._service, self._workers = "", 1
+        self._turn = self._tries = 0
+        self._changes = 0.0
+        self._no_try_before = -math.inf
+        self._is_trying = self._is_wanting = False
+
+    @property
+    def links(self) -> Sequence[int]:
+        """The connections that calls may go on."""
+        return tuple(self._links)
+
+    def begin(self, bandit: str) -> int:
+        """Return the connection that a call goes on, which begins now; `bandit` is empty for one about none."""
+        link = self._main if len(self._links) == 1 else self._choose(bandit)
+        self._links[link].under_way += 1
+        return link
+
+    def _choose(self, bandit: str) -> int:
+        now = self._clock()
+        if now < self._shared.get(bandit, -math.inf):
+            self._turn += 1
+            ready = [number for number, link in self._links.items() if link.silent_until <= now]
+            return ready[self._turn % len(ready)] if ready else self._main
+        chosen = self._at.get(self._owners.get(bandit, 0), self._main)
+        if self._links[chosen].silent_until <= now:
+            return chosen
+        return next((number for number, link in self._links.items() if link.silent_until <= now), chosen)
+
+    def heard(self, number: int, bandit: str, text: str) -> None:
+        """Note that a call has ended with an answer, whichever; `text` is what it told of workers, if anything."""
+        link = self._end(number)
+        if link is None:
+            return
+        last_heard_at, link.heard_at, link.silent_until = link.heard_at, self._clock(), -math.inf
+        told = read_told(text) if text else None
+        if told is None:
+            return
+        is_same = (told.service, told.workers) == (self._service, self._workers)
+        if is_same and told.worker == link.worker:
+            self._changes = max(0.0, self._changes - _FORGIVEN)
+        else:
+            if link.worker and link.heard_at - last_heard_at < _LATELY_SECONDS:
+                self._changes += 1.0
+            self._move(number, link, told.worker) if is_same else self._meet(number, link, told)
+        if self._changes >= _MOST_CHANGES:
+            self._give_up()
+        elif bandit:
+            self._learn(bandit, told)
+
+    def lost(self, number: int) -> None:
+        """Note that a call has ended without an answer, because its connection did."""
+        link = self._end(number)
+        if link is None:
+            return
+        self._forget_place(number, link)
+        link.worker = 0
+        if len(self._links) > 1:
+            self._retire(number)
+
+    def silent(self, number: int, seconds: float) -> None:
+        """Note that a call has ended without an answer, because its time was up after so many seconds."""
+        link = self._end(number)
+        if link is not None and self._clock() - link.heard_at >= seconds:
+            link.silent_until = self._clock() + SILENT_SECONDS
+
+    def ended(self, number: int) -> None:
+        """Note that a call has ended, and nothing is known but that."""
+        self._end(number)
+
+    def wants_another(self) -> bool:
+        """Return whether another connection is to be tried now; if so, `found` has to tell what came of it."""
+        if not self._is_wanting or self._is_trying:
+            return False
+        now = self._clock()
+        if now < self._no_try_before:
+            return False
+        self._is_wanting, self._is_trying = False, True
+        self._tries += 1
+        beyond = self._tries - 2 * self._workers
+        if beyond >= 0:
+            self._no_try_before = now + min(2.0 ** min(beyond, 60), RETRY_SECONDS)
+        return True
+
+    def found(self, text: str) -> int | None:
+        """Return the number of the connection that was tried; None if it is of no use, to be closed.
+
+        Parameters
+        ----------
+        text
+            What its first answer told of workers; empty if there was none.
+        """
+        self._is_trying = self._is_wanting = False
+        told = read_told(text)
+        if told is None or (told.service, told.workers) != (self._service, self._workers) or told.worker in self._at:
+            return None
+        self._tries = 0
+        self._newest += 1
+        self._links[self._newest] = _Link(told.worker)
+        self._at[told.worker] = self._newest
+        return self._newest
+
+    def take_left(self) -> Sequence[int]:
+        """Return the connections on which no call goes any more, to be closed; each is told once."""
+        left, self._left = self._left, []
+        return left
+
+    def _end(self, number: int) -> _Link | None:
+        """Take a call off its connection; return that if calls still go on it."""
+        link = self._links.get(number)
+        if link is not None:
+            link.under_way -= 1
+            return link
+        leaving = self._leaving[number]
+        leaving.under_way -= 1
+        if not leaving.under_way:
+            del self._leaving[number]
+            self._left.append(number)
+        return None
+
+    def _meet(self, number: int, link: _Link, told: Told) -> None:
+        """Begin with a service's workers; one that was started anew has others, and a proxy may be before several."""
+        self._begin_anew(number)
+        self._service, self._workers = told.service, told.workers
+        link.worker = told.worker
+        self._at[told.worker] = number
+
+    def _move(self, number: int, link: _Link, worker: int) -> None:
+        """Note that a connection is at another worker, as one that was made anew may be."""
+        self._forget_place(number, link)
+        link.worker = worker
+        if worker in self._at:
+            self._retire(number)
+        else:
+            self._at[worker] = number
+
+    def _learn(self, bandit: str, told: Told) -> None:
+        if told.is_shared:
+            if len(self._shared) >= MOST_OWNERS:
+                self._shared.clear()
+            self._shared[bandit] = self._clock() + SHARED_SECONDS
+            self._is_wanting = self._is_wanting or len(self._at) < self._workers
+        elif told.owner:
+            if bandit not in self._owners and len(self._owners) >= MOST_OWNERS:
+                self._owners.clear()
+            self._owners[bandit] = told.owner
+            if told.owner not in self._at:
+                self._is_wanting = True
+
+    def _give_up(self) -> None:
+        """Go on with one connection: whatever is between it and the workers sends each call to another one."""
+        self._begin_anew(self._main)
+        self._changes = _MOST_CHANGES
+        self._no_try_before = self._clock() + RETRY_SECONDS
+
+    def _begin_anew(self, number: int) -> None:
+        """Forget all but one connection."""
+        for other in [one for one in self._links if one != number]:
+            self._retire(other)
+        self._at.clear()
+        self._owners.clear()
+        self._shared.clear()
+        self._is_wanting = False
+
+    def _forget_place(self, number: int, link: _Link) -> None:
+        if self._at.get(link.worker) == number:
+            del self._at[link.worker]
+
+    def _retire(self, number: int) -> None:
+        """Send no further call on a connection, which is not the only one; those under way go on."""
+        link = self._links.pop(number)
+        self._forget_place(number, link)
+        if self._main == number:
+            self._main = next(iter(self._links))
+        if link.under_way:
+            self._leaving[number] = link
+        else:
+            self._left.append(number)
