@@ -18,7 +18,6 @@ from machine import cpu_seconds
 from served import CALL_SECONDS, TENANT, settings_in
 from topk_bandit.client import Client
 from topk_bandit.process import logs
-from topk_bandit.process.settings import Address
 from topk_bandit.process.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ TURNS = 3
 
 
 def several_workers(bench: Bench) -> Outcome:
-    """Ask many bandits, and then one, of services of 1, 2 and 4 workers; callers have a connection each."""
+    """Ask many bandits, and then one, of services of 1, 2 and 4 workers; callers have a client over gRPC each."""
     turns, seconds, rewards = bench.scaled(TURNS, 1), bench.scaled(SECONDS, 3), bench.scaled(REWARDS, 8)
     figures, done = [], 0
     for key, title, bandits in (("many", f"{BANDITS} bandits", BANDITS), ("hot", "one bandit", 1)):
@@ -64,12 +63,9 @@ def _measure(workers: int, bandits: int, rewards: int, seconds: float, *, seed: 
     names = [f"home-{number}" for number in range(bandits)]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topk-bandit-bench-")))
-        settings = replace(settings_in(folder), workers=workers, http_listen=Address("127.0.0.1", 0))
-        supervisor = stack.enter_context(Supervisor(settings))
+        supervisor = stack.enter_context(Supervisor(replace(settings_in(folder), workers=workers)))
         pids = [int(child.pid or 0) for child in multiprocessing.active_children() if "topk-bandit" in child.name]
-        opened = (
-            Client(f"http://{supervisor.http_address}", tenant=TENANT, timeout=CALL_SECONDS) for _ in range(CALLERS)
-        )
+        opened = (Client(supervisor.address, tenant=TENANT, timeout=CALL_SECONDS) for _ in range(CALLERS))
         clients = [stack.enter_context(one) for one in opened]
         _fill(clients[0], names, rewards, np.random.default_rng(seed))
         before = _cpu(pids)

@@ -91,7 +91,7 @@ class _Both:
         """How many connections calls may go on, but for the one for hedging."""
         return len(self._routing.links)
 
-    def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, seconds: float) -> None:
+    def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, begun: float) -> None:
         """Note how a call ended that was not answered with a message."""
         told = _told_in(error.trailing_metadata())
         if told:
@@ -99,7 +99,7 @@ class _Both:
         elif error.code() is grpc.StatusCode.UNAVAILABLE:
             self._routing.lost(number)
         elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            self._routing.silent(number, seconds)
+            self._routing.silent(number, begun)
         else:
             self._routing.ended(number)
 
@@ -144,7 +144,7 @@ class AsyncConnections(_Both):
                 answer = await answer_of(sent)
             told = _told_in(await sent.trailing_metadata()) if isinstance(sent, grpc.aio.Call) else ""
         except grpc.RpcError as error:
-            self._note_failure(number, bandit, error, self._clock() - begun)
+            self._note_failure(number, bandit, error, begun)
             self._go_on()
             raise
         except BaseException:
@@ -216,7 +216,7 @@ class Connections(_Both):
             answer, sent = method.with_call(operation.request, timeout=timeout, metadata=named)
         except grpc.RpcError as error:
             with self._lock:
-                self._note_failure(number, bandit, error, self._clock() - begun)
+                self._note_failure(number, bandit, error, begun)
                 left = self._go_on()
             _close(left)
             raise

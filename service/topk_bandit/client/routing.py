@@ -111,10 +111,11 @@ class _Link:
 
     __slots__ = ("heard_at", "silent_until", "under_way", "worker")
 
-    def __init__(self, worker: int) -> None:
+    def __init__(self, worker: int, heard_at: float) -> None:
         self.worker = worker
         self.under_way = 0
-        self.heard_at = self.silent_until = -math.inf
+        self.heard_at = heard_at
+        self.silent_until = -math.inf
 
 
 class Routing:
@@ -128,7 +129,7 @@ class Routing:
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._links = {0: _Link(0)}
+        self._links = {0: _Link(0, -math.inf)}
         self._leaving: dict[int, _Link] = {}
         self._left: list[int] = []
         self._main = self._newest = 0
@@ -194,10 +195,10 @@ class Routing:
         if len(self._links) > 1:
             self._retire(number)
 
-    def silent(self, number: int, seconds: float) -> None:
-        """Note that a call has ended without an answer, because its time was up after so many seconds."""
+    def silent(self, number: int, begun: float) -> None:
+        """Note that a call, begun then by the clock, has ended without an answer, because its time was up."""
         link = self._end(number)
-        if link is not None and self._clock() - link.heard_at >= seconds:
+        if link is not None and link.heard_at <= begun:
             link.silent_until = self._clock() + SILENT_SECONDS
 
     def ended(self, number: int) -> None:
@@ -232,7 +233,7 @@ class Routing:
             return None
         self._tries = 0
         self._newest += 1
-        self._links[self._newest] = _Link(told.worker)
+        self._links[self._newest] = _Link(told.worker, self._clock())
         self._at[told.worker] = self._newest
         return self._newest
 
